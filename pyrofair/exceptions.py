@@ -1,0 +1,49 @@
+"""The errors and warnings of the package, all under one root.
+
+Each message states the fact, the value that broke the rule, what was available, and the next step.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DataError",
+    "FormulaNotApplicableError",
+    "GraphError",
+    "NotIdentifiedError",
+    "PositivityError",
+    "PositivityWarning",
+    "PyrofairError",
+    "PyrofairWarning",
+]
+
+
+class PyrofairError(ValueError):
+    """Root of the errors raised here; a ``ValueError``, so that generic callers catch it too."""
+
+
+class GraphError(PyrofairError):
+    """The causal graph, or a set of paths in it, is not what the method needs."""
+
+
+class DataError(PyrofairError):
+    """A table, a label or a model does not fit the graph or the fitted object."""
+
+
+class NotIdentifiedError(PyrofairError):
+    """The data cannot tell the effect, whatever the sample size: the message names the cause."""
+
+
+class FormulaNotApplicableError(NotIdentifiedError):
+    """The edge g-formula used here does not apply, though another formula may identify the effect."""
+
+
+class PositivityError(PyrofairError):
+    """A part of the target population too large to ignore has no counterpart in the weighted group."""
+
+
+class PyrofairWarning(UserWarning):
+    """Root of the warnings: legal input whose result should be read with care."""
+
+
+class PositivityWarning(PyrofairWarning):
+    """The weighted group supports the target population badly."""
