@@ -1,0 +1,446 @@
+"""A classifier that pays for unfair effects: cross-entropy plus a penalty on two potential outcomes."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from torch import Tensor, nn
+
+from pyrofair.exceptions import DataError, GraphError
+from pyrofair.functionals import disagreement
+from pyrofair.graph import CausalGraph
+from pyrofair.paths import UnfairPaths
+from pyrofair.potential_outcomes import PotentialOutcomes
+from pyrofair.tables import (
+    TableEncoder,
+    read_outcome,
+    read_sensitive,
+    read_table,
+    read_weight,
+    require_aligned,
+    warn_unused,
+)
+from pyrofair.training import EncodedWorld, Penalty, Problem, Schedule, logits_of, to_tensor, train
+
+__all__ = ["PenalizedClassifier", "remove"]
+
+CHUNK = 65_536
+
+
+def remove(graph: CausalGraph | UnfairPaths, kind: Literal["touched", "descendants"]) -> list[str]:
+    """Return the columns that the *Remove* baseline keeps, out of those that a classifier may read.
+
+    Parameters
+    ----------
+    graph
+        The unfair paths; for ``"descendants"`` the graph is enough.
+    kind
+        ``"touched"`` removes the nodes that unfair paths touch, ``"descendants"`` the sensitive attribute and every
+        descendant of it. The paper describes the first and argues from the second.
+
+    Raises
+    ------
+    GraphError
+        If the kind is unknown, needs unfair paths, or nothing is left.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 5 and appendix A.3; Kusner et al. (2017), section S4.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    >>> remove(graph.unfair("A -> Y", "A -> D -> Y"), "touched")
+    ['Q', 'M']
+    >>> remove(graph, "descendants")
+    ['Q']
+    """
+    whole = graph.graph if isinstance(graph, UnfairPaths) else graph
+    if kind == "descendants":
+        gone = {whole.sensitive, *whole.descendants(whole.sensitive)}
+    elif kind == "touched":
+        if not isinstance(graph, UnfairPaths):
+            raise GraphError("remove(..., 'touched') needs the unfair paths: remove(graph.unfair(...), 'touched').")
+        gone = set(graph.touched)
+    else:
+        raise GraphError(f"kind={kind!r} is not known; it is 'touched' or 'descendants'.")
+    left = whole.columns_of(node for node in whole.inputs if node not in gone)
+    if not left:
+        raise GraphError(f"Nothing is left to predict from: {', '.join(whole.inputs)} are all removed.")
+    return left
+
+
+class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A binary classifier that minimises cross-entropy plus ``strength`` times an unfairness penalty.
+
+    With ``source=None`` it is a plain scikit-learn classifier (the paper's *Unconstrained*); with ``effect_gap`` as
+    penalty it is *FIO*'s constraint; with ``columns=remove(...)`` it is *Remove*; with ``disagreement`` it is the
+    paper's *Proposed*.
+
+    Parameters
+    ----------
+    model
+        ``"network"`` (the paper's: 100 and 50 sigmoid units), ``"logistic"``, a :class:`torch.nn.Module` (copied, and
+        trained from its present weights), or a function that makes one from the number of encoded features. It returns
+        one log-odds a row, or two logits.
+    source
+        A source of potential outcomes, cloned and fitted inside ``fit`` on the same rows.
+    penalty
+        A function of two scored worlds: ``disagreement``, ``effect_gap``, ``piu_upper``, or one of your own.
+    strength
+        The paper's lambda, not negative. At 0 the result equals that of ``source=None``.
+    columns
+        The columns to read; by default the graph's observed parents of the outcome, or all without a source.
+    encoder
+        A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
+    epochs, batch_size
+        The length of training and the rows of a batch.
+    optimizer
+        ``"adam"``, ``"sgd"`` (momentum 0.9, the paper's), or a function that makes a torch optimizer from parameters.
+    learning_rate
+        By default 0.01 for Adam and 0.1 for SGD.
+    validation_fraction
+        The share of rows held out to judge each epoch; the best epoch is kept.
+    patience
+        Stop after so many epochs without gain on the held-out rows.
+    dtype, device
+        The type of all numbers, and where they live. With ``"float64"`` a weight of two equals a repeated row up to
+        rounding; ``"float32"`` is about 1.7 times faster.
+    progress
+        Whether a fit of more than a few seconds shows a bar.
+    random_state
+        Seeds the weights, the batches, the split and the source.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels, sorted; ``predict_proba`` has a column for each.
+    positive_ : label
+        The label that counts as 1: the graph's, or the last class.
+    module_ : torch.nn.Module
+        The trained module.
+    source_ : PotentialOutcomes or None
+        The fitted source.
+    history_ : DataFrame
+        Loss, penalty and validation objective by epoch.
+
+    References
+    ----------
+    Chikahara et al. (2021), eq. (1), eq. (10), section 5 and appendix G.1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"A": rng.integers(0, 2, 200), "M": rng.normal(size=200)})
+    >>> y = (X["A"] + X["M"] > 0.5).astype(int)
+    >>> PenalizedClassifier("logistic", random_state=0).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        model: Literal["network", "logistic"] | nn.Module | Callable[[int], nn.Module] = "network",
+        *,
+        source: PotentialOutcomes | None = None,
+        penalty: Penalty = disagreement,
+        strength: float = 1.0,
+        columns: Sequence[str] | None = None,
+        encoder: TransformerMixin | None = None,
+        epochs: int = 200,
+        batch_size: int = 1000,
+        optimizer: Literal["adam", "sgd"] | Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer] = "adam",
+        learning_rate: float | None = None,
+        validation_fraction: float | None = None,
+        patience: int | None = None,
+        dtype: Literal["float64", "float32"] = "float64",
+        device: str = "cpu",
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.model = model
+        self.source = source
+        self.penalty = penalty
+        self.strength = strength
+        self.columns = columns
+        self.encoder = encoder
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.dtype = dtype
+        self.device = device
+        self.progress = progress
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: object = None) -> Self:
+        """Fit the source, the encoder and the module.
+
+        Parameters
+        ----------
+        X
+            A table of n rows. With a source: a DataFrame with the graph's columns, the sensitive attribute among them.
+        y
+            The outcome, shape (n,). With a source, its positive value is the graph's.
+        sample_weight
+            Weights of shape (n,); they enter the loss, the encoder, the source and the penalty.
+
+        Raises
+        ------
+        DataError
+            If the table, the outcome or a setting is unfit; nothing has been fitted then.
+        NotIdentifiedError, PositivityError
+            If the source cannot estimate the two worlds.
+        """
+        problem = self.prepare(X, y, sample_weight)
+        schedule = self.schedule()
+        self.module_ = train(self.new_module(problem), problem, self._active_penalty(), self.strength, schedule)
+        self.history_ = pd.DataFrame(schedule.history)
+        return self
+
+    def prepare(self, X: Any, y: Any, sample_weight: object = None) -> Problem:
+        """Validate, fit the encoder and the source, and return what is to be trained on.
+
+        Fitting is :meth:`prepare` followed by training; a path of strengths prepares once.
+        """
+        self._check_settings()
+        table, target = self._read_training(X, y)
+        weight = read_weight(sample_weight, len(table))
+        random = check_random_state(self.random_state)
+        self.seed_ = int(random.randint(2**31 - 1))
+        kept = np.flatnonzero(weight > 0)
+        table, target, weight = table.iloc[kept], target[kept], weight[kept]
+        if len(np.unique(target)) < 2:
+            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
+        held_out = self._hold_out(target, random)
+        training = np.setdiff1d(np.arange(len(table)), held_out)
+        self._fit_encoder(table.iloc[training], weight[training])
+        self.source_ = None
+        if self.source is not None and self.strength > 0:
+            self.source_ = clone(self.source).set_params(**self._source_seed(random))
+            self.source_.fit(table.iloc[training], sample_weight=weight[training])
+        validation = self._problem(table, target, weight, held_out, None) if len(held_out) else None
+        return self._problem(table, target, weight, training, validation)
+
+    def _source_seed(self, random: np.random.RandomState) -> dict[str, int]:
+        params = self.source.get_params() if self.source is not None else {}  # type: ignore[attr-defined]
+        if "random_state" in params and params["random_state"] is None:
+            return {"random_state": int(random.randint(2**31 - 1))}
+        return {}
+
+    def _problem(
+        self,
+        table: pd.DataFrame,
+        target: NDArray[np.int8],
+        weight: NDArray[np.float64],
+        rows: NDArray[np.int64],
+        validation: Problem | None,
+    ) -> Problem:
+        part = table.iloc[rows]
+        worlds = stratum = None
+        if self.source_ is not None:
+            samples = self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)
+            worlds = (EncodedWorld.of(samples[0], self._encode), EncodedWorld.of(samples[1], self._encode))
+            stratum = torch.as_tensor(read_sensitive(part, self.source_.unfair.graph, both=False))
+        return Problem(
+            self._encode(part),
+            to_tensor(target[rows], self.dtype, self.device),
+            to_tensor(weight[rows], self.dtype, self.device),
+            worlds,
+            stratum,
+            validation,
+        )
+
+    def schedule(self) -> Schedule:
+        """Return the settings of training."""
+        return Schedule(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            optimizer=self._optimizer(),
+            patience=self.patience,
+            seed=self.seed_,
+            progress=self.progress,
+        )
+
+    def new_module(self, problem: Problem) -> nn.Module:
+        """Return an untrained module; the global random state is as it was."""
+        if isinstance(self.model, nn.Module):
+            return self._placed(copy.deepcopy(self.model))
+        width = problem.rows.shape[1]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed_)
+            if self.model == "network":
+                module: nn.Module = nn.Sequential(
+                    nn.Linear(width, 100), nn.Sigmoid(), nn.Linear(100, 50), nn.Sigmoid(), nn.Linear(50, 1)
+                )
+            elif self.model == "logistic":
+                module = nn.Linear(width, 1)
+            elif callable(self.model):
+                module = self.model(width)
+        return self._placed(module)
+
+    def _placed(self, module: nn.Module) -> nn.Module:
+        return module.to(dtype=getattr(torch, self.dtype), device=self.device)
+
+    def _active_penalty(self) -> Penalty | None:
+        return self.penalty if self.source_ is not None else None
+
+    def _optimizer(self) -> Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]:
+        rate = self.learning_rate
+        if self.optimizer == "adam":
+            return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate)
+        if self.optimizer == "sgd":
+            return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
+        return self.optimizer
+
+    def _hold_out(self, target: NDArray[np.int8], random: np.random.RandomState) -> NDArray[np.int64]:
+        if self.validation_fraction is None:
+            return np.empty(0, dtype=np.int64)
+        held = random.permutation(len(target))[: int(round(self.validation_fraction * len(target)))]
+        if not len(held):
+            raise DataError(f"validation_fraction={self.validation_fraction} of {len(target)} rows is none; raise it.")
+        return np.sort(held)
+
+    def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64]) -> None:
+        encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
+        weighted = has_fit_parameter(encoder, "sample_weight") and not (weight == 1).all()
+        self.encoder_ = encoder.fit(table[self.reads_], **({"sample_weight": weight} if weighted else {}))
+
+    def _encode(self, table: pd.DataFrame) -> Tensor:
+        matrix = self.encoder_.transform(table[self.reads_])
+        return to_tensor(matrix.toarray() if hasattr(matrix, "toarray") else matrix, self.dtype, self.device)
+
+    # -- reading tables -----------------------------------------------------------------------------------------------
+
+    @property
+    def _graph(self) -> CausalGraph | None:
+        return None if self.source is None else self.source.unfair.graph
+
+    def _check_settings(self) -> None:
+        if isinstance(self.strength, bool) or not isinstance(self.strength, numbers.Real) or not self.strength >= 0:
+            raise DataError(f"strength={self.strength!r} must be a number that is not negative (0: no penalty).")
+        if not np.isfinite(self.strength):
+            raise DataError(f"strength={self.strength!r} must be finite.")
+        if self.source is not None and not isinstance(self.source, PotentialOutcomes):
+            raise DataError(
+                f"source={self.source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say."
+            )
+        if not callable(self.penalty):
+            raise DataError(f"penalty={self.penalty!r} must be a function of two scored worlds, such as disagreement.")
+        if not (self.model in ("network", "logistic") if isinstance(self.model, str) else callable(self.model)):
+            raise DataError(f"model={self.model!r} is not known; it is 'network', 'logistic', or a torch module.")
+        if not (self.optimizer in ("adam", "sgd") if isinstance(self.optimizer, str) else callable(self.optimizer)):
+            raise DataError(f"optimizer={self.optimizer!r} is not known; it is 'adam', 'sgd', or a function.")
+        if self.dtype not in ("float64", "float32"):
+            raise DataError(f"dtype={self.dtype!r} is not known; it is 'float64' or 'float32'.")
+        for name in ("epochs", "batch_size", "patience"):
+            value = getattr(self, name)
+            if not (value is None and name == "patience") and not (isinstance(value, numbers.Integral) and value > 0):
+                raise DataError(f"{name}={value!r} must be a positive whole number.")
+        if self.validation_fraction is not None and not 0.0 < self.validation_fraction < 1.0:
+            raise DataError(f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1, or be None.")
+        if self.patience is not None and self.validation_fraction is None:
+            raise DataError("patience needs rows to judge by: set validation_fraction, 0.1 say.")
+
+    def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
+        graph = self._graph
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        if isinstance(X, pd.DataFrame):
+            require_aligned(X, y)
+        if graph is None and self.columns is None:
+            table = self._read_plain(X, reset=True)
+        else:
+            table = self._read_named(X, graph)
+        target, labels = self._read_target(y, graph)
+        require_aligned(table, target)
+        self.classes_ = np.unique(np.asarray(labels))
+        self.positive_ = labels[1]
+        return table, target
+
+    def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
+        """Read a table by names: the columns that the graph knows, or those given."""
+        wanted = list(graph.columns_of(n for n in graph.observed if n != graph.outcome)) if graph else []
+        allowed = graph.input_columns if graph else None
+        reads = list(self.columns) if self.columns is not None else list(allowed or ())
+        outside = [name for name in reads if allowed is not None and name not in allowed]
+        if outside:
+            raise DataError(
+                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
+                f"graph; a classifier may read {', '.join(allowed or ())}."
+            )
+        table = read_table(X, list(dict.fromkeys([*reads, *wanted])), what="X")
+        if graph is not None:
+            read_sensitive(table, graph)
+            warn_unused(X, graph)
+        self.reads_ = [name for name in X.columns if name in reads]
+        self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
+        self.n_features_in_ = len(self.reads_)
+        return table
+
+    def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
+        """Read a table or an array as scikit-learn does."""
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            table = read_table(X, list(X.columns), what="X")
+        else:
+            matrix = validate_data(self, X, reset=reset, dtype=np.float64)
+            table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
+        if reset:
+            self.reads_ = list(table.columns)
+        return table
+
+    def _read_target(self, y: Any, graph: CausalGraph | None) -> tuple[NDArray[np.int8], list[Any]]:
+        if graph is not None:
+            return read_outcome(y, graph.positive)
+        values = column_or_1d(y, warn=True)
+        check_classification_targets(values)
+        kind = type_of_target(values, input_name="y", raise_unknown=True)
+        classes = np.unique(values)
+        if kind != "binary":
+            raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
+        return read_outcome(values, classes[-1])
+
+    # -- predicting ---------------------------------------------------------------------------------------------------
+
+    def _read_new(self, X: Any) -> pd.DataFrame:
+        check_is_fitted(self, "module_")
+        if self._graph is None and self.columns is None:
+            return self._read_plain(X, reset=False)
+        return read_table(X, self.reads_, what="X")
+
+    @torch.no_grad()
+    def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the log-odds of the last class, shape (m,)."""
+        rows = self._encode(self._read_new(X))
+        logits = torch.cat([logits_of(self.module_, part) for part in rows.split(CHUNK)]).cpu().numpy()
+        return np.asarray(logits if self.classes_[1] == self.positive_ else -logits)
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the probability of each class, shape (m, 2), in the order of ``classes_``."""
+        last = torch.sigmoid(torch.as_tensor(self.decision_function(X))).numpy()
+        return np.column_stack([1.0 - last, last])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likelier label of each row, shape (m,)."""
+        likelier = (self.decision_function(X) > 0).astype(int)
+        return np.asarray(self.classes_[likelier])

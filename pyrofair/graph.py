@@ -1,0 +1,372 @@
+"""What causes what: an immutable causal graph with a sensitive attribute, an outcome, and the columns behind each node."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import networkx as nx
+
+from pyrofair.drawing import draw_dag
+from pyrofair.edges import EdgeList, read_edges
+from pyrofair.exceptions import GraphError
+from pyrofair.paths import UnfairPaths, select_paths
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CausalGraph"]
+
+
+@dataclass(frozen=True, init=False)
+class CausalGraph:
+    """A directed acyclic graph over named nodes, each standing for one or several columns of a table.
+
+    Parameters
+    ----------
+    edges
+        An edge string (``"A -> D; {A Q} -> Y"``), a list of ``(parent, child)`` pairs, a :class:`networkx.DiGraph`, or
+        the path of a DOT file.
+    sensitive, outcome
+        The node of the sensitive attribute and that of the outcome (one column each).
+    baseline, contrast
+        The two values of the sensitive attribute that the paper writes 0 and 1. They are matched by equality, so any
+        label will do, and no order of the labels matters.
+    positive
+        The value of the outcome that counts as 1. The other value is whatever second value the data hold.
+    columns
+        For a node that is not one column of the same name: the list of its columns.
+    latent
+        The nodes that no table holds.
+
+    Raises
+    ------
+    GraphError
+        For a cycle, an unknown node, a sensitive attribute without a path to the outcome, an outcome with observed
+        children, a column that stands in two nodes.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 2.1 and figure 1.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("{A Q} -> D -> Y; {A Q} -> M -> Y; {A Q} -> Y", sensitive="A", outcome="Y")
+    >>> graph.parents("Y")
+    ('A', 'Q', 'D', 'M')
+    >>> graph.directed_paths("A", "Y")
+    [('A', 'D', 'Y'), ('A', 'M', 'Y'), ('A', 'Y')]
+    """
+
+    nodes: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+    sensitive: str
+    outcome: str
+    baseline: Hashable
+    contrast: Hashable
+    positive: Hashable
+    latent: tuple[str, ...]
+    column_map: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __init__(
+        self,
+        edges: str | os.PathLike[str] | Iterable[tuple[str, str]] | nx.DiGraph[str] | EdgeList,
+        *,
+        sensitive: str,
+        outcome: str,
+        baseline: Hashable = 0,
+        contrast: Hashable = 1,
+        positive: Hashable = 1,
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        latent: Iterable[str] = (),
+    ) -> None:
+        listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
+        hidden = (latent,) if isinstance(latent, str) else tuple(latent)
+        for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
+            _require_node(listed.nodes, name, role)
+        for name in hidden:
+            _require_node(listed.nodes, name, "a latent node")
+        hidden = tuple(node for node in listed.nodes if node in {*hidden, *listed.latent})
+        fields = {
+            "nodes": listed.nodes,
+            "edges": listed.edges,
+            "sensitive": sensitive,
+            "outcome": outcome,
+            "baseline": baseline,
+            "contrast": contrast,
+            "positive": positive,
+            "latent": hidden,
+            "column_map": _read_columns(listed, columns or {}, hidden),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        self._validate()
+
+    # -- what is in it ------------------------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """The columns of each observed node, in the order of declaration."""
+        return {node: list(names) for node, names in self.column_map}
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The nodes that are not latent."""
+        return tuple(node for node in self.nodes if node not in self.latent)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The nodes that a classifier reads: the observed parents of the outcome."""
+        return tuple(node for node in self.parents(self.outcome) if node not in self.latent)
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The columns that a classifier reads, node by node."""
+        return self.columns_of(self.inputs)
+
+    def columns_of(self, nodes: Iterable[str]) -> list[str]:
+        """Return the columns of observed nodes, in the order given."""
+        table = dict(self.column_map)
+        return [column for node in nodes for column in table[node]]
+
+    @property
+    def sensitive_column(self) -> str:
+        """The column of the sensitive attribute."""
+        return self.columns_of([self.sensitive])[0]
+
+    @property
+    def outcome_column(self) -> str:
+        """The column of the outcome."""
+        return self.columns_of([self.outcome])[0]
+
+    def label(self, value: int) -> Hashable:
+        """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
+        return self.contrast if value else self.baseline
+
+    # -- relations ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _dag(self) -> nx.DiGraph[str]:
+        dag: nx.DiGraph[str] = nx.DiGraph()
+        dag.add_nodes_from(self.nodes)
+        dag.add_edges_from(self.edges)
+        return dag
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """A topological order: first what the sensitive attribute does not cause, then it, then what it causes.
+
+        Ties are broken by first appearance in the declaration.
+        """
+        caused = set(nx.descendants(self._dag, self.sensitive))
+        place = {node: i for i, node in enumerate(self.nodes)}
+
+        def rank(node: str) -> tuple[int, int]:
+            return (2 if node in caused else int(node == self.sensitive), place[node])
+
+        return tuple(nx.lexicographical_topological_sort(self._dag, key=rank))
+
+    def parents(self, node: str) -> tuple[str, ...]:
+        """Return the parents of a node, in the order of declaration."""
+        self._require(node)
+        return self._sorted(self._dag.predecessors(node))
+
+    def children(self, node: str) -> tuple[str, ...]:
+        """Return the children of a node, in the order of declaration."""
+        self._require(node)
+        return self._sorted(self._dag.successors(node))
+
+    def ancestors(self, node: str) -> tuple[str, ...]:
+        """Return the ancestors of a node, without itself, in the order of declaration."""
+        self._require(node)
+        return self._sorted(nx.ancestors(self._dag, node))
+
+    def descendants(self, node: str) -> tuple[str, ...]:
+        """Return the descendants of a node, without itself, in the order of declaration."""
+        self._require(node)
+        return self._sorted(nx.descendants(self._dag, node))
+
+    def directed_paths(self, source: str, target: str) -> list[tuple[str, ...]]:
+        """Return every directed path from one node to another, depth first in the order of declaration."""
+        self._require(target)
+        useful = {target, *self.ancestors(target)}
+
+        def extend(path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+            if path[-1] == target:
+                yield path
+                return
+            for child in self.children(path[-1]):
+                if child in useful:
+                    yield from extend((*path, child))
+
+        return list(extend((source,))) if source in useful else []
+
+    # -- from it ------------------------------------------------------------------------------------------------------
+
+    def unfair(
+        self,
+        *paths: str | Sequence[str] | Callable[[tuple[str, ...]], bool],
+        direct: bool = False,
+        through: str | Iterable[str] | None = None,
+        predicate: Callable[[tuple[str, ...]], bool] | None = None,
+    ) -> UnfairPaths:
+        """Call a set of directed paths from the sensitive attribute to the outcome unfair.
+
+        The set is the union of all that is named; nothing named is the empty set.
+
+        Parameters
+        ----------
+        *paths
+            Paths as ``"A -> D -> Y"`` or as sequences of node names, or functions of a path that tell whether it is
+            unfair.
+        direct
+            Whether the edge from the sensitive attribute to the outcome is unfair.
+        through
+            Nodes: every path through any of them is unfair.
+        predicate
+            A function that takes a path as a tuple of node names and tells whether it is unfair.
+
+        Raises
+        ------
+        GraphError
+            If a path does not exist in the graph, or no path runs through a node named in ``through``.
+
+        Examples
+        --------
+        >>> graph = CausalGraph("A -> D -> Y; A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+        >>> graph.unfair(direct=True, through=["D"]).paths
+        (('A', 'D', 'Y'), ('A', 'Y'))
+        """
+        tests = [*(p for p in paths if callable(p)), *([predicate] if predicate else [])]
+        named = [p for p in paths if not callable(p)]
+        nodes = (through,) if isinstance(through, str) else tuple(through or ())
+        return UnfairPaths(self, select_paths(self, named, direct=direct, through=nodes, tests=tests))
+
+    def with_latent(self, *nodes: str) -> CausalGraph:
+        """Return the same graph with further nodes declared latent, say because a table lacks their columns.
+
+        Examples
+        --------
+        >>> graph = CausalGraph("A -> Z -> Y; A -> Y", sensitive="A", outcome="Y")
+        >>> graph.with_latent("Z").latent
+        ('Z',)
+        """
+        for node in nodes:
+            self._require(node)
+        return CausalGraph(
+            EdgeList(self.nodes, self.edges, self.latent),
+            sensitive=self.sensitive,
+            outcome=self.outcome,
+            baseline=self.baseline,
+            contrast=self.contrast,
+            positive=self.positive,
+            columns={node: names for node, names in self.column_map if node not in nodes},
+            latent=(*self.latent, *nodes),
+        )
+
+    def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the graph, the edges of unfair paths in red and latent nodes in grey.
+
+        Parameters
+        ----------
+        unfair
+            The paths to draw in red.
+        ax
+            The axes to draw on; by default a new figure.
+        """
+        labels = {
+            node: f"{node}\n{', '.join(names)}" if tuple(names) != (node,) else node for node, names in self.column_map
+        }
+        return draw_dag(
+            self.nodes,
+            self.edges,
+            latent=self.latent,
+            sensitive=self.sensitive,
+            outcome=self.outcome,
+            red=frozenset(unfair.edges if unfair is not None else ()),
+            labels=labels,
+            ax=ax,
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{' '.join(self.parents(node)) or '(no cause)'} -> {node}" for node in self.order]
+        lines.append(f"sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
+        lines.append(f"outcome: {self.outcome} (1 is {self.positive!r})")
+        lines.extend(
+            f"{node}: columns {', '.join(names)}" for node, names in self.column_map if tuple(names) != (node,)
+        )
+        if self.latent:
+            lines.append(f"latent: {', '.join(self.latent)}")
+        return "\n".join(lines)
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        chosen = set(nodes)
+        return tuple(node for node in self.nodes if node in chosen)
+
+    def _require(self, node: str) -> None:
+        _require_node(self.nodes, node, "a node")
+
+    def _validate(self) -> None:
+        if not nx.is_directed_acyclic_graph(self._dag):
+            cycle = [edge[0] for edge in nx.find_cycle(self._dag)]
+            raise GraphError(
+                f"The edges run in a cycle: {' -> '.join([*cycle, cycle[0]])}. A causal graph has none: remove one of "
+                "these edges, or split the node in two by time."
+            )
+        if self.sensitive == self.outcome:
+            raise GraphError(f"{self.sensitive!r} is named as sensitive attribute and as outcome; name two nodes.")
+        for node, role in [(self.sensitive, "sensitive attribute"), (self.outcome, "outcome")]:
+            if node in self.latent:
+                raise GraphError(f"The {role} {node!r} is declared latent; it must be a column of the data.")
+            if len(self.columns_of([node])) != 1:
+                raise GraphError(f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.")
+        if self.baseline == self.contrast:
+            raise GraphError(
+                f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r} to "
+                "be compared."
+            )
+        if self.outcome not in nx.descendants(self._dag, self.sensitive):
+            raise GraphError(
+                f"There is no directed path from {self.sensitive!r} to {self.outcome!r}, so the sensitive attribute "
+                "has no effect to assess. Add the missing edges, or check the two names."
+            )
+        below = [child for child in self.children(self.outcome) if child not in self.latent]
+        if below:
+            raise GraphError(
+                f"The outcome {self.outcome!r} has observed children: {', '.join(below)}. A prediction is made "
+                "before its outcome has effects: leave these nodes out of the graph."
+            )
+
+
+def _require_node(nodes: Sequence[str], name: str, role: str) -> None:
+    if name not in nodes:
+        close = difflib.get_close_matches(str(name), nodes, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise GraphError(f"{name!r}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}.{hint}")
+
+
+def _read_columns(
+    listed: EdgeList, columns: Mapping[str, str | Sequence[str]], latent: tuple[str, ...]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    for node in columns:
+        _require_node(listed.nodes, node, "a node with columns")
+        if node in latent:
+            raise GraphError(f"{node!r} is declared latent and given columns; a latent node has none.")
+    named = {node: columns.get(node, node) for node in listed.nodes if node not in latent}
+    table = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in named.items()}
+    owner: dict[str, str] = {}
+    for node, names in table.items():
+        if not names:
+            raise GraphError(f"{node!r} is given no columns. Name at least one, or declare it latent.")
+        for name in names:
+            if name in owner:
+                both = f"{owner[name]!r} and {node!r}" if owner[name] != node else f"{node!r}, twice"
+                raise GraphError(f"The column {name!r} stands in {both}; a column belongs to one node, once.")
+            owner[name] = node
+    return tuple(table.items())

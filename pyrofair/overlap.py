@@ -1,0 +1,216 @@
+"""Does the weighted group support the target population? Weights, effective size, and cells without a counterpart."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.exceptions import PositivityError, PositivityWarning
+from pyrofair.identification import RegimeEstimand
+from pyrofair.tables import as_levels, encode_levels, is_categorical
+
+__all__ = ["Cell", "GroupOverlap", "unsupported_cells"]
+
+MEAN_WEIGHT = (0.9, 1.1)
+SMALLEST_SHARE = 0.05
+AT_BOUND = 1e-6
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A level of a column (or a cell of several, if saturated) that the target population has and a needed group lacks.
+
+    Parameters
+    ----------
+    name
+        Such as ``"M=2"``.
+    value
+        The group, 0 or 1, that has no row there.
+    mass
+        Its share of the target population.
+    """
+
+    name: str
+    value: int
+    mass: float
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.mass:.2g} of the target, no row with A={self.value})"
+
+
+@dataclass(frozen=True)
+class GroupOverlap:
+    """How well one group, or both pooled, supports one world.
+
+    Parameters
+    ----------
+    regime
+        ``"baseline"`` or ``"unfair"``.
+    group
+        0, 1, or None for both pooled.
+    n
+        The rows that carry weight.
+    mean_weight, max_weight
+        The mean over all rows (1 in expectation) and the largest weight, sample weights left out of the largest.
+    effective_size
+        Kish's, in rows.
+    at_bounds, clipped
+        The rows with a propensity at 0 or 1, and those with a clipped one.
+    cells
+        The unsupported cells.
+    unsupported
+        Their mass together.
+    """
+
+    regime: str
+    group: int | None
+    n: int
+    mean_weight: float
+    max_weight: float
+    effective_size: float
+    at_bounds: int
+    clipped: int
+    cells: tuple[Cell, ...]
+    unsupported: float
+
+    @property
+    def group_name(self) -> str:
+        """The group as text: ``"0"``, ``"1"`` or ``"pooled"``."""
+        return "pooled" if self.group is None else str(self.group)
+
+    def serves(self, max_unsupported: float) -> bool:
+        """Tell whether support and mean weight allow this group."""
+        low, high = MEAN_WEIGHT
+        return self.unsupported <= max_unsupported and low <= self.mean_weight <= high
+
+    def problems(self) -> list[str]:
+        """Say what is wrong, a phrase each."""
+        found = []
+        low, high = MEAN_WEIGHT
+        if not low <= self.mean_weight <= high:
+            found.append(f"the mean weight is {self.mean_weight:.3g}, outside [{low}, {high}]")
+        if self.effective_size < SMALLEST_SHARE * self.n:
+            found.append(f"the effective size {self.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {self.n} rows")
+        if self.at_bounds:
+            found.append(f"{self.at_bounds} row(s) have a propensity at 0 or 1")
+        if self.cells:
+            found.append(
+                f"unsupported: {'; '.join(map(str, self.cells[:5]))}" + (" ..." if len(self.cells) > 5 else "")
+            )
+        return found
+
+    def check(self, max_unsupported: float, *, stacklevel: int) -> None:
+        """Warn of what is wrong, and refuse if too much of the target is unsupported.
+
+        Raises
+        ------
+        PositivityError
+            If the unsupported mass exceeds ``max_unsupported``.
+        """
+        where = f"world {self.regime!r}, group {self.group_name}"
+        if self.unsupported > max_unsupported:
+            raise PositivityError(
+                f"{self.unsupported:.3g} of the target population has no counterpart in {where}, more than "
+                f"max_unsupported={max_unsupported:g}: {'; '.join(map(str, self.cells[:5]))}. Merge these levels, weight "
+                "another group (arm=0, 1 or 'pooled'), trim (the estimand then changes), draw the mediators from learned "
+                "laws instead, or raise max_unsupported and read the result with care."
+            )
+        problems = self.problems()
+        if problems:
+            warnings.warn(f"Poor overlap in {where}: {'; '.join(problems)}.", PositivityWarning, stacklevel=stacklevel)
+
+    def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
+        """Return a row of the overlap table."""
+        return {
+            "regime": self.regime,
+            "group": self.group_name,
+            "used": used,
+            "n": self.n,
+            "mean_weight": self.mean_weight,
+            "max_weight": self.max_weight,
+            "ess": self.effective_size,
+            "at_bounds": self.at_bounds,
+            "clipped": self.clipped,
+            "trimmed": trimmed,
+            "unsupported_cells": "; ".join(cell.name for cell in self.cells),
+            "unsupported_mass": self.unsupported,
+        }
+
+
+def unsupported_cells(
+    part: RegimeEstimand,
+    group: int | None,
+    table: pd.DataFrame,
+    a: NDArray[np.int8],
+    weight: NDArray[np.float64],
+    target_weight: Callable[[int], NDArray[np.float64]],
+    *,
+    saturated: bool,
+) -> tuple[tuple[Cell, ...], float]:
+    """Find the cells with target mass and no row of a group that is needed there.
+
+    A node must occur with the weighted group and with the arm of every law that is conditioned on it. A cell is one
+    level of one categorical column; under saturated propensities every column is categorical, and the cells of several
+    columns count too.
+
+    Parameters
+    ----------
+    part
+        The estimand of the world.
+    group
+        The weighted group, or None for both pooled.
+    table, a, weight
+        n rows, their groups (n,), and their sample weights (n,).
+    target_weight
+        Given how many nodes of the order to cover, the weights (n,) that turn all rows into the law of these nodes.
+    saturated
+        Whether the propensities are cell frequencies.
+
+    Returns
+    -------
+    cells, mass
+        The cells, and their mass together.
+    """
+    cells: list[Cell] = []
+    total = 0.0
+    lost = np.zeros(len(a), dtype=bool)
+    graph = part.regime.unfair.graph
+    for place, node in enumerate(part.order):
+        needed = part.needed_values(place, group)
+        groups: list[tuple[str, NDArray[np.int64], list[str]]] = []
+        for column in graph.columns_of([node]):
+            if saturated or is_categorical(table[column]):
+                levels = as_levels(table[column])
+                names = [f"{column}={level}" for level in levels]
+                groups.append((column, encode_levels(table[column], levels), names))
+        if saturated and place:
+            columns = graph.columns_of(part.order[: place + 1])
+            joint = table[columns].drop_duplicates()
+            place_of = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
+            names = [
+                ", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True))
+                for row in joint.itertuples(index=False)
+            ]
+            groups.append(("cell", place_of.astype(np.int64), names))
+        fresh = np.zeros(len(a), dtype=bool)
+        mass: NDArray[np.float64] | None = None
+        for _, codes, names in groups:
+            for value in sorted(needed):
+                present = np.bincount(codes, weights=weight * (a == value), minlength=len(names)) > 0
+                occurs = np.bincount(codes, weights=weight, minlength=len(names)) > 0
+                for level in np.flatnonzero(occurs & ~present):
+                    rows = (codes == level) & ~lost & ~fresh
+                    if mass is None:
+                        mass = np.nan_to_num(weight * target_weight(place + 1), posinf=0.0) / weight.sum()
+                    share = float(mass[rows].sum())
+                    if share > 0:
+                        cells.append(Cell(names[level], value, share))
+                        fresh |= rows
+                        total += share
+        lost |= fresh
+    return tuple(cells), total

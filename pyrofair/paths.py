@@ -1,0 +1,241 @@
+"""Which paths are unfair, and what value of the sensitive attribute each of them carries in each of two worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyrofair.edges import read_path
+from pyrofair.exceptions import GraphError, NotIdentifiedError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pyrofair.graph import CausalGraph
+
+__all__ = ["Path", "Regime", "UnfairPaths", "select_paths", "show_path"]
+
+Path = tuple[str, ...]
+
+
+def show_path(path: Iterable[str]) -> str:
+    """Write a path as text.
+
+    >>> show_path(("A", "D", "Y"))
+    'A -> D -> Y'
+    """
+    return " -> ".join(path)
+
+
+@dataclass(frozen=True)
+class UnfairPaths:
+    """A set of directed paths from the sensitive attribute to the outcome, called unfair.
+
+    Made by :meth:`pyrofair.CausalGraph.unfair`.
+
+    Parameters
+    ----------
+    graph
+        The causal graph.
+    paths
+        The unfair paths, in the order of ``graph.directed_paths``.
+    swapped
+        Whether the roles of the two values of the sensitive attribute are swapped, see :meth:`reversed`.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 2.2 and appendix A.3; Avin, Shpitser and Pearl (2005).
+    """
+
+    graph: CausalGraph
+    paths: tuple[Path, ...]
+    swapped: bool = False
+
+    @cached_property
+    def fair_paths(self) -> tuple[Path, ...]:
+        """The directed paths from the sensitive attribute to the outcome that are not unfair."""
+        unfair = set(self.paths)
+        every = self.graph.directed_paths(self.graph.sensitive, self.graph.outcome)
+        return tuple(path for path in every if path not in unfair)
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """The edges on unfair paths, in the order of declaration."""
+        used = {pair for path in self.paths for pair in zip(path, path[1:], strict=False)}
+        return tuple(edge for edge in self.graph.edges if edge in used)
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """The nodes on unfair paths but the outcome, in the order of declaration."""
+        on_path = {node for path in self.paths for node in path} - {self.graph.outcome}
+        return tuple(node for node in self.graph.nodes if node in on_path)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """What both worlds share: observed ancestors of the prediction that no unfair path touches, in graph order."""
+        graph = self.graph
+        causes = {cause for node in graph.inputs for cause in (node, *graph.ancestors(node))}
+        left_out = {graph.sensitive, *graph.latent, *self.touched}
+        return tuple(node for node in graph.nodes if node in causes - left_out)
+
+    @property
+    def regimes(self) -> tuple[Regime, Regime]:
+        """The baseline, and the world in which the unfair paths alone are switched (the paper's eq. 4)."""
+        low, high = (1, 0) if self.swapped else (0, 1)
+        return Regime(self, "baseline", low, low), Regime(self, "unfair", high, low)
+
+    def complement(self) -> UnfairPaths:
+        """Return the set of all other paths."""
+        return replace(self, paths=self.fair_paths)
+
+    def reversed(self) -> UnfairPaths:
+        """Return the same paths with 0 and 1 swapped: the other pair of potential outcomes (the paper's footnote 1)."""
+        return replace(self, swapped=not self.swapped)
+
+    def recanting_witnesses(self) -> list[tuple[str, Path, Path]]:
+        """Return each node where an unfair and a fair path part after a common first edge, with one such pair.
+
+        Without latent nodes the set is identified if and only if there is none.
+
+        Returns
+        -------
+        list of (witness, unfair path, fair path)
+
+        References
+        ----------
+        Chikahara et al. (2021), definition 3; Avin, Shpitser and Pearl (2005).
+        """
+        found: dict[str, tuple[str, Path, Path]] = {}
+        for unfair in self.paths:
+            for fair in self.fair_paths:
+                if unfair[1] == fair[1] and len(unfair) > 2:
+                    witness = parting_node(unfair, fair)
+                    found.setdefault(witness, (witness, unfair, fair))
+        return list(found.values())
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw the graph with the unfair paths in red."""
+        return self.graph.draw(self, ax=ax)
+
+    def __str__(self) -> str:
+        lines = [f"unfair: {show_path(path)}" for path in self.paths] or ["unfair: no path"]
+        lines.extend(f"fair:   {show_path(path)}" for path in self.fair_paths)
+        lines.append(f"shared by both worlds: {', '.join(self.shared) or 'nothing observed'}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Regime:
+    """One world: the value of the sensitive attribute that each path carries.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths.
+    name
+        ``"baseline"`` or ``"unfair"``.
+    on_unfair, on_fair
+        The value, 0 (baseline) or 1 (contrast), carried by unfair paths and by all others.
+    """
+
+    unfair: UnfairPaths
+    name: str
+    on_unfair: int
+    on_fair: int
+
+    def value(self, path: Path) -> int:
+        """Return the value that a path carries."""
+        return self.on_unfair if path in self.unfair.paths else self.on_fair
+
+    @property
+    def symbol(self) -> str:
+        """The potential outcome in this world, as text."""
+        if self.on_unfair == self.on_fair:
+            return f"Y(A<={self.on_fair})"
+        return f"Y(A<={self.on_unfair}||pi)"
+
+    @property
+    def latex(self) -> str:
+        """The potential outcome in this world, as LaTeX in the paper's notation."""
+        extra = "" if self.on_unfair == self.on_fair else r" \parallel \pi"
+        return rf"Y_{{A \Leftarrow {self.on_unfair}{extra}}}"
+
+    @property
+    def arms(self) -> dict[str, int]:
+        """The value read by each child of the sensitive attribute that leads to the outcome.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If a child would have to read both values: there is a recanting witness.
+        """
+        witnesses = self.unfair.recanting_witnesses() if self.on_unfair != self.on_fair else []
+        if witnesses:
+            raise NotIdentifiedError(witness_message(*witnesses[0]))
+        graph = self.unfair.graph
+        values = {path[1]: self.value(path) for path in graph.directed_paths(graph.sensitive, graph.outcome)}
+        return {child: values[child] for child in graph.children(graph.sensitive) if child in values}
+
+    def reversed(self) -> Regime:
+        """Return the regime with 0 and 1 swapped."""
+        return replace(self, unfair=self.unfair.reversed(), on_unfair=1 - self.on_unfair, on_fair=1 - self.on_fair)
+
+
+def parting_node(one: Path, other: Path) -> str:
+    """Return the last node that two paths have in common before they part.
+
+    >>> parting_node(("A", "M", "Y"), ("A", "M", "D", "Y"))
+    'M'
+    """
+    shared = [a for a, b in zip(one, other, strict=False) if a == b]
+    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(shared))
+    return one[length - 1]
+
+
+def witness_message(witness: str, unfair: Path, fair: Path) -> str:
+    """Say why a recanting witness prevents identification."""
+    return (
+        f"Not identified: {witness!r} is a recanting witness. The unfair path {show_path(unfair)} and the fair path "
+        f"{show_path(fair)} part only there, so {witness!r} would have to take two values at once, and no data tell "
+        f"their joint law. Call both paths unfair, or both fair."
+    )
+
+
+def select_paths(
+    graph: CausalGraph,
+    named: Sequence[str | Sequence[str]],
+    *,
+    direct: bool,
+    through: Sequence[str],
+    tests: Sequence[Callable[[Path], bool]],
+) -> tuple[Path, ...]:
+    """Return the directed paths that are named, direct, through a node, or accepted by a test, in graph order."""
+    every = graph.directed_paths(graph.sensitive, graph.outcome)
+    chosen = {_existing(graph, read_path(path), every) for path in named}
+    if direct:
+        chosen.add(_existing(graph, (graph.sensitive, graph.outcome), every))
+    for node in through:
+        crossing = [path for path in every if node in path[1:-1]]
+        if not crossing:
+            raise GraphError(
+                f"No directed path from {graph.sensitive!r} to {graph.outcome!r} runs through {node!r}. "
+                f"The paths: {'; '.join(map(show_path, every))}."
+            )
+        chosen.update(crossing)
+    chosen.update(path for test in tests for path in every if test(path))
+    return tuple(path for path in every if path in chosen)
+
+
+def _existing(graph: CausalGraph, path: Path, every: Sequence[Path]) -> Path:
+    if path in every:
+        return path
+    for node in path:
+        graph.parents(node)  # an unknown node is named by the graph
+    missing = [edge for edge in zip(path, path[1:], strict=False) if edge not in graph.edges]
+    cause = f"there is no edge {show_path(missing[0])}" if missing else "it must run from the one to the other"
+    raise GraphError(
+        f"{show_path(path)} is not a directed path from {graph.sensitive!r} to {graph.outcome!r}: {cause}. "
+        f"The paths: {'; '.join(map(show_path, every))}."
+    )

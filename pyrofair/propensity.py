@@ -1,0 +1,273 @@
+"""How likely is each group given some of the features? Four ways to estimate P(A = 1 | prefix)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.special import expit
+from sklearn.base import ClassifierMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from pyrofair.exceptions import DataError
+from pyrofair.tables import TableEncoder, as_levels, encode_levels, is_categorical
+
+__all__ = ["Propensity", "PropensityKind", "make_propensity"]
+
+PropensityKind = Literal["logistic", "boosted", "saturated"]
+FOLDS = 5
+
+
+class Propensity(ABC):
+    """An estimate of P(A = 1 | some columns).
+
+    ``fitted`` holds the probabilities of the rows it was fitted on, shape (n,): out of fold where it is cross-fitted.
+    """
+
+    fitted: NDArray[np.float64]
+
+    @abstractmethod
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
+        """Fit on a table of n rows, their groups (n,) in 0 and 1, and their weights (n,)."""
+
+    @abstractmethod
+    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Return P(A = 1) of the rows of a table with the same columns, shape (m,)."""
+
+    def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Propensity:
+        """Return a new estimate on the same rows with other weights, warm where that is possible."""
+        return clone_propensity(self).fit(X, a, weight)
+
+
+def clone_propensity(model: Propensity) -> Propensity:
+    """Return an unfitted estimate with the same settings."""
+    return type(model)(**getattr(model, "settings", {}))
+
+
+class Saturated(Propensity):
+    """The share of each group in every cell of the columns; with no column, the group frequency."""
+
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
+        """Count the cells."""
+        self.levels_ = {name: as_levels(X[name]) for name in X.columns}
+        codes = self._codes(X)
+        self.cells_, place = np.unique(codes, axis=0, return_inverse=True)
+        place = place.ravel()
+        size = len(self.cells_)
+        total = np.bincount(place, weights=weight, minlength=size)
+        with np.errstate(invalid="ignore"):
+            self.share_ = np.bincount(place, weights=weight * (a == 1), minlength=size) / total
+        self.fitted = self.share_[place]
+        return self
+
+    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Look the cells up; a cell never seen has no estimate and is refused."""
+        table = {tuple(cell): share for cell, share in zip(self.cells_, self.share_, strict=True)}
+        codes = self._codes(X)
+        found = np.array([table.get(tuple(cell), np.nan) for cell in codes])
+        if np.isnan(found).any():
+            row = X.iloc[int(np.argmax(np.isnan(found)))].to_dict()
+            raise DataError(
+                f"The cell {row} was not among the rows that the saturated propensity was fitted on, so its group "
+                "shares are unknown. Use propensity='logistic' or 'boosted', or coarsen the columns."
+            )
+        return found
+
+    def _codes(self, X: pd.DataFrame) -> NDArray[np.int64]:
+        columns = [encode_levels(X[name], levels) for name, levels in self.levels_.items()]
+        return np.column_stack(columns) if columns else np.zeros((len(X), 1), dtype=np.int64)
+
+
+class Logistic(Propensity):
+    """Unpenalised logistic regression on standardised numbers and one-hot categories, main effects only (the paper's)."""
+
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
+        """Maximise the weighted likelihood by Newton's method."""
+        self.encoder_ = TableEncoder().fit(X, sample_weight=weight)
+        design = self._design(X)
+        self.coef_ = newton_logistic(design, a, weight, np.zeros(design.shape[1]))
+        self.fitted = expit(design @ self.coef_)
+        return self
+
+    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Return the fitted probabilities."""
+        return np.asarray(expit(self._design(X) @ self.coef_))
+
+    def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Logistic:
+        """Start from the present coefficients, on the design matrix made once for all refits of this fit."""
+        if not hasattr(self, "cached_"):
+            self.cached_ = self._design(X)
+        other = Logistic()
+        other.encoder_ = self.encoder_
+        other.coef_ = newton_logistic(self.cached_, a, weight, self.coef_, tolerance=1e-8)
+        other.fitted = expit(self.cached_ @ other.coef_)
+        return other
+
+    def _design(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        return np.hstack([np.ones((len(X), 1)), self.encoder_.transform(X)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "cached_"}
+
+
+def newton_logistic(
+    X: NDArray[np.float64],
+    a: NDArray[np.int8],
+    weight: NDArray[np.float64],
+    start: NDArray[np.float64],
+    *,
+    tolerance: float = 1e-12,
+    max_steps: int = 60,
+) -> NDArray[np.float64]:
+    """Return coefficients that maximise the weighted logistic likelihood, shape (k,).
+
+    Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
+    that every refit of a bootstrap goes through. Under separation it stops once the likelihood gains no more.
+    """
+    scale = weight.sum()
+    coef = start
+
+    def loss(eta: NDArray[np.float64]) -> float:
+        return float(weight @ (np.logaddexp(0.0, eta) - a * eta)) / scale
+
+    eta = X @ coef
+    current = loss(eta)
+    for _ in range(max_steps):
+        p = expit(eta)
+        gradient = X.T @ (weight * (a - p)) / scale
+        curved = np.sqrt(weight * p * (1.0 - p) / scale)[:, None] * X
+        hessian = curved.T @ curved
+        step = linalg.lstsq(hessian, gradient, cond=1e-12, lapack_driver="gelsy")[0]
+        eta_step = X @ step
+        size = 1.0
+        while size > 1e-6 and loss(eta + size * eta_step) > current:
+            size /= 2.0
+        coef, eta = coef + size * step, eta + size * eta_step
+        previous, current = current, loss(eta)
+        if previous - current <= tolerance * (abs(current) + tolerance):
+            break
+    return coef
+
+
+class FromClassifier(Propensity):
+    """Any scikit-learn classifier or pipeline, cloned, given the columns as they are."""
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+        self.settings = {"classifier": classifier}
+
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
+        """Fit a clone."""
+        self.model_ = fit_weighted(clone(self.classifier), X, a, weight)
+        self.fitted = self.predict(X)
+        return self
+
+    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Return the clone's probabilities."""
+        return np.asarray(self.model_.predict_proba(X)[:, 1], dtype=np.float64)
+
+
+class Boosted(Propensity):
+    """Gradient-boosted trees, cross-fitted: a fitted row is judged by the trees of the folds without it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.settings = {"seed": seed}
+
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
+        """Fit one set of trees for each fold."""
+        smallest = int(np.bincount(a, minlength=2).min())
+        if smallest < FOLDS:
+            raise DataError(
+                f"A group has {smallest} rows, too few for {FOLDS}-fold cross-fitting; use propensity='logistic'."
+            )
+        self.levels_ = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
+        self.models_ = []
+        self.fitted = np.empty(len(X))
+        data = self._typed(X)
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=self.seed)
+        for train, test in folds.split(data, a):
+            trees = HistGradientBoostingClassifier(
+                learning_rate=0.1,
+                max_iter=100,
+                max_leaf_nodes=15,
+                early_stopping=False,
+                categorical_features="from_dtype",
+                random_state=self.seed,
+            )
+            trees.fit(data.iloc[train], a[train], sample_weight=weight[train])
+            self.fitted[test] = trees.predict_proba(data.iloc[test])[:, 1]
+            self.models_.append(trees)
+        return self
+
+    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Average the folds' probabilities."""
+        data = self._typed(X)
+        return np.asarray(np.mean([trees.predict_proba(data)[:, 1] for trees in self.models_], axis=0))
+
+    def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
+        typed = {name: pd.Categorical(X[name], categories=levels) for name, levels in self.levels_.items()}
+        for name, levels in self.levels_.items():
+            encode_levels(X[name], levels)
+        return X.assign(**typed)
+
+
+def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Any:
+    """Fit a classifier with weights; one that takes none gets each row as often as its whole-number weight says.
+
+    Raises
+    ------
+    DataError
+        If it takes no ``sample_weight`` and the weights are not whole numbers.
+    """
+    if (weight == 1).all():
+        return classifier.fit(X, a)
+    last = classifier.steps[-1] if isinstance(classifier, Pipeline) else None
+    if has_fit_parameter(last[1] if last else classifier, "sample_weight"):
+        return classifier.fit(X, a, **{f"{last[0]}__sample_weight" if last else "sample_weight": weight})
+    counts = np.rint(weight).astype(np.int64)
+    if not np.allclose(counts, weight):
+        raise DataError(
+            f"The propensity model {type(last[1] if last else classifier).__name__} takes no sample_weight, and the "
+            "weights are not whole numbers by which rows could be repeated. Use a model that takes weights."
+        )
+    rows = np.repeat(np.arange(len(a)), counts)
+    return classifier.fit(X.iloc[rows], a[rows])
+
+
+def make_propensity(kind: PropensityKind | ClassifierMixin, *, empty: bool, seed: int) -> Propensity:
+    """Return an unfitted estimate of one kind; with no column to condition on it is always the group frequency.
+
+    Parameters
+    ----------
+    kind
+        ``"logistic"``, ``"boosted"``, ``"saturated"``, or a scikit-learn classifier.
+    empty
+        Whether there is no column.
+    seed
+        Seeds the folds and the trees.
+
+    Raises
+    ------
+    DataError
+        For anything else.
+    """
+    if empty or kind == "saturated":
+        return Saturated()
+    if kind == "logistic":
+        return Logistic()
+    if kind == "boosted":
+        return Boosted(seed)
+    if isinstance(kind, str) or not hasattr(kind, "predict_proba") or not hasattr(kind, "fit"):
+        raise DataError(
+            f"propensity={kind!r} is not known. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classifier "
+            "with predict_proba."
+        )
+    return FromClassifier(kind)

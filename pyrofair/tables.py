@@ -1,0 +1,310 @@
+"""A table comes in here and nowhere else: checked against the graph, and encoded as numbers."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_complex_dtype, is_numeric_dtype
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph import CausalGraph
+
+__all__ = [
+    "TableEncoder",
+    "is_categorical",
+    "read_outcome",
+    "read_sensitive",
+    "read_table",
+    "read_weight",
+    "require_aligned",
+    "warn_unused",
+]
+
+
+def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:
+    """Return the named columns of a DataFrame, or say what is wrong with them.
+
+    Parameters
+    ----------
+    df
+        A DataFrame of n rows. Column order does not matter, and further columns are left out.
+    columns
+        The columns to read.
+    what
+        What the table is called in messages.
+
+    Raises
+    ------
+    DataError
+        If it is no DataFrame, has no rows, lacks or duplicates a column, or if a used column holds missing or infinite
+        values, or values that are neither numbers nor categories.
+    """
+    if not isinstance(df, pd.DataFrame):
+        raise DataError(
+            f"{what} must be a pandas DataFrame whose columns carry the graph's names ({', '.join(columns)}); "
+            f"got {type(df).__name__}."
+        )
+    absent = [name for name in columns if name not in df.columns]
+    if absent:
+        close = difflib.get_close_matches(absent[0], [str(name) for name in df.columns], n=1)
+        raise DataError(
+            f"{what} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. It has: "
+            f"{', '.join(map(str, df.columns))}."
+            + (f" Did you mean {close[0]!r}?" if close else "")
+            + " A node that was never measured is declared latent: graph.with_latent(...)."
+        )
+    twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
+    if twice:
+        raise DataError(f"{what} has the column {twice[0]!r} more than once; keep one of them.")
+    if len(df) == 0:
+        raise DataError(f"{what} has no rows: found 0 sample(s), while a minimum of 1 is required.")
+    table = df.loc[:, list(columns)]
+    for name in columns:
+        _check_values(table[name], what)
+    return table
+
+
+def _check_values(values: pd.Series[Any], what: str) -> None:
+    missing = values.isna()
+    if missing.any():
+        raise DataError(
+            f"{what} has {int(missing.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
+            f"{values.index[int(np.argmax(missing))]!r}. Drop or impute them before; nothing is dropped for you."
+        )
+    if is_complex_dtype(values.dtype):
+        raise DataError(f"Complex data not supported: the column {values.name!r} of {what}.")
+    if is_numeric_dtype(values.dtype):
+        infinite = ~np.isfinite(values.to_numpy(dtype=np.float64))
+        if infinite.any():
+            raise DataError(
+                f"{what} has an infinite value (inf) in the column {values.name!r}, the first in row "
+                f"{values.index[int(np.argmax(infinite))]!r}."
+            )
+    elif not is_categorical(values):
+        raise DataError(
+            f"The column {values.name!r} of {what} has the type {values.dtype}, which is neither a number nor a "
+            "category. Convert it to one of them."
+        )
+
+
+def is_categorical(values: pd.Series[Any]) -> bool:
+    """Tell whether a column holds categories (categorical, text or object) rather than numbers."""
+    dtype = values.dtype
+    return isinstance(dtype, pd.CategoricalDtype | pd.StringDtype) or dtype == object
+
+
+def warn_unused(df: pd.DataFrame, graph: CausalGraph) -> None:
+    """Warn of columns outside the graph, which are ignored."""
+    known = set(graph.columns_of(graph.observed))
+    unused = [str(name) for name in df.columns if name not in known]
+    if unused:
+        warnings.warn(f"Columns outside the graph are ignored: {', '.join(unused)}.", PyrofairWarning, stacklevel=3)
+
+
+def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -> NDArray[np.int8]:
+    """Return the sensitive attribute as 0 (baseline) and 1 (contrast), shape (n,).
+
+    Parameters
+    ----------
+    df
+        A table that holds its column.
+    graph
+        The graph that names its two values.
+    both
+        Whether both groups must occur.
+
+    Raises
+    ------
+    DataError
+        If a third value occurs, or only one group.
+    """
+    name = graph.sensitive_column
+    values = df[name]
+    coded = _code(values, [graph.baseline, graph.contrast])
+    if (coded < 0).any():
+        others = sorted({repr(value) for value in values[coded < 0].unique()})
+        raise DataError(
+            f"The sensitive attribute {name!r} holds {', '.join(others[:5])} besides baseline={graph.baseline!r} and "
+            f"contrast={graph.contrast!r}. It must be binary: recode it, or name its two values when making the graph."
+        )
+    if both:
+        for value in (0, 1):
+            if not (coded == value).any():
+                raise DataError(
+                    f"The sensitive attribute {name!r} never takes the value {graph.label(value)!r} in these "
+                    f"{len(coded)} rows; both groups are needed to compare them."
+                )
+    return coded
+
+
+def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") -> tuple[NDArray[np.int8], list[Any]]:
+    """Return the outcome as 0 and 1, shape (n,), and its two labels, negative first.
+
+    Raises
+    ------
+    DataError
+        If it holds a missing value, a third value, one value only, or never the positive one.
+    """
+    values = pd.Series(np.asarray(y) if not isinstance(y, pd.Series) else y)
+    if values.isna().any():
+        raise DataError(f"{what} has missing values (NaN); drop these rows before.")
+    labels = list(values.unique())
+    if len(labels) > 2:
+        raise DataError(f"{what} must be binary, but holds {len(labels)} classes: {', '.join(map(repr, labels[:5]))}.")
+    if positive not in labels:
+        raise DataError(
+            f"{what} never takes the positive value {positive!r}; it holds {', '.join(map(repr, labels))}. Name it when "
+            "making the graph: positive=..."
+        )
+    if len(labels) < 2:
+        raise DataError(f"{what} has one class only, {labels[0]!r}; a classifier needs both.")
+    negative = next(label for label in labels if label != positive)
+    return _code(values, [negative, positive]), [negative, positive]
+
+
+def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
+    coded = np.full(len(values), -1, dtype=np.int8)
+    for i, label in enumerate(labels):
+        coded[np.asarray(values == label, dtype=bool)] = i
+    return coded
+
+
+def read_weight(sample_weight: object, n: int) -> NDArray[np.float64]:
+    """Return sample weights as an array of shape (n,), ones by default.
+
+    Raises
+    ------
+    DataError
+        If their number differs from n, or one is negative, missing or infinite, or all are zero.
+    """
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise DataError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight for each row.")
+    if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
+        raise DataError("sample_weight must be finite, not negative, and not zero for every row.")
+    return weight
+
+
+def require_aligned(X: pd.DataFrame, other: object, what: str = "y") -> None:
+    """Refuse a Series whose index is not that of the table, for its rows would be matched by accident.
+
+    Raises
+    ------
+    DataError
+        If the lengths or the indices differ.
+    """
+    size = len(other) if hasattr(other, "__len__") else -1
+    if size != len(X):
+        raise DataError(f"X has {len(X)} rows and {what} has {size}; they must be the same rows.")
+    if isinstance(other, pd.Series | pd.DataFrame) and not other.index.equals(X.index):
+        raise DataError(
+            f"The index of {what} is not that of X, so their rows would be matched by position only. Align them "
+            f"({what} = {what}.loc[X.index]), or pass {what}.to_numpy() if the order is right."
+        )
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Numbers standardised, categories one-hot: a table as a matrix.
+
+    A column with a pandas categorical type keeps all its declared categories, seen or not; other text columns have the
+    categories seen in ``fit``.
+
+    Examples
+    --------
+    >>> df = pd.DataFrame({"age": [20, 40], "job": ["cook", "nurse"]})
+    >>> TableEncoder().fit_transform(df)
+    array([[-1.,  1.,  0.],
+           [ 1.,  0.,  1.]])
+    """
+
+    def fit(self, X: pd.DataFrame, y: object = None, sample_weight: NDArray[np.float64] | None = None) -> Self:
+        """Learn the categories, and the mean and scale of numbers (weighted, if weights are given).
+
+        Parameters
+        ----------
+        X
+            A table of n rows.
+        y
+            Not used.
+        sample_weight
+            Weights of shape (n,).
+        """
+        self.categories_ = {name: _categories(X[name]) for name in X.columns if is_categorical(X[name])}
+        self.numeric_ = [name for name in X.columns if name not in self.categories_]
+        if self.numeric_:
+            self.scaler_ = StandardScaler().fit(self._numbers(X), sample_weight=sample_weight)
+        if self.categories_:
+            levels = [np.arange(len(categories)) for categories in self.categories_.values()]
+            self.one_hot_ = OneHotEncoder(categories=levels, sparse_output=False).fit(self._codes(X))
+        return self
+
+    def transform(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Return the matrix of shape (n, k).
+
+        Raises
+        ------
+        DataError
+            For a category that ``fit`` neither saw nor found declared.
+        """
+        check_is_fitted(self)
+        parts = []
+        if self.numeric_:
+            parts.append(self.scaler_.transform(self._numbers(X)))
+        if self.categories_:
+            parts.append(self.one_hot_.transform(self._codes(X)))
+        return np.hstack(parts) if parts else np.empty((len(X), 0))
+
+    def _numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        return np.asarray(X[self.numeric_].to_numpy(dtype=np.float64))
+
+    def _codes(self, X: pd.DataFrame) -> NDArray[np.int64]:
+        return np.column_stack([encode_levels(X[name], levels) for name, levels in self.categories_.items()])
+
+
+def _categories(values: pd.Series[Any]) -> pd.Index[Any]:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return values.cat.categories
+    return pd.Index(sorted(values.unique(), key=lambda value: (str(type(value)), value)))
+
+
+def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.int64]:
+    """Return the place of each value among the known levels, shape (n,).
+
+    Raises
+    ------
+    DataError
+        For a value that is not among them.
+    """
+    codes = pd.Categorical(values, categories=levels).codes.astype(np.int64)
+    if (codes < 0).any():
+        unseen = list(pd.unique(values[codes < 0]))
+        raise DataError(
+            f"The column {values.name!r} holds {', '.join(map(repr, unseen[:5]))}, not seen in fit. Known: "
+            f"{', '.join(map(repr, list(levels)[:20]))}. To allow a rare level, declare it before fitting: "
+            f"df[{values.name!r}].astype(pd.CategoricalDtype([...]))."
+        )
+    return codes
+
+
+def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
+    """Return the distinct values of any column, in order, as levels for :func:`encode_levels`."""
+    return _categories(values) if is_categorical(values) else pd.Index(np.unique(values.to_numpy()))
+
+
+def columns_present(df: pd.DataFrame, columns: Iterable[str]) -> list[str]:
+    """Return those of the columns that the table has, in the table's order."""
+    wanted = set(columns)
+    return [name for name in df.columns if name in wanted]
