@@ -2,8 +2,10 @@
 
 from pyrofair import datasets
 from pyrofair._version import __version__
+from pyrofair.baselines import remove
 from pyrofair.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
-from pyrofair.classifiers import PenalizedClassifier, remove
+from pyrofair.classifiers import PenalizedClassifier
+from pyrofair.estimands import Estimand
 from pyrofair.exceptions import (
     DataError,
     FormulaNotApplicableError,
@@ -16,7 +18,7 @@ from pyrofair.exceptions import (
 )
 from pyrofair.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.graph import CausalGraph
-from pyrofair.identification import Estimand, identify
+from pyrofair.identification import identify
 from pyrofair.ipw import IPW
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored

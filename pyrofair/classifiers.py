@@ -17,10 +17,9 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
 
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement
 from pyrofair.graph import CausalGraph
-from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import PotentialOutcomes
 from pyrofair.tables import (
     TableEncoder,
@@ -33,52 +32,9 @@ from pyrofair.tables import (
 )
 from pyrofair.training import EncodedWorld, Penalty, Problem, Schedule, logits_of, to_tensor, train
 
-__all__ = ["PenalizedClassifier", "remove"]
+__all__ = ["PenalizedClassifier"]
 
 CHUNK = 65_536
-
-
-def remove(graph: CausalGraph | UnfairPaths, kind: Literal["touched", "descendants"]) -> list[str]:
-    """Return the columns that the *Remove* baseline keeps, out of those that a classifier may read.
-
-    Parameters
-    ----------
-    graph
-        The unfair paths; for ``"descendants"`` the graph is enough.
-    kind
-        ``"touched"`` removes the nodes that unfair paths touch, ``"descendants"`` the sensitive attribute and every
-        descendant of it. The paper describes the first and argues from the second.
-
-    Raises
-    ------
-    GraphError
-        If the kind is unknown, needs unfair paths, or nothing is left.
-
-    References
-    ----------
-    Chikahara et al. (2021), section 5 and appendix A.3; Kusner et al. (2017), section S4.
-
-    Examples
-    --------
-    >>> graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
-    >>> remove(graph.unfair("A -> Y", "A -> D -> Y"), "touched")
-    ['Q', 'M']
-    >>> remove(graph, "descendants")
-    ['Q']
-    """
-    whole = graph.graph if isinstance(graph, UnfairPaths) else graph
-    if kind == "descendants":
-        gone = {whole.sensitive, *whole.descendants(whole.sensitive)}
-    elif kind == "touched":
-        if not isinstance(graph, UnfairPaths):
-            raise GraphError("remove(..., 'touched') needs the unfair paths: remove(graph.unfair(...), 'touched').")
-        gone = set(graph.touched)
-    else:
-        raise GraphError(f"kind={kind!r} is not known; it is 'touched' or 'descendants'.")
-    left = whole.columns_of(node for node in whole.inputs if node not in gone)
-    if not left:
-        raise GraphError(f"Nothing is left to predict from: {', '.join(whole.inputs)} are all removed.")
-    return left
 
 
 class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -315,7 +271,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _hold_out(self, target: NDArray[np.int8], random: np.random.RandomState) -> NDArray[np.int64]:
         if self.validation_fraction is None:
             return np.empty(0, dtype=np.int64)
-        held = random.permutation(len(target))[: int(round(self.validation_fraction * len(target)))]
+        held = random.permutation(len(target))[: round(self.validation_fraction * len(target))]
         if not len(held):
             raise DataError(f"validation_fraction={self.validation_fraction} of {len(target)} rows is none; raise it.")
         return np.sort(held)
@@ -432,7 +388,11 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""
         rows = self._encode(self._read_new(X))
-        logits = torch.cat([logits_of(self.module_, part) for part in rows.split(CHUNK)]).cpu().numpy()
+        logits = (
+            torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+            .cpu()
+            .numpy()
+        )
         return np.asarray(logits if self.classes_[1] == self.positive_ else -logits)
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:

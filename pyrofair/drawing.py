@@ -105,8 +105,9 @@ def draw_dag(
     >>> [text.get_text() for text in ax.texts]
     ['A', 'M', 'Y']
     """
-    graph = _checked_graph(nodes, edges, red, [*latent, *(name for name in (sensitive, outcome) if name is not None)])
-    boxes = _place(graph, {node: _measured((labels or {}).get(node, node)) for node in graph})
+    labels, roles = labels or {}, [name for name in (sensitive, outcome) if name is not None]
+    graph = _checked_graph(nodes, edges, red, [*latent, *roles, *labels])
+    boxes = _place(graph, {node: _measured(labels.get(node, node)) for node in graph})
     bends = _route(boxes, list(graph.edges))
     keys: list[Artist] = [Line2D([], [], color=_RED, linewidth=2.0, label="unfair path")] if red else []
     keys += [Patch(facecolor=_LATENT, edgecolor=_INK, linestyle="--", label="latent")] if latent else []
@@ -125,7 +126,7 @@ def draw_dag(
         scale = min(room, _LARGEST)
         spare = (high - low) * (room / scale - 1) / 2
         low, high = low - spare, high + spare
-    outlines = {node: _outline(box, node in latent, node in (sensitive, outcome), scale) for node, box in boxes.items()}
+    outlines = {node: _outline(box, node in latent, node in roles, scale) for node, box in boxes.items()}
     for node, box in boxes.items():
         ax.add_patch(outlines[node])
         _write(ax, box, scale)
@@ -150,8 +151,7 @@ def _checked_graph(
     graph.add_nodes_from(nodes)
     if not graph:
         raise GraphError("there is no node to draw. Pass at least one.")
-    edges = list(edges)
-    for name in (*chain.from_iterable(edges), *marked):
+    for name in (*chain.from_iterable(edges := list(edges)), *marked):
         if name not in graph:
             raise GraphError(f"{name!r} is not a node of the drawing. The nodes: {', '.join(map(repr, graph))}.")
     graph.add_edges_from(edges)
@@ -159,8 +159,9 @@ def _checked_graph(
         if not graph.has_edge(parent, child):
             raise GraphError(f"{parent} -> {child} is to be red, and is not an edge. The edges: {list(graph.edges)}.")
     if not nx.is_directed_acyclic_graph(graph):
-        cycle = " -> ".join([parent for parent, _ in nx.find_cycle(graph)])
-        raise GraphError(f"the graph has the cycle {cycle} and has no layers to draw. Remove an edge of the cycle.")
+        cycle = nx.find_cycle(graph)
+        path = " -> ".join([cycle[0][0], *(edge[1] for edge in cycle)])
+        raise GraphError(f"the graph has the cycle {path}, so it has no layers to draw. Remove an edge of the cycle.")
     return graph
 
 
@@ -173,9 +174,10 @@ def _measured(text: str) -> _Box:
     first, *rest = text.split("\n")
     name = _wrapped(first, _NAME_WRAP)
     detail = [line for part in rest for line in _wrapped(part, _DETAIL_WRAP)]
-    height = (_NAME_SIZE * len(name) + _DETAIL_SIZE * len(detail)) * _LINE / 72 + 2 * _PAD
-    widths = [*(_text_width(line, _NAME_SIZE) for line in name), *(_text_width(line, _DETAIL_SIZE) for line in detail)]
-    return _Box("\n".join(name), "\n".join(detail), max(height, max(widths) + 2 * _PAD), height)
+    sizes = [*((line, _NAME_SIZE) for line in name), *((line, _DETAIL_SIZE) for line in detail)]
+    height = sum(size for _, size in sizes) * _LINE / 72 + 2 * _PAD
+    width = max(_text_width(line, size) for line, size in sizes) + 2 * _PAD
+    return _Box("\n".join(name), "\n".join(detail), max(width, height), height)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -205,8 +207,8 @@ def _place(graph: nx.DiGraph[str], boxes: dict[str, _Box]) -> dict[str, _Box]:
     """Give each box its position: layers from left to right, and within a layer from top to bottom."""
     layers = _layers(graph)
     heights = [sum(boxes[node].height + _NODE_GAP for node in layer) - _NODE_GAP for layer in layers]
-    x = 0.0
     placed: dict[str, _Box] = {}
+    x = 0.0
     for layer, height in zip(layers, heights, strict=True):
         width, y = max(boxes[node].width for node in layer), height / 2
         for node in layer:
@@ -221,28 +223,25 @@ def _curve(boxes: Mapping[str, _Box], edge: Edge, bend: float) -> Points:
     start, end = (np.array([boxes[node].x, boxes[node].y]) for node in edge)
     dx, dy = end - start
     middle = (start + end) / 2 + bend * np.array([dy, -dx])
-    points: Points = (1 - _STEPS) ** 2 * start + 2 * _STEPS * (1 - _STEPS) * middle + _STEPS**2 * end
-    return points
+    return np.asarray((1 - _STEPS) ** 2 * start + 2 * _STEPS * (1 - _STEPS) * middle + _STEPS**2 * end)
 
 
 def _route(boxes: Mapping[str, _Box], edges: list[Edge]) -> dict[Edge, float]:
     """Bend each edge as little as keeps it clear of other nodes and, where possible, of other edges."""
+    lengths = {edge: math.dist(*((boxes[node].x, boxes[node].y) for node in edge)) for edge in edges}
 
     def visible(edge: Edge, bend: float) -> Points:
         points = _curve(boxes, edge, bend)
-        return points[~np.any([boxes[node].covers(points, 0) for node in edge], axis=0)]
+        return points[~(boxes[edge[0]].covers(points, 0) | boxes[edge[1]].covers(points, 0))]
 
     def cost(edge: Edge, bend: float, others: KDTree) -> float:
         points = visible(edge, bend)
         hits = sum(int(box.covers(points, _CLEARANCE).sum()) for node, box in boxes.items() if node not in edge)
         crowded = int(np.isfinite(others.query(points, distance_upper_bound=_CLEARANCE)[0]).sum())
-        return (100 * hits + 3 * crowded) * length(edge) / len(_STEPS) + 3 * abs(bend)  # hits and crowds in inches
-
-    def length(edge: Edge) -> float:
-        return math.dist(*((boxes[node].x, boxes[node].y) for node in edge))
+        return (100 * hits + 3 * crowded) * lengths[edge] / len(_STEPS) + 3 * abs(bend)  # hits and crowds in inches
 
     bends: dict[Edge, float] = {}
-    for edge in sorted(edges, key=length) * 2:  # the second round sees every other edge
+    for edge in sorted(edges, key=lengths.__getitem__) * 2:  # the second round sees every other edge
         others = [visible(other, bend) for other, bend in bends.items() if other != edge]
         tree = KDTree(np.concatenate([np.empty((0, 2)), *others]))
         bends[edge] = min(_BENDS, key=lambda bend: cost(edge, bend, tree))

@@ -357,6 +357,7 @@ def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, An
                 continue
             name = _dot_name(point if isinstance(point, str) else point["name"])
             if name not in draft.latent:
+                draft.add([name])
                 draft.mark(name, defaults)
             sides.append([name])
         if len(sides) > 1 and not all(sides):

@@ -1,4 +1,4 @@
-"""What causes what: an immutable causal graph with a sensitive attribute, an outcome, and the columns behind each node."""
+"""What causes what: an immutable graph with a sensitive attribute, an outcome, and the columns behind each node."""
 
 from __future__ import annotations
 

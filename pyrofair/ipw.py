@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import warnings
 from typing import Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pyrofair.estimands import RegimeEstimand
 from pyrofair.exceptions import DataError, PositivityWarning
-from pyrofair.identification import RegimeEstimand, identify
+from pyrofair.identification import identify
+from pyrofair.nuisances import Nuisances, Prefix, Rows
 from pyrofair.overlap import AT_BOUND, GroupOverlap, unsupported_cells
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
-from pyrofair.propensity import Propensity, PropensityKind, make_propensity
+from pyrofair.propensity import PropensityKind, make_propensity
 from pyrofair.tables import read_sensitive, read_table, read_weight, warn_unused
 
 __all__ = ["IPW"]
 
-Prefix = tuple[str, ...]
 Arm = Literal["auto", "paper", "pooled"] | int
 POOLED = None
-
-
-@dataclass
-class _Rows:
-    """A table with all that its weights are made of."""
-
-    table: pd.DataFrame
-    a: NDArray[np.int8]
-    weight: NDArray[np.float64]
-    kept: NDArray[np.bool_]
-    probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
 
 
 class IPW(BaseEstimator):  # type: ignore[misc]
@@ -116,7 +106,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, df: pd.DataFrame, sample_weight: object = None) -> Self:
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Fit the propensities on a table, which need not hold the outcome.
 
         Parameters
@@ -140,35 +130,35 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         table = self._read(df)
         weight = read_weight(sample_weight, len(table))
         a = read_sensitive(table, self.unfair.graph)
-        make_propensity(self.propensity, empty=False, seed=0)
         warn_unused(df, self.unfair.graph)
         self.estimand_ = estimand
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.propensities_: dict[Prefix, Propensity] = {}
-        self.rows_ = _Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        self._trim()
-        self.candidates_ = self._candidates()
-        self.arm_ = {}
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip)
+        self.trimmer_: Nuisances | None = None
+        if self.trim is not None:
+            self._trim(rows, self.trim)
+        self.candidates_ = [self._overlap(part, group) for part in self._parts() for group in self._considered(part)]
+        self.groups_: dict[str, int | None] = {}
         for part in self._parts():
             chosen = self._choose([c for c in self.candidates_ if c.regime == part.regime.name])
             chosen.check(self.max_unsupported, stacklevel=3)
-            self.arm_[part.regime.name] = "pooled" if chosen.group is POOLED else chosen.group
+            self.groups_[part.regime.name] = chosen.group
         return self
 
+    @property
+    def arm_(self) -> dict[str, int | str]:
+        """For each world, the weighted group: 0, 1 or ``"pooled"``."""
+        return {name: "pooled" if group is POOLED else group for name, group in self.groups_.items()}
+
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
-        """Return a copy fitted on the same rows with other weights: one replicate of a bootstrap.
+        """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
 
         The choice of groups and the trimmed rows are kept.
         """
         other = copy.copy(self)
-        weight = self.rows_.weight * sample_weight
-        other.rows_ = _Rows(self.rows_.table, self.rows_.a, weight, self.rows_.kept)
-        other.propensities_ = {}
-        for part, group in self._used():
-            for prefix in part.weight(group).prefixes:
-                if prefix not in other.propensities_:
-                    table, a, kept = self._prefix_table(other.rows_, prefix)
-                    other.propensities_[prefix] = self.propensities_[prefix].refit(table, a, weight[kept])
+        prefixes = [p for part in self._parts() for p in part.weight(self.groups_[part.regime.name]).prefixes]
+        other.nuisances_ = self.nuisances_.limited(prefixes).refit(self.nuisances_.rows.weight * sample_weight)
         return other
 
     def by_group(self) -> dict[str, IPW]:
@@ -179,10 +169,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """
         found = {}
         for group in (0, 1):
-            rows = [self._overlap(part, group) for part in self._parts()]
-            if all(row.unsupported <= self.max_unsupported for row in rows):
+            overlap = [self._overlap(part, group) for part in self._parts()]
+            if all(each.unsupported <= self.max_unsupported for each in overlap):
                 other = copy.copy(self)
-                other.arm_ = {row.regime: group for row in rows}
+                other.groups_ = {each.regime: group for each in overlap}
                 found[f"group {group}"] = other
         return found
 
@@ -197,70 +187,49 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 raise DataError(f"{name}={value!r} must lie between 0 and 0.5, or be None.")
         if not 0.0 <= self.max_unsupported <= 1.0:
             raise DataError(f"max_unsupported={self.max_unsupported!r} must lie in [0, 1].")
+        make_propensity(self.propensity, empty=False, seed=0)
 
     def _read(self, df: pd.DataFrame) -> pd.DataFrame:
         graph = self.unfair.graph
         return read_table(df, graph.columns_of(n for n in graph.observed if n != graph.outcome))
 
-    def _trim(self) -> None:
-        self.trimmed_ = 0
-        self.trimmers_: dict[Prefix, Propensity] = {}
-        if self.trim is None:
-            return
-        for prefix in self._wanted_prefixes():
-            self._fit_prefix(prefix)
-        self.trimmers_ = self.propensities_
-        kept = self._inside(self.rows_)
-        self.trimmed_ = int((~kept).sum())
-        self.propensities_ = {}
-        self.rows_ = _Rows(self.rows_.table, self.rows_.a, self.rows_.weight, kept)
-        if len(np.unique(self.rows_.a[kept])) < 2:
-            raise DataError(f"trim={self.trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
+    def _trim(self, rows: Rows, trim: float) -> None:
+        """Drop rows with an extreme propensity, and fit anew on the others."""
+        self.trimmer_ = self.nuisances_
+        kept = self.trimmer_.inside(rows, self._trimming_prefixes(), trim)
+        if len(np.unique(rows.a[kept])) < 2:
+            raise DataError(f"trim={trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
+        if not kept.all():
+            warnings.warn(
+                f"trim={trim} drops {int((~kept).sum())} of {len(kept)} rows; the estimand is now the effect among the "
+                "others.",
+                PositivityWarning,
+                stacklevel=4,
+            )
+        rows = Rows(rows.table, rows.a, rows.weight, kept)
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.trimmer_.seed, self.clip)
 
-    def _inside(self, rows: _Rows) -> NDArray[np.bool_]:
-        kept = np.ones(len(rows.a), dtype=bool)
-        for prefix, model in self.trimmers_.items():
-            fitted = rows is self.rows_
-            p = model.fitted if fitted else model.predict(self._prefix_table(rows, prefix)[0])
-            kept &= (p >= self.trim) & (p <= 1.0 - self.trim)
-        return kept
-
-    def _wanted_prefixes(self) -> list[Prefix]:
-        groups = (0, 1, POOLED) if self.arm == "auto" else None
-        found: dict[Prefix, None] = {}
-        for part in self._parts():
-            for group in groups or (self._fixed_group(part),):
-                found.update(dict.fromkeys(part.weight(group).prefixes))
-        return list(found)
-
-    def _fit_prefix(self, prefix: Prefix) -> Propensity:
-        table, a, kept = self._prefix_table(self.rows_, prefix)
-        model = make_propensity(self.propensity, empty=not prefix, seed=self.seed_)
-        self.propensities_[prefix] = model.fit(table, a, self.rows_.weight[kept])
-        return model
-
-    def _prefix_table(self, rows: _Rows, prefix: Prefix) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.bool_]]:
-        table = rows.table[self.unfair.graph.columns_of(prefix)]
-        if rows.kept.all():
-            return table, rows.a, rows.kept
-        return table[rows.kept], rows.a[rows.kept], rows.kept
+    def _trimming_prefixes(self) -> list[Prefix]:
+        found = [
+            prefix
+            for part in self._parts()
+            for group in self._considered(part)
+            for prefix in part.weight(group).prefixes
+        ]
+        return list(dict.fromkeys(found))
 
     # -- groups and overlap -------------------------------------------------------------------------------------------
 
     def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
         return self.estimand_.baseline, self.estimand_.switched
 
-    def _fixed_group(self, part: RegimeEstimand) -> int | None:
+    def _considered(self, part: RegimeEstimand) -> tuple[int | None, ...]:
+        """Return the groups that may carry the weights."""
+        if self.arm == "auto":
+            return POOLED, 0, 1
         if self.arm == "pooled":
-            return POOLED
-        return part.paper_group if self.arm == "paper" else int(self.arm)
-
-    def _candidates(self) -> list[GroupOverlap]:
-        return [
-            self._overlap(part, group)
-            for part in self._parts()
-            for group in ((POOLED, 0, 1) if self.arm == "auto" else (self._fixed_group(part),))
-        ]
+            return (POOLED,)
+        return (part.paper_group if self.arm == "paper" else int(self.arm),)
 
     def _choose(self, candidates: list[GroupOverlap]) -> GroupOverlap:
         """Support and mean weight come first, then effective size."""
@@ -269,26 +238,24 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return max(serving, key=lambda c: c.effective_size)
         return min(candidates, key=lambda c: (c.unsupported > self.max_unsupported, abs(c.mean_weight - 1.0)))
 
-    def _used(self) -> Iterable[tuple[RegimeEstimand, int | None]]:
-        for part in self._parts():
-            arm = self.arm_[part.regime.name]
-            yield part, POOLED if arm == "pooled" else int(arm)
-
     def _overlap(self, part: RegimeEstimand, group: int | None) -> GroupOverlap:
-        rows = self.rows_
+        rows = self.nuisances_.rows
         w = self._weights(rows, part, group)
-        member = rows.kept if group is POOLED else rows.kept & (rows.a == group)
         s = rows.weight * rows.kept
-        raw = [self._probability(rows, prefix, clip=False) for prefix in part.weight(group).prefixes if prefix]
-        extreme = [(p < AT_BOUND) | (p > 1.0 - AT_BOUND) for p in raw]
-        clipped = [(p < self.clip) | (p > 1.0 - self.clip) for p in raw] if self.clip is not None else []
+        member = rows.member(group)
+        prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
+        raw = np.array([self.nuisances_.probability(rows, prefix, clip=False) for prefix in prefixes])
+
+        def beyond(limit: float) -> int:
+            return int((((raw < limit) | (raw > 1.0 - limit)).any(axis=0) & member).sum()) if len(raw) else 0
+
         cells, mass = unsupported_cells(
             part,
             group,
             rows.table[rows.kept],
             rows.a[rows.kept],
             rows.weight[rows.kept],
-            lambda upto: self._target_weight(rows, part, upto),
+            lambda upto: self._raw_weights(rows, part, POOLED, upto)[rows.kept],
             saturated=self.propensity == "saturated",
         )
         squares = float(np.sum((s * w) ** 2))
@@ -299,16 +266,16 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             mean_weight=float((s * w).sum() / s.sum()),
             max_weight=float(w.max()),
             effective_size=float((s * w).sum() ** 2 / squares) if squares else 0.0,
-            at_bounds=int((np.any(extreme, axis=0) & member).sum()) if extreme else 0,
-            clipped=int((np.any(clipped, axis=0) & member).sum()) if clipped else 0,
+            at_bounds=beyond(AT_BOUND),
+            clipped=beyond(self.clip) if self.clip is not None else 0,
             cells=cells,
             unsupported=mass,
         )
 
-    def _target_weight(self, rows: _Rows, part: RegimeEstimand, upto: int) -> NDArray[np.float64]:
-        """Return the weights of kept rows that reproduce the world's law of the first nodes of the order."""
-        w = part.weight(POOLED, upto).evaluate(lambda prefix: self._probability(rows, prefix))
-        return np.broadcast_to(w, rows.a.shape)[rows.kept]
+    @property
+    def trimmed_(self) -> int:
+        """How many of the fitted rows were trimmed."""
+        return int((~self.nuisances_.rows.kept).sum())
 
     def overlap(self) -> pd.DataFrame:
         """Return the overlap of the fitted rows: a row for each world and group that was considered.
@@ -318,46 +285,39 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         unsupported_cells and their unsupported_mass in the target population.
         """
         check_is_fitted(self, "estimand_")
-        return pd.DataFrame(
-            [c.as_row(self.trimmed_, c.group_name == str(self.arm_[c.regime])) for c in self.candidates_]
-        )
+        return pd.DataFrame([c.as_row(self.trimmed_, c.group == self.groups_[c.regime]) for c in self.candidates_])
 
     # -- weights and worlds -------------------------------------------------------------------------------------------
 
-    def _probability(self, rows: _Rows, prefix: Prefix, clip: bool = True) -> NDArray[np.float64]:
-        """Return P(A = 1 | prefix) of each row, shape (n,); rows trimmed away hold 0.5, and no weight."""
-        if prefix not in rows.probability:
-            fitted = rows is self.rows_
-            model = self.propensities_.get(prefix)
-            if model is None:
-                model = self._fit_prefix(prefix)
-            p = np.full(len(rows.a), 0.5)
-            p[rows.kept] = model.fitted if fitted else model.predict(self._prefix_table(rows, prefix)[0])
-            rows.probability[prefix] = p
-        p = rows.probability[prefix]
-        return np.clip(p, self.clip, 1.0 - self.clip) if clip and self.clip is not None else p
+    def _raw_weights(
+        self, rows: Rows, part: RegimeEstimand, group: int | None, upto: int | None = None
+    ) -> NDArray[np.float64]:
+        w = part.weight(group, upto).evaluate(lambda prefix: self.nuisances_.probability(rows, prefix))
+        return np.broadcast_to(w, rows.a.shape)
 
-    def _weights(self, rows: _Rows, part: RegimeEstimand, group: int | None) -> NDArray[np.float64]:
-        w = part.weight(group).evaluate(lambda prefix: self._probability(rows, prefix))
-        member = rows.kept if group is POOLED else rows.kept & (rows.a == group)
-        w = np.where(member, w, 0.0)
+    def _weights(self, rows: Rows, part: RegimeEstimand, group: int | None) -> NDArray[np.float64]:
+        w = np.where(rows.member(group), self._raw_weights(rows, part, group), 0.0)
         # Zero times infinity: the law of a later node is undefined there, which the overlap reports as unsupported.
         return np.where(np.isnan(w), 0.0, w)
 
-    def _other_rows(self, df: pd.DataFrame | None, sample_weight: object) -> _Rows:
+    def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
         check_is_fitted(self, "estimand_")
+        fitted = self.nuisances_.rows
         if df is None and sample_weight is None:
-            return self.rows_
-        table = self.rows_.table if df is None else self._read(df)
+            return fitted
+        table = fitted.table if df is None else self._read(df)
         weight = read_weight(sample_weight, len(table))
-        if table is self.rows_.table or table.equals(self.rows_.table):
-            rows = _Rows(self.rows_.table, self.rows_.a, weight, self.rows_.kept, self.rows_.probability)
-            for part, group in self._used():
-                for prefix in part.weight(group).prefixes:
-                    self._probability(self.rows_, prefix)
-            return rows
-        rows = _Rows(table, read_sensitive(table, self.unfair.graph, both=False), weight, np.ones(len(table), bool))
-        rows.kept = self._inside(rows)
+        if table is fitted.table or table.equals(fitted.table):
+            if (weight == fitted.weight).all():
+                return fitted
+            for part in self._parts():
+                self._raw_weights(fitted, part, self.groups_[part.regime.name])
+            return Rows(fitted.table, fitted.a, weight, fitted.kept, fitted.probability)
+        a = read_sensitive(table, self.unfair.graph, both=False)
+        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
+        if self.trimmer_ is not None and self.trim is not None:
+            rows.kept = self.trimmer_.inside(rows, self._trimming_prefixes(), self.trim)
+            rows.probability = {}
         return rows
 
     def weights(self, regime: Regime, df: pd.DataFrame | None = None) -> pd.Series[float]:
@@ -375,19 +335,18 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         Series on the index of the rows
             Its mean is 1 in expectation; ``weights * score`` averages to the paper's estimate.
         """
-        rows = self._other_rows(df, None)
+        rows = self._rows(df, None)
         part = self.estimand_.of(regime)
-        arm = self.arm_[part.regime.name]
-        values = self._weights(rows, part, POOLED if arm == "pooled" else int(arm))
-        return pd.Series(values, index=(self.rows_.table if df is None else df).index, name=regime.symbol)
+        values = self._weights(rows, part, self.groups_[part.regime.name])
+        return pd.Series(values, index=rows.table.index, name=regime.symbol)
 
     def worlds(
         self,
         n: int | None = None,
-        random_state: object = None,
+        random_state: int | None = None,
         *,
         df: pd.DataFrame | None = None,
-        sample_weight: object = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         """Return both worlds as weighted rows; nothing is drawn.
 
@@ -413,29 +372,31 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """
         if n is not None:
             raise DataError("IPW weights the observed rows and draws none: leave n out.")
-        rows = self._other_rows(df, sample_weight)
-        first, second = (self._world(rows, part, group) for part, group in self._used())
-        return first, second
+        rows = self._rows(df, sample_weight)
+        first, second = self._parts()
+        return self._world(rows, first), self._world(rows, second)
 
-    def _world(self, rows: _Rows, part: RegimeEstimand, group: int | None) -> CounterfactualSample:
+    def _world(self, rows: Rows, part: RegimeEstimand) -> CounterfactualSample:
         graph = self.unfair.graph
+        group = self.groups_[part.regime.name]
+        member = np.flatnonzero(rows.member(group))
         w = rows.weight * self._weights(rows, part, group)
-        member = np.flatnonzero(rows.kept if group is POOLED else rows.kept & (rows.a == group))
         total = w.sum() if self.normalize else (rows.weight * rows.kept).sum()
         if not w.sum() > 0:
             raise DataError(
                 f"The world {part.regime.symbol} has no row to weight: these {len(rows.a)} rows hold none of "
-                f"group {group} with positive weight."
+                f"{graph.sensitive}={group} with positive weight."
             )
         features = rows.table[graph.input_columns].iloc[member]
-        origin = member
-        arm = part.outcome_arm
-        if arm is not None:
-            changed = rows.a[member] != arm
-            if changed.any():
-                column = graph.sensitive_column
-                model_row = int(np.flatnonzero(self.rows_.a == arm)[0])
-                label = self.rows_.table[column].iloc[[model_row] * len(member)]
-                features = features.assign(**{column: label.set_axis(features.index)})
-                origin = np.where(changed, -1, member)
-        return CounterfactualSample(features, w[member] / total, None, origin.astype(np.int64))
+        changed = rows.a[member] != part.outcome_arm if part.outcome_arm is not None else np.zeros(len(member), bool)
+        if changed.any():
+            features = features.assign(**{graph.sensitive_column: self._label(part.outcome_arm, features.index)})
+        origin = np.where(changed, -1, member).astype(np.int64)
+        return CounterfactualSample(features, w[member] / total, None, origin)
+
+    def _label(self, value: int | None, index: pd.Index[str]) -> pd.Series[str]:
+        """Return the label of a value of the sensitive attribute, repeated, in the type that its column has."""
+        fitted = self.nuisances_.rows
+        place = int(np.flatnonzero(fitted.a == value)[0])
+        column = fitted.table[self.unfair.graph.sensitive_column]
+        return column.iloc[[place] * len(index)].set_axis(index)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair.estimands import RegimeEstimand
 from pyrofair.exceptions import PositivityError, PositivityWarning
-from pyrofair.identification import RegimeEstimand
 from pyrofair.tables import as_levels, encode_levels, is_categorical
 
 __all__ = ["Cell", "GroupOverlap", "unsupported_cells"]
@@ -116,9 +116,9 @@ class GroupOverlap:
         if self.unsupported > max_unsupported:
             raise PositivityError(
                 f"{self.unsupported:.3g} of the target population has no counterpart in {where}, more than "
-                f"max_unsupported={max_unsupported:g}: {'; '.join(map(str, self.cells[:5]))}. Merge these levels, weight "
-                "another group (arm=0, 1 or 'pooled'), trim (the estimand then changes), draw the mediators from learned "
-                "laws instead, or raise max_unsupported and read the result with care."
+                f"max_unsupported={max_unsupported:g}: {'; '.join(map(str, self.cells[:5]))}. Merge these levels, "
+                "weight another group (arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported "
+                "and read the result with care."
             )
         problems = self.problems()
         if problems:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyrofair.edges import read_path
@@ -63,7 +64,7 @@ class UnfairPaths:
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """The edges on unfair paths, in the order of declaration."""
-        used = {pair for path in self.paths for pair in zip(path, path[1:], strict=False)}
+        used = {pair for path in self.paths for pair in pairwise(path)}
         return tuple(edge for edge in self.graph.edges if edge in used)
 
     @property
@@ -233,7 +234,7 @@ def _existing(graph: CausalGraph, path: Path, every: Sequence[Path]) -> Path:
         return path
     for node in path:
         graph.parents(node)  # an unknown node is named by the graph
-    missing = [edge for edge in zip(path, path[1:], strict=False) if edge not in graph.edges]
+    missing = [edge for edge in pairwise(path) if edge not in graph.edges]
     cause = f"there is no edge {show_path(missing[0])}" if missing else "it must run from the one to the other"
     raise GraphError(
         f"{show_path(path)} is not a directed path from {graph.sensitive!r} to {graph.outcome!r}: {cause}. "

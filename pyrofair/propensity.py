@@ -86,7 +86,7 @@ class Saturated(Propensity):
 
 
 class Logistic(Propensity):
-    """Unpenalised logistic regression on standardised numbers and one-hot categories, main effects only (the paper's)."""
+    """Unpenalised logistic regression on main effects: standardised numbers and one-hot categories (the paper's)."""
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Maximise the weighted likelihood by Newton's method."""
@@ -131,7 +131,7 @@ def newton_logistic(
     Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
     that every refit of a bootstrap goes through. Under separation it stops once the likelihood gains no more.
     """
-    scale = weight.sum()
+    scale = float(weight.sum())
     coef = start
 
     def loss(eta: NDArray[np.float64]) -> float:

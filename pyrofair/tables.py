@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_complex_dtype, is_numeric_dtype
+from pandas.api.types import is_complex_dtype, is_numeric_dtype, is_object_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
@@ -99,7 +99,7 @@ def _check_values(values: pd.Series[Any], what: str) -> None:
 def is_categorical(values: pd.Series[Any]) -> bool:
     """Tell whether a column holds categories (categorical, text or object) rather than numbers."""
     dtype = values.dtype
-    return isinstance(dtype, pd.CategoricalDtype | pd.StringDtype) or dtype == object
+    return isinstance(dtype, pd.CategoricalDtype | pd.StringDtype) or is_object_dtype(dtype)
 
 
 def warn_unused(df: pd.DataFrame, graph: CausalGraph) -> None:
@@ -162,8 +162,8 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
         raise DataError(f"{what} must be binary, but holds {len(labels)} classes: {', '.join(map(repr, labels[:5]))}.")
     if positive not in labels:
         raise DataError(
-            f"{what} never takes the positive value {positive!r}; it holds {', '.join(map(repr, labels))}. Name it when "
-            "making the graph: positive=..."
+            f"{what} never takes the positive value {positive!r}; it holds {', '.join(map(repr, labels))}. Name it "
+            "when making the graph: positive=..."
         )
     if len(labels) < 2:
         raise DataError(f"{what} has one class only, {labels[0]!r}; a classifier needs both.")
@@ -276,8 +276,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _categories(values: pd.Series[Any]) -> pd.Index[Any]:
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return values.cat.categories
-    return pd.Index(sorted(values.unique(), key=lambda value: (str(type(value)), value)))
+        levels: pd.Index[Any] = values.cat.categories
+    else:
+        levels = pd.Index(sorted(values.unique(), key=lambda value: (str(type(value)), value)))
+    return levels
 
 
 def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.int64]:

@@ -89,7 +89,7 @@ def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
     DataError
         If the module returns another shape.
     """
-    out = module(rows)
+    out: Tensor = module(rows)
     if out.ndim == 2 and out.shape[1] == 2:
         return out[:, 1] - out[:, 0]
     if out.numel() == rows.shape[0]:
@@ -238,7 +238,7 @@ def _plan(problem: Problem, batch_size: int, generator: torch.Generator, penalis
     batch_of_row = torch.empty(n, dtype=torch.int64)
     batch_of_row[order] = torch.arange(n) % count
     dealt = torch.argsort(batch_of_row, stable=True)
-    batches = dealt.split(torch.bincount(batch_of_row, minlength=count).tolist())
+    batches = dealt.tensor_split(_ends(batch_of_row, count))
     place = torch.empty(n, dtype=torch.int64)
     for rows in batches:
         place[rows] = torch.arange(len(rows))
@@ -272,7 +272,11 @@ def _shares(
 
 def _deal(batch: Tensor, count: int) -> list[Tensor]:
     order = torch.argsort(batch, stable=True)
-    return list(order.split(torch.bincount(batch, minlength=count).tolist()))
+    return list(order.tensor_split(_ends(batch, count)))
+
+
+def _ends(batch: Tensor, count: int) -> list[int]:
+    return torch.bincount(batch, minlength=count).cumsum(0)[:-1].tolist()
 
 
 def _share(world: EncodedWorld, place: Tensor, rows: Tensor, reusable: Tensor) -> _Share:

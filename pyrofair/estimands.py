@@ -1,0 +1,261 @@
+"""What is to be estimated: the g-formula of both worlds, the weights that reproduce it, and the assumptions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyrofair.exceptions import GraphError
+from pyrofair.paths import Regime, UnfairPaths
+
+__all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
+
+Target = Literal["prediction", "outcome"]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One law in the g-formula: P(node | given, A = arm).
+
+    Parameters
+    ----------
+    node
+        The node whose law it is.
+    given
+        The nodes it is conditioned on, without the sensitive attribute.
+    before
+        All observed nodes before it in the order, without the sensitive attribute.
+    arm
+        The value of the sensitive attribute it is conditioned on, or None where that does not enter.
+    """
+
+    node: str
+    given: tuple[str, ...]
+    before: tuple[str, ...]
+    arm: int | None
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight on observed rows: a product of powers of propensities P(A = a | prefix).
+
+    Parameters
+    ----------
+    group
+        The group whose rows are weighted: 0, 1, or None for all rows.
+    powers
+        Pairs of (value of A, prefix of nodes) and the power of that propensity.
+    """
+
+    group: int | None
+    powers: tuple[tuple[tuple[int, tuple[str, ...]], int], ...]
+    sensitive: str = "A"
+
+    @property
+    def prefixes(self) -> tuple[tuple[str, ...], ...]:
+        """The prefixes whose propensities it needs, shortest first."""
+        return tuple(sorted({prefix for (_, prefix), _ in self.powers}, key=len))
+
+    def evaluate(self, propensity: Callable[[tuple[str, ...]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the weight of each row, shape (n,), from a function that gives P(A = 1 | prefix) of each row.
+
+        It is zero times infinity, hence NaN, on rows where the formula is undefined; the caller decides what they mean.
+        """
+        result = np.asarray(1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for (value, prefix), power in self.powers:
+                p1 = propensity(prefix)
+                result = result * (p1 if value else 1.0 - p1) ** float(power)
+        return np.asarray(result, dtype=np.float64)
+
+    def __str__(self) -> str:
+        above, below = (self._product(sign, self._text) for sign in (1, -1))
+        indicator = f"1[{self.sensitive}={self.group}] " if self.group is not None else ""
+        return f"{indicator}{above or '1'} / [{below}]" if below else f"{indicator}{above or '1'}"
+
+    @property
+    def latex(self) -> str:
+        """The weight as LaTeX."""
+        above, below = (self._product(sign, self._tex) for sign in (1, -1))
+        indicator = rf"\mathbf{{1}}({self.sensitive}={self.group}) " if self.group is not None else ""
+        return rf"{indicator}\frac{{{above or '1'}}}{{{below or '1'}}}"
+
+    def _product(self, sign: int, write: Callable[[int, tuple[str, ...]], str]) -> str:
+        return " ".join(
+            " ".join([write(value, prefix)] * abs(power)) for (value, prefix), power in self.powers if power * sign > 0
+        )
+
+    def _text(self, value: int, prefix: tuple[str, ...]) -> str:
+        return f"P({self.sensitive}={value}{' | ' + ', '.join(prefix) if prefix else ''})"
+
+    def _tex(self, value: int, prefix: tuple[str, ...]) -> str:
+        return self._text(value, prefix).replace(" | ", r" \mid ")
+
+
+@dataclass(frozen=True)
+class RegimeEstimand:
+    """The law of the features in one world, as a product of factors, and the weights that reproduce it.
+
+    Parameters
+    ----------
+    regime
+        The world.
+    order
+        The observed ancestors of the target without the sensitive attribute, in topological order.
+    roots
+        How many of them come first that the sensitive attribute does not cause.
+    factors
+        One factor for each node of the order.
+    outcome_arm
+        The value of the sensitive attribute that the target itself reads, or None if it does not read it.
+    """
+
+    regime: Regime
+    order: tuple[str, ...]
+    roots: int
+    factors: tuple[Factor, ...]
+    outcome_arm: int | None
+
+    @property
+    def paper_group(self) -> int:
+        """The group that the paper weights: the arm of the outcome, or of the fair paths where it has none."""
+        return self.regime.on_fair if self.outcome_arm is None else self.outcome_arm
+
+    def weight(self, group: int | None, upto: int | None = None) -> Weight:
+        """Return the weight that turns the rows of a group into this world.
+
+        Density ratios become odds by Bayes: P(V | pre, A=a) / P(V | pre, A=g) = P(A=a | pre, V) P(A=g | pre) /
+        (P(A=g | pre, V) P(A=a | pre)).
+
+        Parameters
+        ----------
+        group
+            0, 1, or None to pool both groups (their weights times the probability of the group given the features).
+        upto
+            Stop after so many nodes of the order: the weight then reproduces the law of these nodes alone.
+        """
+        last = len(self.order) if upto is None else upto
+        base = 1 if group is None else group
+        powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
+        powers[base, self.order[: min(self.roots, last)]] -= 1
+        for factor in self.factors[self.roots : last]:
+            if factor.arm is None or factor.arm == base:
+                continue
+            after = (*factor.before, factor.node)
+            powers[factor.arm, after] += 1
+            powers[base, factor.before] += 1
+            powers[base, after] -= 1
+            powers[factor.arm, factor.before] -= 1
+        if group is None:
+            powers[base, self.order[:last]] += 1
+        kept = sorted(
+            ((key, power) for key, power in powers.items() if power), key=lambda kv: (len(kv[0][1]), kv[0][0])
+        )
+        return Weight(group, tuple(kept), self.regime.unfair.graph.sensitive)
+
+    def needed_values(self, place: int, group: int | None) -> set[int]:
+        """Return the values of the sensitive attribute that the order's node ``place`` must occur with.
+
+        These are the group itself and the arms of the laws conditioned on that node.
+        """
+        later = {factor.arm for factor in self.factors[place + 1 :] if factor.arm is not None}
+        return {int(value) for value in (*later, *(() if group is None else (group,)))}
+
+    def __str__(self) -> str:
+        graph = self.regime.unfair.graph
+        sensitive = graph.sensitive
+        reads = [node for node in graph.inputs if node != sensitive]
+        own = [f"{sensitive}={self.outcome_arm}"] if self.outcome_arm is not None else []
+        laws = " ".join(
+            _law(f.node, [*f.given, *([f"{sensitive}={f.arm}"] if f.arm is not None else [])])
+            for f in reversed(self.factors)
+        )
+        total = f"sum over {', '.join(self.order)} of " if self.order else ""
+        return f"P({self.regime.symbol} = 1) = {total}{_law(graph.outcome + '=1', [*own, *reads])} {laws}".rstrip()
+
+    @property
+    def latex(self) -> str:
+        """The g-formula as LaTeX."""
+        text = str(self).split(" = ", 2)[2].replace(" | ", r" \mid ")
+        if " of " in text:
+            over, rest = text.removeprefix("sum over ").split(" of ", 1)
+            text = rf"\sum_{{{over}}} {rest}"
+        return rf"P({self.regime.latex} = 1) = {text}"
+
+
+@dataclass(frozen=True)
+class Estimand:
+    """What the data tell about the two potential outcomes, and on which assumptions.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths.
+    target
+        ``"prediction"`` (a known function of the features) or ``"outcome"`` (the observed one).
+    baseline, switched
+        The estimands of the two worlds.
+    """
+
+    unfair: UnfairPaths
+    target: Target
+    baseline: RegimeEstimand
+    switched: RegimeEstimand
+
+    def of(self, regime: Regime) -> RegimeEstimand:
+        """Return the estimand of a regime; equal regimes have equal ones."""
+        for part in (self.baseline, self.switched):
+            if (regime.on_fair, regime.on_unfair) == (part.regime.on_fair, part.regime.on_unfair):
+                return part
+        raise GraphError(f"The regime {regime.symbol} is not one of {self.unfair.regimes}; identify its own paths.")
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The assumptions on which the formulas rest, a sentence each."""
+        graph = self.unfair.graph
+        sensitive = graph.sensitive
+        found = [
+            "The graph is right: no edge and no latent common cause is missing beyond those declared"
+            + (f" ({', '.join(graph.latent)})." if graph.latent else "."),
+            f"Every combination of features that occurs in a world occurs in the weighted group (positivity of "
+            f"P({sensitive} | features)).",
+            f"{sensitive} is ignorable given what it does not cause.",
+        ]
+        arms = {factor.arm for factor in self.switched.factors if factor.arm is not None} | {self.switched.outcome_arm}
+        if len(arms - {None}) > 1:
+            found.append(
+                f"Independent errors across worlds (NPSEM-IE): P({self.switched.regime.symbol}) joins nodes that read "
+                f"{sensitive}=0 with nodes that read {sensitive}=1, which no experiment shows. Single-world "
+                "ignorability, as the paper states it, is not enough."
+            )
+        if self.target == "prediction":
+            found.append(
+                "The outcome is the prediction, a known function of the features, so a latent cause of the observed "
+                "outcome alone confounds nothing."
+            )
+        return tuple(found)
+
+    @property
+    def latex(self) -> str:
+        """Both formulas as one LaTeX ``aligned`` block."""
+        rows = (part.latex.replace(" = 1) = ", " = 1) &= ", 1) for part in (self.baseline, self.switched))
+        return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
+
+    def __str__(self) -> str:
+        graph = self.unfair.graph
+        lines = [f"Target: the {self.target}; {graph.sensitive}=0 is {graph.baseline!r}, 1 is {graph.contrast!r}."]
+        for part in (self.baseline, self.switched):
+            lines.append(str(part))
+            lines.append(f"  weight on group {part.paper_group}: {part.weight(part.paper_group)}")
+        lines.append("Assumptions:")
+        lines.extend(f"  {i}. {text}" for i, text in enumerate(self.assumptions, 1))
+        return "\n".join(lines)
+
+
+def _law(node: str, given: Sequence[str]) -> str:
+    return f"P({node}{' | ' + ', '.join(given) if given else ''})"
