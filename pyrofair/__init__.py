@@ -2,6 +2,7 @@
 
 from pyrofair import datasets
 from pyrofair._version import __version__
+from pyrofair.audit import Audit, audit
 from pyrofair.baselines import remove
 from pyrofair.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
 from pyrofair.classifiers import PenalizedClassifier
@@ -21,11 +22,14 @@ from pyrofair.graph import CausalGraph
 from pyrofair.identification import identify
 from pyrofair.ipw import IPW
 from pyrofair.paths import Regime, UnfairPaths
+from pyrofair.penalty_path import PenaltyPath, penalty_path
+from pyrofair.plots import plot_feasible_region
 from pyrofair.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored
 from pyrofair.tables import TableEncoder
 
 __all__ = [
     "IPW",
+    "Audit",
     "CausalGraph",
     "CounterfactualSample",
     "DataError",
@@ -36,6 +40,7 @@ __all__ = [
     "NotIdentifiedError",
     "PIUBounds",
     "PenalizedClassifier",
+    "PenaltyPath",
     "PositivityError",
     "PositivityWarning",
     "PotentialOutcomes",
@@ -46,14 +51,17 @@ __all__ = [
     "TableEncoder",
     "UnfairPaths",
     "__version__",
+    "audit",
     "datasets",
     "disagreement",
     "effect_gap",
     "feasible_interval",
     "identify",
     "interval_disagreement",
+    "penalty_path",
     "piu_bounds",
     "piu_upper",
+    "plot_feasible_region",
     "remove",
     "test_set_bound",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyrofair.exceptions import GraphError
-from pyrofair.paths import Regime, UnfairPaths
+from pyrofair.paths import Regime, UnfairPaths, show_path
 
 __all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
 
@@ -113,6 +113,8 @@ class RegimeEstimand:
         One factor for each node of the order.
     outcome_arm
         The value of the sensitive attribute that the target itself reads, or None if it does not read it.
+    outcome_given
+        The nodes that the target's own law is conditioned on, without the sensitive attribute.
     """
 
     regime: Regime
@@ -120,6 +122,7 @@ class RegimeEstimand:
     roots: int
     factors: tuple[Factor, ...]
     outcome_arm: int | None
+    outcome_given: tuple[str, ...]
 
     @property
     def paper_group(self) -> int:
@@ -130,29 +133,29 @@ class RegimeEstimand:
         """Return the weight that turns the rows of a group into this world.
 
         Density ratios become odds by Bayes: P(V | pre, A=a) / P(V | pre, A=g) = P(A=a | pre, V) P(A=g | pre) /
-        (P(A=g | pre, V) P(A=a | pre)).
+        (P(A=g | pre, V) P(A=a | pre)), and P(V | pre, A=a) / P(V | pre) = P(A=a | pre, V) / P(A=a | pre).
 
         Parameters
         ----------
         group
-            0, 1, or None to pool both groups (their weights times the probability of the group given the features).
+            0, 1, or None to pool both groups: the weight of a group times the probability of that group given the
+            features, the same for both.
         upto
             Stop after so many nodes of the order: the weight then reproduces the law of these nodes alone.
         """
         last = len(self.order) if upto is None else upto
-        base = 1 if group is None else group
         powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
-        powers[base, self.order[: min(self.roots, last)]] -= 1
+        if group is not None:
+            powers[group, self.order[: min(self.roots, last)]] -= 1
         for factor in self.factors[self.roots : last]:
-            if factor.arm is None or factor.arm == base:
+            if factor.arm is None or factor.arm == group:
                 continue
             after = (*factor.before, factor.node)
             powers[factor.arm, after] += 1
-            powers[base, factor.before] += 1
-            powers[base, after] -= 1
             powers[factor.arm, factor.before] -= 1
-        if group is None:
-            powers[base, self.order[:last]] += 1
+            if group is not None:
+                powers[group, after] -= 1
+                powers[group, factor.before] += 1
         kept = sorted(
             ((key, power) for key, power in powers.items() if power), key=lambda kv: (len(kv[0][1]), kv[0][0])
         )
@@ -169,14 +172,14 @@ class RegimeEstimand:
     def __str__(self) -> str:
         graph = self.regime.unfair.graph
         sensitive = graph.sensitive
-        reads = [node for node in graph.inputs if node != sensitive]
         own = [f"{sensitive}={self.outcome_arm}"] if self.outcome_arm is not None else []
         laws = " ".join(
             _law(f.node, [*f.given, *([f"{sensitive}={f.arm}"] if f.arm is not None else [])])
             for f in reversed(self.factors)
         )
         total = f"sum over {', '.join(self.order)} of " if self.order else ""
-        return f"P({self.regime.symbol} = 1) = {total}{_law(graph.outcome + '=1', [*own, *reads])} {laws}".rstrip()
+        target = _law(f"{graph.outcome}=1", [*own, *self.outcome_given])
+        return f"P({self.regime.symbol} = 1) = {total}{target} {laws}".rstrip()
 
     @property
     def latex(self) -> str:
@@ -210,9 +213,13 @@ class Estimand:
     def of(self, regime: Regime) -> RegimeEstimand:
         """Return the estimand of a regime; equal regimes have equal ones."""
         for part in (self.baseline, self.switched):
-            if (regime.on_fair, regime.on_unfair) == (part.regime.on_fair, part.regime.on_unfair):
+            if regime == part.regime:
                 return part
-        raise GraphError(f"The regime {regime.symbol} is not one of {self.unfair.regimes}; identify its own paths.")
+        given, own = ("; ".join(map(show_path, each.paths)) or "none" for each in (regime.unfair, self.unfair))
+        raise GraphError(
+            f"The regime {regime.symbol} of the unfair paths {given} is not one of the two that were identified, whose "
+            f"unfair paths are {own}. Take it from unfair.regimes of the same paths."
+        )
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -5,6 +5,9 @@ Each message states the fact, the value that broke the rule, what was available,
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
     "DataError",
     "FormulaNotApplicableError",
@@ -14,6 +17,7 @@ __all__ = [
     "PositivityWarning",
     "PyrofairError",
     "PyrofairWarning",
+    "did_you_mean",
 ]
 
 
@@ -47,3 +51,14 @@ class PyrofairWarning(UserWarning):
 
 class PositivityWarning(PyrofairWarning):
     """The weighted group supports the target population badly."""
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """Return a sentence that suggests the known name nearest to a wrong one, whatever its case; empty if none is near.
+
+    >>> did_you_mean("m", ["A", "M"])
+    " Did you mean 'M'?"
+    """
+    spelled = {str(each).casefold(): each for each in known}
+    close = difflib.get_close_matches(str(name).casefold(), spelled, n=1)
+    return f" Did you mean {spelled[close[0]]!r}?" if close else ""

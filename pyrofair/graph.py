@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import networkx as nx
 
 from pyrofair.drawing import draw_dag
 from pyrofair.edges import EdgeList, read_edges
-from pyrofair.exceptions import GraphError
+from pyrofair.exceptions import GraphError, did_you_mean
 from pyrofair.paths import UnfairPaths, select_paths
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class CausalGraph:
 
     Examples
     --------
-    >>> graph = CausalGraph("{A Q} -> D -> Y; {A Q} -> M -> Y; {A Q} -> Y", sensitive="A", outcome="Y")
+    >>> graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
     >>> graph.parents("Y")
     ('A', 'Q', 'D', 'M')
     >>> graph.directed_paths("A", "Y")
@@ -192,6 +191,7 @@ class CausalGraph:
 
     def directed_paths(self, source: str, target: str) -> list[tuple[str, ...]]:
         """Return every directed path from one node to another, depth first in the order of declaration."""
+        self._require(source)
         self._require(target)
         useful = {target, *self.ancestors(target)}
 
@@ -346,9 +346,9 @@ class CausalGraph:
 
 def _require_node(nodes: Sequence[str], name: str, role: str) -> None:
     if name not in nodes:
-        close = difflib.get_close_matches(str(name), nodes, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise GraphError(f"{name!r}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}.{hint}")
+        raise GraphError(
+            f"{name!r}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}.{did_you_mean(name, nodes)}"
+        )
 
 
 def _read_columns(

@@ -103,22 +103,23 @@ class _Projection:
         below = nx.descendants(self.directed, self.sensitive)
         order = [node for node in self.nodes if node not in (self.sensitive, self.outcome)]
         roots = [node for node in order if node not in below]
-        district_of = {n: d for d in nx.connected_components(self.confounded) for n in d}
-        factors = []
-        for place, node in enumerate(order):
-            before = tuple(order[:place])
-            district = district_of[node]
-            values = {arms[child] for child in district if child in arms} if node in below else set()
-            parents = tuple(n for n in before if n in self.directed.predecessors(node))
-            given = parents if len(district) == 1 else before
-            factors.append(Factor(node, given, before, values.pop() if values else None))
+        factors = [self._factor(node, tuple(order[:place]), arms) for place, node in enumerate(order)]
         if self.target == "prediction":
             direct = (self.sensitive, self.outcome)
             outcome_arm = regime.value(direct) if direct in self.graph.edges else None
+            outcome_given = tuple(node for node in self.graph.inputs if node != self.sensitive)
         else:
-            values = {arms[child] for child in district_of[self.outcome] if child in arms}
-            outcome_arm = values.pop() if values else None
-        return RegimeEstimand(regime, tuple(order), len(roots), tuple(factors), outcome_arm)
+            law = self._factor(self.outcome, tuple(order), arms)
+            outcome_arm, outcome_given = law.arm, law.given
+        return RegimeEstimand(regime, tuple(order), len(roots), tuple(factors), outcome_arm, outcome_given)
+
+    def _factor(self, node: str, before: Path, arms: dict[str, int]) -> Factor:
+        """Return the law of a node: given its parents, or all nodes before it where a latent node joins it to some."""
+        district = nx.node_connected_component(self.confounded, node)
+        caused = nx.has_path(self.directed, self.sensitive, node)
+        values = {arms[child] for child in district if child in arms} if caused else set()
+        parents = tuple(other for other in before if self.directed.has_edge(other, node))
+        return Factor(node, parents if len(district) == 1 else before, before, next(iter(values), None))
 
     def _arms(self, regime: Regime) -> dict[str, int]:
         """Return the value that each projected child of the sensitive attribute reads."""

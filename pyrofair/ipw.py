@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 from typing import Literal, Self
 
 import numpy as np
@@ -132,18 +133,21 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         a = read_sensitive(table, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
         self.estimand_ = estimand
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        # check_random_state(None) would advance numpy's global generator.
+        random = check_random_state(
+            int(np.random.default_rng().integers(2**31)) if self.random_state is None else self.random_state
+        )
+        seed = int(random.randint(2**31 - 1))
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip)
         self.trimmer_: Nuisances | None = None
         if self.trim is not None:
             self._trim(rows, self.trim)
         self.candidates_ = [self._overlap(part, group) for part in self._parts() for group in self._considered(part)]
-        self.groups_: dict[str, int | None] = {}
-        for part in self._parts():
-            chosen = self._choose([c for c in self.candidates_ if c.regime == part.regime.name])
-            chosen.check(self.max_unsupported, stacklevel=3)
-            self.groups_[part.regime.name] = chosen.group
+        chosen = [self._choose([c for c in self.candidates_ if c.regime == part.regime.name]) for part in self._parts()]
+        for each in chosen:
+            each.check(self.max_unsupported, stacklevel=3)
+        self.groups_: dict[str, int | None] = {each.regime: each.group for each in chosen}
         return self
 
     @property
@@ -151,29 +155,47 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """For each world, the weighted group: 0, 1 or ``"pooled"``."""
         return {name: "pooled" if group is POOLED else group for name, group in self.groups_.items()}
 
+    @property
+    def n_fitted_(self) -> int:
+        """The number of rows it was fitted on."""
+        return len(self.nuisances_.rows.a)
+
+    def is_fitted_on(self, df: pd.DataFrame) -> bool:
+        """Tell whether these are the rows it was fitted on."""
+        return self._read(df).equals(self.nuisances_.rows.table)
+
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
 
         The choice of groups and the trimmed rows are kept.
         """
         other = copy.copy(self)
-        prefixes = [p for part in self._parts() for p in part.weight(self.groups_[part.regime.name]).prefixes]
-        other.nuisances_ = self.nuisances_.limited(prefixes).refit(self.nuisances_.rows.weight * sample_weight)
+        other.nuisances_ = self.nuisances_.refit(self.nuisances_.rows.weight * sample_weight)
         return other
 
-    def by_group(self) -> dict[str, IPW]:
-        """Return the source with each single group weighted in both worlds, where that group has support.
+    def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
+        """Return the source with each single group weighted in both worlds.
 
         Under the assumptions all groups estimate the same; if they disagree, a propensity is misspecified or overlap
         fails, never a latent cause alone.
+
+        Parameters
+        ----------
+        names
+            Which of ``"group 0"`` and ``"group 1"``; by default those that have support in both worlds.
         """
         found = {}
         for group in (0, 1):
-            overlap = [self._overlap(part, group) for part in self._parts()]
-            if all(each.unsupported <= self.max_unsupported for each in overlap):
+            name = f"group {group}"
+            if names is None:
+                overlap = [self._overlap(part, group) for part in self._parts()]
+                wanted = all(each.unsupported <= self.max_unsupported for each in overlap)
+            else:
+                wanted = name in names
+            if wanted:
                 other = copy.copy(self)
-                other.groups_ = {each.regime: group for each in overlap}
-                found[f"group {group}"] = other
+                other.groups_ = {part.regime.name: group for part in self._parts()}
+                found[name] = other
         return found
 
     def _check_settings(self) -> None:
@@ -284,7 +306,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         (effective sample size in rows), at_bounds (rows with a propensity at 0 or 1), clipped, trimmed,
         unsupported_cells and their unsupported_mass in the target population.
         """
-        check_is_fitted(self, "estimand_")
+        check_is_fitted(self, "groups_")
         return pd.DataFrame([c.as_row(self.trimmed_, c.group == self.groups_[c.regime]) for c in self.candidates_])
 
     # -- weights and worlds -------------------------------------------------------------------------------------------
@@ -301,7 +323,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         return np.where(np.isnan(w), 0.0, w)
 
     def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
-        check_is_fitted(self, "estimand_")
+        check_is_fitted(self, "groups_")
         fitted = self.nuisances_.rows
         if df is None and sample_weight is None:
             return fitted
@@ -385,7 +407,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         if not w.sum() > 0:
             raise DataError(
                 f"The world {part.regime.symbol} has no row to weight: these {len(rows.a)} rows hold none of "
-                f"{graph.sensitive}={group} with positive weight."
+                f"{'either group' if group is POOLED else f'group {group}'} with positive weight."
             )
         features = rows.table[graph.input_columns].iloc[member]
         changed = rows.a[member] != part.outcome_arm if part.outcome_arm is not None else np.zeros(len(member), bool)

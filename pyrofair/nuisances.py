@@ -72,11 +72,6 @@ class Nuisances:
         other.models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
         return other
 
-    def limited(self, prefixes: list[Prefix]) -> Nuisances:
-        """Return the same with the propensities of some prefixes only."""
-        models = {prefix: self.model(prefix) for prefix in prefixes}
-        return Nuisances(self.graph, self.kind, self.rows, self.seed, self.clip, models)
-
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
         """Return P(A = 1 | prefix) of each row, shape (n,); trimmed rows hold 0.5 and get no weight."""
         if prefix not in rows.probability:

@@ -19,6 +19,7 @@ __all__ = ["Cell", "GroupOverlap", "unsupported_cells"]
 MEAN_WEIGHT = (0.9, 1.1)
 SMALLEST_SHARE = 0.05
 AT_BOUND = 1e-6
+NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Cell:
     mass: float
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.mass:.2g} of the target, no row with A={self.value})"
+        return f"{self.name} ({self.mass:.2g} of the target, no row of group {self.value})"
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ class GroupOverlap:
             raise PositivityError(
                 f"{self.unsupported:.3g} of the target population has no counterpart in {where}, more than "
                 f"max_unsupported={max_unsupported:g}: {'; '.join(map(str, self.cells[:5]))}. Merge these levels, "
-                "weight another group (arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported "
-                "and read the result with care."
+                "weight another group (arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise "
+                "max_unsupported and read the result with care."
             )
         problems = self.problems()
         if problems:
@@ -208,7 +209,7 @@ def unsupported_cells(
                     if mass is None:
                         mass = np.nan_to_num(weight * target_weight(place + 1), posinf=0.0) / weight.sum()
                     share = float(mass[rows].sum())
-                    if share > 0:
+                    if share > NEGLIGIBLE:
                         cells.append(Cell(names[level], value, share))
                         fresh |= rows
                         total += share

@@ -236,7 +236,8 @@ def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: 
     if not np.allclose(counts, weight):
         raise DataError(
             f"The propensity model {type(last[1] if last else classifier).__name__} takes no sample_weight, and the "
-            "weights are not whole numbers by which rows could be repeated. Use a model that takes weights."
+            "weights are not whole numbers by which rows could be repeated. Use a model that takes weights, or in an "
+            "audit bootstrap='multinomial'."
         )
     rows = np.repeat(np.arange(len(a)), counts)
     return classifier.fit(X.iloc[rows], a[rows])

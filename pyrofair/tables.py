@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
@@ -15,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
 from pyrofair.graph import CausalGraph
 
 __all__ = [
@@ -55,12 +54,10 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
         )
     absent = [name for name in columns if name not in df.columns]
     if absent:
-        close = difflib.get_close_matches(absent[0], [str(name) for name in df.columns], n=1)
         raise DataError(
             f"{what} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. It has: "
-            f"{', '.join(map(str, df.columns))}."
-            + (f" Did you mean {close[0]!r}?" if close else "")
-            + " A node that was never measured is declared latent: graph.with_latent(...)."
+            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} A node that was never measured "
+            "is declared latent: graph.with_latent(...)."
         )
     twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
     if twice:
@@ -94,6 +91,17 @@ def _check_values(values: pd.Series[Any], what: str) -> None:
             f"The column {values.name!r} of {what} has the type {values.dtype}, which is neither a number nor a "
             "category. Convert it to one of them."
         )
+    elif is_object_dtype(values.dtype) and not all(isinstance(value, Hashable) for value in values):
+        raise DataError(
+            f"The column {values.name!r} of {what} holds lists or other containers, which are no categories. Spread "
+            "them over several columns, one value each."
+        )
+
+
+def _show(values: Iterable[Any], most: int = 5) -> str:
+    """Write values as text, those of numpy as Python's."""
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return ", ".join(map(repr, plain[:most]))
 
 
 def is_categorical(values: pd.Series[Any]) -> bool:
@@ -131,10 +139,10 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
-        others = sorted({repr(value) for value in values[coded < 0].unique()})
         raise DataError(
-            f"The sensitive attribute {name!r} holds {', '.join(others[:5])} besides baseline={graph.baseline!r} and "
-            f"contrast={graph.contrast!r}. It must be binary: recode it, or name its two values when making the graph."
+            f"The sensitive attribute {name!r} holds {_show(values[coded < 0].unique())} besides "
+            f"baseline={graph.baseline!r} and contrast={graph.contrast!r}. It must be binary: recode it, or name its "
+            "two values when making the graph."
         )
     if both:
         for value in (0, 1):
@@ -159,14 +167,14 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
         raise DataError(f"{what} has missing values (NaN); drop these rows before.")
     labels = list(values.unique())
     if len(labels) > 2:
-        raise DataError(f"{what} must be binary, but holds {len(labels)} classes: {', '.join(map(repr, labels[:5]))}.")
+        raise DataError(f"{what} must be binary, but holds {len(labels)} classes: {_show(labels)}.")
     if positive not in labels:
         raise DataError(
-            f"{what} never takes the positive value {positive!r}; it holds {', '.join(map(repr, labels))}. Name it "
+            f"{what} never takes the positive value {positive!r}; it holds {_show(labels)}. Name it "
             "when making the graph: positive=..."
         )
     if len(labels) < 2:
-        raise DataError(f"{what} has one class only, {labels[0]!r}; a classifier needs both.")
+        raise DataError(f"{what} has one class only, {_show(labels)}; a classifier needs both.")
     negative = next(label for label in labels if label != positive)
     return _code(values, [negative, positive]), [negative, positive]
 
@@ -292,10 +300,9 @@ def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.i
     """
     codes = pd.Categorical(values, categories=levels).codes.astype(np.int64)
     if (codes < 0).any():
-        unseen = list(pd.unique(values[codes < 0]))
         raise DataError(
-            f"The column {values.name!r} holds {', '.join(map(repr, unseen[:5]))}, not seen in fit. Known: "
-            f"{', '.join(map(repr, list(levels)[:20]))}. To allow a rare level, declare it before fitting: "
+            f"The column {values.name!r} holds {_show(values[codes < 0].unique())}, not seen in fit. Known: "
+            f"{_show(levels, 20)}. To allow a rare level, declare it before fitting: "
             f"df[{values.name!r}].astype(pd.CategoricalDtype([...]))."
         )
     return codes

@@ -1,0 +1,52 @@
+"""Draws as ArviZ data, under ArviZ 0.x and 1.x alike."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["to_arviz"]
+
+
+def to_arviz(
+    groups: Mapping[str, Mapping[str, NDArray[Any]]],
+    *,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
+    """Return named groups of variables as ArviZ data.
+
+    Parameters
+    ----------
+    groups
+        For each group (``"posterior"``, ``"observed_data"``, ...) its variables. Sampled groups hold arrays of shape
+        (chain, draw, ...); observed data have no such axes.
+    coords
+        The labels along each dimension.
+    dims
+        For each variable the names of its dimensions after chain and draw.
+
+    Returns
+    -------
+    arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+        Both hold each group under its name: ``data["posterior"]``.
+
+    Examples
+    --------
+    >>> data = to_arviz({"posterior": {"effect": np.zeros((1, 100))}})
+    >>> data["posterior"]["effect"].shape
+    (1, 100)
+    """
+    from arviz import from_dict  # takes seconds to import, and most users of the package never ask for it
+
+    make: Any = from_dict
+    named = {group: {name: np.asarray(values) for name, values in of.items()} for group, of in groups.items()}
+    labels = {name: list(values) for name, values in (coords or {}).items()}
+    axes = {name: list(names) for name, names in (dims or {}).items()}
+    if "posterior" in inspect.signature(make).parameters:  # ArviZ 0.x: a keyword for each group
+        return make(**named, coords=labels, dims=axes)
+    return make(named, coords=labels, dims=axes)  # ArviZ 1.x: one nested dictionary
