@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
-from pyrofair.bounds import test_set_bound
-from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
+from pyrofair.audit_tables import MOST_LOST, group_table, main_table
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
-from pyrofair.measures import DECISIONS, Decisions, ScoredModel, Worlds, decide, measure, score_model
+from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds
+from pyrofair.paths import UnfairPaths
 from pyrofair.plots import plot_audit
 from pyrofair.potential_outcomes import PotentialOutcomes
 from pyrofair.readings import read_audit
-from pyrofair.tables import read_outcome, read_table, read_weight
+from pyrofair.replicates import Bootstrap, Estimator, Replicates, replicate
+from pyrofair.tables import read_outcome, read_sensitive, read_table, read_weight, require_aligned, warn_unused
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Audit", "audit"]
-
-MOST_FAILURES = 0.2
-GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
-
-Bootstrap = Literal["bayesian", "multinomial"]
-Key = tuple[str, str, Decisions, str]
-"""Source (the audited one, or one of its single groups), model, decisions, quantity."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class Audit:
     draws : DataFrame
         The bootstrap replicates, a row each, with columns (model, decisions, quantity).
     context : dict
-        Rows, replicates, level, assumptions, the groups weighted, warnings.
+        Rows, replicates, level, assumptions, the groups weighted and their overlap, warnings.
     """
 
     table: pd.DataFrame
@@ -63,12 +57,12 @@ class Audit:
     draws: pd.DataFrame
     context: dict[str, Any]
 
-    def plot(self) -> Figure:
+    def plot(self, decisions: Decisions = "threshold") -> Figure:
         """Draw accuracy and the interval of PIU of every model."""
-        return plot_audit(self.table)
+        return plot_audit(self.table, decisions)
 
     def to_inference_data(self) -> Any:
-        """Return the bootstrap replicates as ArviZ data, one variable a quantity, by model and decisions.
+        """Return the bootstrap replicates as ArviZ data: one variable a quantity, by model and, where both, decisions.
 
         Raises
         ------
@@ -77,12 +71,16 @@ class Audit:
         """
         if self.draws.empty:
             raise DataError("There are no bootstrap replicates to hand over; audit with n_boot=200, say.")
-        models, kinds, names = (list(dict.fromkeys(self.draws.columns.get_level_values(i))) for i in range(3))
-        columns = pd.MultiIndex.from_product([models, kinds, names])
-        cube = self.draws.reindex(columns=columns).to_numpy().reshape(len(self.draws), len(models), len(kinds), -1)
-        posterior = {name: cube[None, :, :, :, i] for i, name in enumerate(names)}
-        dims = {name: ["model", "decisions"] for name in names}
-        return to_arviz({"posterior": posterior}, coords={"model": models, "decisions": kinds}, dims=dims)
+        models = list(dict.fromkeys(self.draws.columns.get_level_values(0)))
+        posterior, dims = {}, {}
+        for quantity in dict.fromkeys(self.draws.columns.get_level_values(2)):
+            kinds = [kind for kind in DECISIONS if (models[0], kind, quantity) in self.draws.columns]
+            columns = [(model, kind, quantity) for model in models for kind in kinds]
+            cube = self.draws[columns].to_numpy().reshape(1, len(self.draws), len(models), len(kinds))
+            both = len(kinds) == len(DECISIONS)
+            posterior[quantity] = cube if both else cube[..., 0]
+            dims[quantity] = ["model", "decisions"] if both else ["model"]
+        return to_arviz({"posterior": posterior}, coords={"model": models, "decisions": DECISIONS}, dims=dims)
 
     def __str__(self) -> str:
         return read_audit(self.table, self.groups, self.context)
@@ -108,7 +106,8 @@ def audit(
     ----------
     models
         Fitted models by name: anything with ``predict_proba``, or scores of the rows of ``df``, shape (n,), where the
-        source weights unchanged rows only.
+        source weights unchanged rows only. A model that was fitted without column names is given the columns that the
+        graph lets it read in the order of ``df``.
     source
         A source of potential outcomes. A fitted one is used as it is (fit it on training rows); otherwise a clone is
         fitted on ``df``.
@@ -131,162 +130,107 @@ def audit(
     progress
         Whether a bar is shown.
     random_state
-        Seeds the bootstrap; the result does not depend on ``n_jobs``.
+        Seeds the bootstrap, and sources that draw; the result does not depend on ``n_jobs``.
 
     Returns
     -------
     Audit
+        What cannot be estimated is NaN in it, with the reason, never 0.
 
     Raises
     ------
     DataError
-        If a model or the table is unfit; nothing has been computed then.
+        If a setting, a model or the table is unfit; nothing has been fitted then.
 
     References
     ----------
     Chikahara et al. (2021), section 5, statistics (i) and (iii), and appendix H.2 (the test-set bound).
+
+    Examples
+    --------
+    >>> from pyrofair import IPW, CausalGraph
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
+    >>> scores = 0.2 + 0.3 * df["A"] + 0.2 * df["M"] + 0.2 * df["A"] * df["M"]
+    >>> source = IPW(graph.unfair("A -> Y"), arm="paper", propensity="saturated")
+    >>> report = audit({"model": scores}, source, df, n_boot=0)
+    >>> table = report.table[report.table["decisions"] == "score"].set_index("quantity")
+    >>> table["estimate"][["p_y0", "p_ypi", "piu_lower", "piu_upper"]].round(2).tolist()
+    [0.25, 0.6, 0.35, 0.85]
     """
-    if not isinstance(models, Mapping) or not models:
-        raise DataError("Pass models by name: audit({'plain': model}, source, df).")
-    if bootstrap not in ("bayesian", "multinomial"):
-        raise DataError(f"bootstrap={bootstrap!r} is not known; it is 'bayesian' or 'multinomial'.")
-    if n_boot < 0 or not 0.0 < level < 1.0 or not 0.0 <= threshold < 1.0:
-        raise DataError(f"n_boot={n_boot}, level={level} or threshold={threshold} is out of range.")
+    _check_settings(models, source, n_boot, level, threshold, bootstrap)
     graph = source.unfair.graph
     table = read_table(df, graph.columns_of(n for n in graph.observed if n != graph.outcome), what="df")
-    outcome = _outcome(df, source)
+    a = read_sensitive(table, graph, both=False)
+    outcome = _outcome(df, graph)
+    warn_unused(df, graph)
+    if isinstance(sample_weight, pd.Series):
+        require_aligned(table, sample_weight, "sample_weight")
     weight = read_weight(sample_weight, len(table))
+    order = tuple(column for column in df.columns if column in graph.input_columns)
+    audited = tuple(AuditedModel(name, model, graph, order) for name, model in models.items())
+    observed = {model.name: model.observed(table) for model in audited}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted, shared_rows = _fitted(source, table, weight)
-        worlds, failure = _worlds(fitted, table, weight, shared_rows)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    sources = {"": fitted} | (fitted.by_group() if hasattr(fitted, "by_group") and worlds is not None else {})
+    sources, worlds, failure = _worlds(fitted, table, a, weight, shared_rows, random_state)
     scored = {
-        (label, name): score_model(name, model, table, world, graph)
-        for label, each in sources.items()
-        for world in [worlds if not label else each.worlds(df=table, sample_weight=weight)]
-        for name, model in models.items()
-        if not label or hasattr(model, "predict_proba")
+        (label, model.name): (model.world(pair[0], observed[model.name]), model.world(pair[1], observed[model.name]))
+        for label, pair in worlds.items()
+        for model in audited
+        if not label or not model.is_scores
     }
-    task = _Task(sources, table, outcome, weight, scored, threshold, shared_rows, bootstrap)
-    point, notes = task.point(worlds)
-    draws, done = _bootstrap(task, point, n_boot if worlds is not None else 0, n_jobs, progress, random_state)
+    estimator = Estimator(audited, table, outcome, weight, observed, sources, worlds, scored, shared_rows, threshold)
+    point, notes = estimator.point()
+    replicates = replicate(
+        estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
+    )
+    said = [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
+    said += _doubts(replicates, fitted, worlds, level)
+    draws = replicates.draws.iloc[:0] if _most_failed(replicates) else replicates.draws
     context = {
         "rows": len(table),
         "level": level,
         "threshold": threshold,
-        "replicates": done,
-        "failed": done - len(draws),
+        "replicates": replicates.tried,
+        "failed": len(replicates.failures),
         "unfair": str(source.unfair),
         "graph": graph,
-        "arms": getattr(fitted, "arm_", {}),
+        "order": order,
+        "unnamed": [model.name for model in audited if model.is_unnamed],
+        "overlap": fitted.overlap() if hasattr(fitted, "overlap") else pd.DataFrame(),
         "assumptions": getattr(getattr(fitted, "estimand_", None), "assumptions", ()),
-        "warnings": [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)],
+        "warnings": said,
         "failure": failure,
     }
-    if done and context["failed"] > MOST_FAILURES * done:
-        draws = draws.iloc[:0]
-        context["warnings"].append(
-            f"{context['failed']} of {done} bootstrap replicates failed, so there are no intervals: "
-            "resamples lose whole cells of the propensity."
-        )
-    sizes = _sizes(worlds, len(table))
-    main = _table(point, notes, draws, sizes, level, task, failure)
-    groups = _groups(point, draws, level)
-    own = draws[""] if len(draws) else pd.DataFrame()
-    return Audit(main, groups, pd.DataFrame(own), context)
+    return Audit(
+        main_table(estimator, point, notes, draws, level, failure),
+        group_table(point, draws, level),
+        pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
+        context,
+    )
 
 
-@dataclass(frozen=True)
-class _Task:
-    """All that one replicate needs."""
-
-    sources: dict[str, Any]
-    table: pd.DataFrame
-    outcome: NDArray[np.int8] | None
-    weight: NDArray[np.float64]
-    scored: dict[tuple[str, str], ScoredModel]
-    threshold: float
-    shared_rows: bool
-    bootstrap: Bootstrap
-
-    @property
-    def names(self) -> list[str]:
-        """The models."""
-        return [name for label, name in self.scored if not label]
-
-    def point(self, worlds: Worlds | None) -> tuple[dict[Key, float], dict[Key, str]]:
-        """Return the estimates, and notes on them."""
-        values = self._observed(self.weight)
-        notes: dict[Key, str] = {}
-        if worlds is None:
-            return values, notes
-        for label, source in self.sources.items():
-            made = source.worlds(df=self.table, sample_weight=self.weight) if label else worlds
-            found, said = self._causal(label, made)
-            values |= found
-            notes |= said
-        return values, notes
-
-    def replicate(self, seed: np.random.SeedSequence) -> dict[Key, float] | None:
-        """Return the estimates on resampled rows, or None where they cannot be had."""
-        random = np.random.default_rng(seed)
-        counts = _resample(random, len(self.table), self.bootstrap)
-        weight = self.weight * counts
-        values = self._observed(weight)
-        base = self.sources[""]
-        try:
-            if self.shared_rows:
-                base = base.refit(counts)
-            elif hasattr(base, "refit"):
-                base = base.refit(_resample(random, base.n_fitted_, self.bootstrap))
-            alternatives = base.by_group(list(self.sources)[1:]) if len(self.sources) > 1 else {}
-            for label, source in {"": base, **alternatives}.items():
-                values |= self._causal(label, source.worlds(df=self.table, sample_weight=weight))[0]
-        except PyrofairError:
-            return None
-        return values
-
-    def _observed(self, weight: NDArray[np.float64]) -> dict[Key, float]:
-        values: dict[Key, float] = {}
-        for name in self.names:
-            scores = self.scored["", name].observed
-            for kind in DECISIONS:
-                positive = decide(scores, kind, self.threshold)
-                values["", name, kind, "positive_rate"] = float(weight @ positive / weight.sum())
-            if self.outcome is not None:
-                right = decide(scores, "threshold", self.threshold) == self.outcome
-                base_rate = float(weight @ self.outcome / weight.sum())
-                values["", name, "threshold", "accuracy"] = float(weight @ right / weight.sum())
-                values["", name, "threshold", "majority_rate"] = max(base_rate, 1.0 - base_rate)
-        return values
-
-    def _causal(self, label: str, worlds: Worlds) -> tuple[dict[Key, float], dict[Key, str]]:
-        values: dict[Key, float] = {}
-        notes: dict[Key, str] = {}
-        for (of, name), scored in self.scored.items():
-            if of != label:
-                continue
-            for kind in DECISIONS:
-                decided = tuple(decide(s, kind, self.threshold) for s in scored.worlds)
-                found, said = measure((decided[0], decided[1]), worlds)
-                kept = found if not label else {quantity: found[quantity] for quantity in GROUPED}
-                values |= {(label, name, kind, quantity): value for quantity, value in kept.items()}
-                notes |= {(label, name, kind, quantity): text for quantity, text in said.items() if quantity in kept}
-        return values, notes
+def _check_settings(
+    models: Mapping[str, Any], source: PotentialOutcomes, n_boot: int, level: float, threshold: float, bootstrap: str
+) -> None:
+    if not isinstance(models, Mapping) or not models:
+        raise DataError("Pass models by name: audit({'plain': model}, source, df).")
+    if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
+        raise DataError(f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say.")
+    if bootstrap not in ("bayesian", "multinomial"):
+        raise DataError(f"bootstrap={bootstrap!r} is not known; it is 'bayesian' or 'multinomial'.")
+    if isinstance(n_boot, bool) or not isinstance(n_boot, numbers.Integral) or n_boot < 0:
+        raise DataError(f"n_boot={n_boot!r} must be a whole number that is not negative (0: points only).")
+    if not 0.0 < level < 1.0:
+        raise DataError(f"level={level!r} must lie between 0 and 1, such as 0.95.")
+    if not 0.0 <= threshold < 1.0:
+        raise DataError(f"threshold={threshold!r} must be at least 0 and below 1, for scores to exceed it.")
 
 
-def _resample(random: np.random.Generator, n: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
-    """Return how often each row counts in a replicate, shape (n,), with sum n."""
-    if bootstrap == "multinomial":
-        return random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
-    return n * random.dirichlet(np.ones(n))
-
-
-def _outcome(df: pd.DataFrame, source: PotentialOutcomes) -> NDArray[np.int8] | None:
-    graph = source.unfair.graph
+def _outcome(df: pd.DataFrame, graph: CausalGraph) -> NDArray[np.int8] | None:
     if graph.outcome_column not in df.columns:
         return None
     column = read_table(df, [graph.outcome_column], what="df")[graph.outcome_column]
@@ -295,129 +239,62 @@ def _outcome(df: pd.DataFrame, source: PotentialOutcomes) -> NDArray[np.int8] | 
 
 def _fitted(source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, bool]:
     """Return a fitted source, and whether the audited rows are those that it was fitted on."""
-    try:
-        check_is_fitted(source)
-    except NotFittedError:
-        return clone(source).fit(table, sample_weight=weight), hasattr(source, "refit")
+    if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
+        try:
+            check_is_fitted(source)
+        except NotFittedError:
+            return clone(source).fit(table, sample_weight=weight), True
     return source, bool(getattr(source, "is_fitted_on", lambda _: False)(table))
 
 
 def _worlds(
-    source: Any, table: pd.DataFrame, weight: NDArray[np.float64], shared_rows: bool
-) -> tuple[Worlds | None, str]:
+    fitted: Any,
+    table: pd.DataFrame,
+    a: NDArray[np.int8],
+    weight: NDArray[np.float64],
+    shared_rows: bool,
+    random_state: int | None,
+) -> tuple[dict[str, Any], dict[str, Worlds], str]:
+    """Return the source and those of its single groups, their worlds, and why there are none."""
+    graph = fitted.unfair.graph
+    absent = [value for value in (0, 1) if not (weight * (a == value)).any()]
+    if absent and hasattr(fitted, "by_group"):
+        return {}, {}, f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
     try:
-        return source.worlds(df=table, sample_weight=weight), ""
+        worlds = {"": fitted.worlds(df=table, sample_weight=weight, random_state=random_state)}
     except DataError as error:
         if shared_rows:
             raise
-        return None, str(error)
+        return {}, {}, str(error)
+    sources = {"": fitted} | (fitted.by_group() if hasattr(fitted, "by_group") else {})
+    for label, each in sources.items():
+        if label:
+            worlds[label] = each.worlds(df=table, sample_weight=weight, random_state=random_state)
+    return sources, worlds, ""
 
 
-def _bootstrap(
-    task: _Task, point: dict[Key, float], n_boot: int, n_jobs: int, progress: bool, random_state: int | None
-) -> tuple[pd.DataFrame, int]:
-    """Return the replicates that could be had, and how many were tried; an interrupt keeps those that are done."""
-    found: list[dict[Key, float] | None] = []
-    if n_boot:
-        seeds = np.random.SeedSequence(random_state).spawn(n_boot)
-        with threadpool_limits(1):
-            work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-                delayed(task.replicate)(seed) for seed in seeds
-            )
-            found = _collect(tqdm(work, desc="bootstrap", total=n_boot, disable=not progress, leave=False))
-    rows = [[values[key] for key in point] for values in found if values is not None]
-    columns = pd.MultiIndex.from_tuples(point) if point else None
-    return pd.DataFrame(np.array(rows).reshape(len(rows), len(point)), columns=columns), len(found)
+def _most_failed(replicates: Replicates) -> bool:
+    return len(replicates.failures) > MOST_LOST * replicates.tried
 
 
-def _collect(work: Iterable[dict[Key, float] | None]) -> list[dict[Key, float] | None]:
+def _doubts(replicates: Replicates, fitted: Any, worlds: Mapping[str, Worlds], level: float) -> list[str]:
+    """Warn of what makes intervals doubtful, and return the warnings as text."""
     found = []
-    try:
-        for values in work:
-            found.append(values)
-    except KeyboardInterrupt:
-        warnings.warn(
-            f"Interrupted: intervals rest on the {len(found)} replicates that were done.", PyrofairWarning, stacklevel=4
+    tried, failures = replicates.tried, replicates.failures
+    if _most_failed(replicates):
+        found.append(
+            f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
+            f"{failures[0]}"
         )
+    elif 0 < tried * (1.0 - level) < 2.0:
+        found.append(
+            f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
+            f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
+        )
+    if tried and worlds and not hasattr(fitted, "refit"):
+        found.append(
+            f"{type(fitted).__name__} cannot be refitted, so the intervals leave out the uncertainty of its nuisances."
+        )
+    for text in found:
+        warnings.warn(text, PyrofairWarning, stacklevel=3)
     return found
-
-
-def _sizes(worlds: Worlds | None, n: int) -> dict[str, float]:
-    """Return the effective sample size that each quantity rests on."""
-    if worlds is None:
-        return {}
-    first, second = (world.effective_size for world in worlds)
-    both = dict.fromkeys(("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"), min(first, second))
-    return both | {"p_y0": first, "p_ypi": second}
-
-
-QUANTITIES = (
-    "accuracy",
-    "positive_rate",
-    "majority_rate",
-    "p_y0",
-    "p_ypi",
-    "mean_unfair_effect",
-    "piu_paper_bound",
-    "piu_lower",
-    "piu_upper",
-)
-
-
-def _table(
-    point: dict[Key, float],
-    notes: dict[Key, str],
-    draws: pd.DataFrame,
-    sizes: dict[str, float],
-    level: float,
-    task: _Task,
-    failure: str,
-) -> pd.DataFrame:
-    rows = []
-    plain = (task.weight == task.weight[0]).all()
-    for name in task.names:
-        for kind in DECISIONS:
-            for quantity in QUANTITIES:
-                key: Key = ("", name, kind, quantity)
-                if kind == "score" and quantity in ("accuracy", "majority_rate"):
-                    continue
-                estimate = point.get(key, np.nan)
-                note = notes.get(key, "")
-                if np.isnan(estimate) and not note:
-                    missing = f"df has no outcome column {task.sources[''].unfair.graph.outcome_column!r}"
-                    note = f"cannot be made: {missing if quantity in ('accuracy', 'majority_rate') else failure}"
-                low, high = _interval(draws, key, level)
-                if quantity == "accuracy" and plain and task.outcome is not None:
-                    n = len(task.outcome)
-                    low, high = (1.0 - end for end in reversed(test_set_bound(round((1.0 - estimate) * n), n)))
-                    note = "exact test-set bound, 5 % on each side"
-                ess = sizes.get(quantity, float(len(task.table)))
-                rows.append((name, kind, quantity, estimate, low, high, ess, note))
-    columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _interval(draws: pd.DataFrame, key: Key, level: float) -> tuple[float, float]:
-    if draws.empty or key not in draws.columns or draws[key].isna().all():
-        return np.nan, np.nan
-    tail = (1.0 - level) / 2.0
-    low, high = np.nanquantile(draws[key].to_numpy(), [tail, 1.0 - tail])
-    return float(low), float(high)
-
-
-def _groups(point: dict[Key, float], draws: pd.DataFrame, level: float) -> pd.DataFrame:
-    """Compare the two groups' estimates of the same quantity."""
-    columns = ["model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "agree"]
-    rows = []
-    for label, name, kind, quantity in point:
-        other = ("group 1", name, kind, quantity)
-        if label != "group 0" or other not in point:
-            continue
-        one = (label, name, kind, quantity)
-        low = high = np.nan
-        if not draws.empty:
-            gaps = draws[other].to_numpy() - draws[one].to_numpy()
-            low, high = np.nanquantile(gaps, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-        agree = pd.NA if np.isnan(low) else bool(low <= 0.0 <= high)
-        rows.append((name, kind, quantity, point[one], point[other], point[other] - point[one], low, high, agree))
-    return pd.DataFrame(rows, columns=columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,11 +12,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
 
+from pyrofair.batches import Problem, hold_out, stack_worlds
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement
 from pyrofair.graph import CausalGraph
@@ -30,7 +31,17 @@ from pyrofair.tables import (
     require_aligned,
     warn_unused,
 )
-from pyrofair.training import EncodedWorld, Penalty, Problem, Schedule, logits_of, to_tensor, train
+from pyrofair.training import (
+    Optimizer,
+    Penalty,
+    Schedule,
+    logits_of,
+    make_module,
+    make_optimizer,
+    seeded,
+    to_tensor,
+    train,
+)
 
 __all__ = ["PenalizedClassifier"]
 
@@ -49,7 +60,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model
         ``"network"`` (the paper's: 100 and 50 sigmoid units), ``"logistic"``, a :class:`torch.nn.Module` (copied, and
         trained from its present weights), or a function that makes one from the number of encoded features. It returns
-        one log-odds a row, or two logits.
+        the log-odds of the last of ``classes_``, one a row, or a logit for each of the two.
     source
         A source of potential outcomes, cloned and fitted inside ``fit`` on the same rows.
     penalty
@@ -61,7 +72,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     encoder
         A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
     epochs, batch_size
-        The length of training and the rows of a batch.
+        The length of training (by default about 1,000 steps, in 20 to 200 epochs) and the rows of a batch.
     optimizer
         ``"adam"``, ``"sgd"`` (momentum 0.9, the paper's), or a function that makes a torch optimizer from parameters.
     learning_rate
@@ -113,9 +124,9 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         strength: float = 1.0,
         columns: Sequence[str] | None = None,
         encoder: TransformerMixin | None = None,
-        epochs: int = 200,
+        epochs: int | None = None,
         batch_size: int = 1000,
-        optimizer: Literal["adam", "sgd"] | Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer] = "adam",
+        optimizer: Literal["adam", "sgd"] | Optimizer = "adam",
         learning_rate: float | None = None,
         validation_fraction: float | None = None,
         patience: int | None = None,
@@ -167,10 +178,12 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         NotIdentifiedError, PositivityError
             If the source cannot estimate the two worlds.
         """
-        problem = self.prepare(X, y, sample_weight)
-        schedule = self.schedule()
-        self.module_ = train(self.new_module(problem), problem, self._active_penalty(), self.strength, schedule)
-        self.history_ = pd.DataFrame(schedule.history)
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        problem = fitted.prepare(X, y, sample_weight)
+        schedule = fitted.schedule()
+        fitted.module_ = train(fitted.new_module(problem), problem, self.penalty, self.strength, schedule)
+        fitted.history_ = pd.DataFrame(schedule.history)
+        self.__dict__ = fitted.__dict__
         return self
 
     def prepare(self, X: Any, y: Any, sample_weight: object = None) -> Problem:
@@ -180,6 +193,8 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_settings()
         table, target = self._read_training(X, y)
+        if isinstance(X, pd.DataFrame) and isinstance(sample_weight, pd.Series):
+            require_aligned(X, sample_weight, "sample_weight")
         weight = read_weight(sample_weight, len(table))
         random = check_random_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
@@ -187,21 +202,14 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table, target, weight = table.iloc[kept], target[kept], weight[kept]
         if len(np.unique(target)) < 2:
             raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
-        held_out = self._hold_out(target, random)
-        training = np.setdiff1d(np.arange(len(table)), held_out)
-        self._fit_encoder(table.iloc[training], weight[training])
+        training, held_out = hold_out(target, self.validation_fraction, random)
+        self._fit_encoder(table.iloc[training], weight[training], random)
         self.source_ = None
         if self.source is not None and self.strength > 0:
-            self.source_ = clone(self.source).set_params(**self._source_seed(random))
+            self.source_ = _seeded_clone(self.source, random)
             self.source_.fit(table.iloc[training], sample_weight=weight[training])
         validation = self._problem(table, target, weight, held_out, None) if len(held_out) else None
         return self._problem(table, target, weight, training, validation)
-
-    def _source_seed(self, random: np.random.RandomState) -> dict[str, int]:
-        params = self.source.get_params() if self.source is not None else {}  # type: ignore[attr-defined]
-        if "random_state" in params and params["random_state"] is None:
-            return {"random_state": int(random.randint(2**31 - 1))}
-        return {}
 
     def _problem(
         self,
@@ -212,17 +220,19 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation: Problem | None,
     ) -> Problem:
         part = table.iloc[rows]
+        encoded = self._encode(part)
         worlds = stratum = None
         if self.source_ is not None:
             samples = self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)
-            worlds = (EncodedWorld.of(samples[0], self._encode), EncodedWorld.of(samples[1], self._encode))
-            stratum = torch.as_tensor(read_sensitive(part, self.source_.unfair.graph, both=False))
+            encoded, worlds = stack_worlds(encoded, samples, self._encode)
+            stratum = torch.as_tensor(read_sensitive(part, self.source_.unfair.graph, both=False), device=self.device)
         return Problem(
-            self._encode(part),
+            encoded,
             to_tensor(target[rows], self.dtype, self.device),
             to_tensor(weight[rows], self.dtype, self.device),
             worlds,
             stratum,
+            1 if self.classes_[1] == self.positive_ else -1,
             validation,
         )
 
@@ -231,7 +241,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Schedule(
             epochs=self.epochs,
             batch_size=self.batch_size,
-            optimizer=self._optimizer(),
+            optimizer=make_optimizer(self.optimizer, self.learning_rate),
             patience=self.patience,
             seed=self.seed_,
             progress=self.progress,
@@ -239,45 +249,12 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def new_module(self, problem: Problem) -> nn.Module:
         """Return an untrained module; the global random state is as it was."""
-        if isinstance(self.model, nn.Module):
-            return self._placed(copy.deepcopy(self.model))
-        width = problem.rows.shape[1]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed_)
-            if self.model == "network":
-                module: nn.Module = nn.Sequential(
-                    nn.Linear(width, 100), nn.Sigmoid(), nn.Linear(100, 50), nn.Sigmoid(), nn.Linear(50, 1)
-                )
-            elif self.model == "logistic":
-                module = nn.Linear(width, 1)
-            elif callable(self.model):
-                module = self.model(width)
-        return self._placed(module)
-
-    def _placed(self, module: nn.Module) -> nn.Module:
+        with seeded(self.seed_, torch.device(self.device)):
+            module = make_module(self.model, problem.rows.shape[1])
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
 
-    def _active_penalty(self) -> Penalty | None:
-        return self.penalty if self.source_ is not None else None
-
-    def _optimizer(self) -> Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]:
-        rate = self.learning_rate
-        if self.optimizer == "adam":
-            return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate)
-        if self.optimizer == "sgd":
-            return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
-        return self.optimizer
-
-    def _hold_out(self, target: NDArray[np.int8], random: np.random.RandomState) -> NDArray[np.int64]:
-        if self.validation_fraction is None:
-            return np.empty(0, dtype=np.int64)
-        held = random.permutation(len(target))[: round(self.validation_fraction * len(target))]
-        if not len(held):
-            raise DataError(f"validation_fraction={self.validation_fraction} of {len(target)} rows is none; raise it.")
-        return np.sort(held)
-
-    def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64]) -> None:
-        encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
+    def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64], random: np.random.RandomState) -> None:
+        encoder = TableEncoder() if self.encoder is None else _seeded_clone(self.encoder, random)
         weighted = has_fit_parameter(encoder, "sample_weight") and not (weight == 1).all()
         self.encoder_ = encoder.fit(table[self.reads_], **({"sample_weight": weight} if weighted else {}))
 
@@ -292,26 +269,30 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return None if self.source is None else self.source.unfair.graph
 
     def _check_settings(self) -> None:
-        if isinstance(self.strength, bool) or not isinstance(self.strength, numbers.Real) or not self.strength >= 0:
-            raise DataError(f"strength={self.strength!r} must be a number that is not negative (0: no penalty).")
-        if not np.isfinite(self.strength):
-            raise DataError(f"strength={self.strength!r} must be finite.")
-        if self.source is not None and not isinstance(self.source, PotentialOutcomes):
-            raise DataError(
-                f"source={self.source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say."
-            )
+        real = isinstance(self.strength, numbers.Real) and not isinstance(self.strength, bool)
+        if not (real and 0.0 <= self.strength < np.inf):
+            raise DataError(f"strength={self.strength!r} must be a finite number, not negative (0: no penalty).")
+        known = isinstance(self.source, PotentialOutcomes) and hasattr(self.source.unfair, "graph")
+        if self.source is not None and not known:
+            raise DataError(f"source={self.source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
         if not callable(self.penalty):
             raise DataError(f"penalty={self.penalty!r} must be a function of two scored worlds, such as disagreement.")
-        if not (self.model in ("network", "logistic") if isinstance(self.model, str) else callable(self.model)):
+        if self.model not in ("network", "logistic") and not callable(self.model):
             raise DataError(f"model={self.model!r} is not known; it is 'network', 'logistic', or a torch module.")
-        if not (self.optimizer in ("adam", "sgd") if isinstance(self.optimizer, str) else callable(self.optimizer)):
-            raise DataError(f"optimizer={self.optimizer!r} is not known; it is 'adam', 'sgd', or a function.")
+        make_optimizer(self.optimizer, self.learning_rate)
         if self.dtype not in ("float64", "float32"):
             raise DataError(f"dtype={self.dtype!r} is not known; it is 'float64' or 'float32'.")
         for name in ("epochs", "batch_size", "patience"):
             value = getattr(self, name)
-            if not (value is None and name == "patience") and not (isinstance(value, numbers.Integral) and value > 0):
+            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+            if not (value is None and name != "batch_size") and not (whole and value > 0):
                 raise DataError(f"{name}={value!r} must be a positive whole number.")
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise DataError(f"device={self.device!r} is not there: {error}") from error
+        if isinstance(self.columns, str) or (self.columns is not None and not len(self.columns)):
+            raise DataError(f"columns={self.columns!r} must be a list of at least one column, or None.")
         if self.validation_fraction is not None and not 0.0 < self.validation_fraction < 1.0:
             raise DataError(f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1, or be None.")
         if self.patience is not None and self.validation_fraction is None:
@@ -327,10 +308,8 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table = self._read_plain(X, reset=True)
         else:
             table = self._read_named(X, graph)
-        target, labels = self._read_target(y, graph)
+        target = self._read_target(y, graph)
         require_aligned(table, target)
-        self.classes_ = np.unique(np.asarray(labels))
-        self.positive_ = labels[1]
         return table, target
 
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
@@ -354,7 +333,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return table
 
     def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
-        """Read a table or an array as scikit-learn does."""
+        """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = read_table(X, list(X.columns), what="X")
@@ -363,18 +342,26 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
         if reset:
             self.reads_ = list(table.columns)
-        return table
+        return table.set_axis(self.reads_, axis=1)
 
-    def _read_target(self, y: Any, graph: CausalGraph | None) -> tuple[NDArray[np.int8], list[Any]]:
-        if graph is not None:
-            return read_outcome(y, graph.positive)
+    def _read_target(self, y: Any, graph: CausalGraph | None) -> NDArray[np.int8]:
+        """Learn the labels, and return for each row whether it has the last one."""
         values = column_or_1d(y, warn=True)
-        check_classification_targets(values)
-        kind = type_of_target(values, input_name="y", raise_unknown=True)
-        classes = np.unique(values)
-        if kind != "binary":
-            raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
-        return read_outcome(values, classes[-1])
+        if graph is None:
+            if values.dtype.kind == "f":
+                assert_all_finite(values, input_name="y")
+            check_classification_targets(values)
+            kind = type_of_target(values, input_name="y", raise_unknown=True)
+            if kind != "binary":
+                raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
+        positive = np.unique(values)[-1] if graph is None else graph.positive
+        coded, labels = read_outcome(values, positive, what="y")
+        try:
+            self.classes_ = np.unique(values)
+        except TypeError as error:
+            raise DataError(f"y mixes labels of two types, {labels[0]!r} and {labels[1]!r}; use one type.") from error
+        self.positive_ = positive
+        return coded if self.classes_[1] == positive else 1 - coded
 
     # -- predicting ---------------------------------------------------------------------------------------------------
 
@@ -388,12 +375,8 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""
         rows = self._encode(self._read_new(X))
-        logits = (
-            torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
-            .cpu()
-            .numpy()
-        )
-        return np.asarray(logits if self.classes_[1] == self.positive_ else -logits)
+        logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+        return np.asarray(logits.cpu().numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the probability of each class, shape (m, 2), in the order of ``classes_``."""
@@ -404,3 +387,13 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the likelier label of each row, shape (m,)."""
         likelier = (self.decision_function(X) > 0).astype(int)
         return np.asarray(self.classes_[likelier])
+
+
+def _seeded_clone(estimator: Any, random: np.random.RandomState) -> Any:
+    """Return an unfitted copy in which each ``random_state`` that was left open is a seed."""
+    copied = clone(estimator, safe=False)
+    if hasattr(copied, "get_params"):
+        settings = sorted(copied.get_params().items())
+        names = [name for name, value in settings if name.split("__")[-1] == "random_state" and value is None]
+        copied.set_params(**{name: int(random.randint(2**31 - 1)) for name in names})
+    return copied

@@ -55,7 +55,12 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     if target not in ("prediction", "outcome"):
         raise GraphError(f"target is {target!r}; it is 'prediction' or 'outcome'.")
     projection = _Projection(unfair, target)
-    baseline, switched = (projection.estimand(regime) for regime in unfair.regimes)
+    worlds = [(regime, projection.arms(regime)) for regime in unfair.regimes]
+    for regime, arms in worlds:
+        projection.check_identified(arms, regime)
+    for regime, arms in worlds:
+        projection.check_formula(arms, regime)
+    baseline, switched = (projection.estimand(arms, regime) for regime, arms in worlds)
     return Estimand(unfair, target, baseline, switched)
 
 
@@ -96,10 +101,8 @@ class _Projection:
                 found.add(child)
         return [child for child in self.nodes if child in found]
 
-    def estimand(self, regime: Regime) -> RegimeEstimand:
-        """Return the estimand of a regime, or say why there is none."""
-        arms = self._arms(regime)
-        self._check_districts(arms, regime)
+    def estimand(self, arms: dict[str, int], regime: Regime) -> RegimeEstimand:
+        """Return the estimand of a regime that has passed the checks."""
         below = nx.descendants(self.directed, self.sensitive)
         order = [node for node in self.nodes if node not in (self.sensitive, self.outcome)]
         roots = [node for node in order if node not in below]
@@ -121,8 +124,8 @@ class _Projection:
         parents = tuple(other for other in before if self.directed.has_edge(other, node))
         return Factor(node, parents if len(district) == 1 else before, before, next(iter(values), None))
 
-    def _arms(self, regime: Regime) -> dict[str, int]:
-        """Return the value that each projected child of the sensitive attribute reads."""
+    def arms(self, regime: Regime) -> dict[str, int]:
+        """Return the value that each projected child of the sensitive attribute reads; refuse one that reads both."""
         carried: dict[str, dict[int, Path]] = {}
         for path in self.graph.directed_paths(self.sensitive, self.outcome):
             if self.target == "prediction" and path[-2] in self.graph.latent:
@@ -135,15 +138,16 @@ class _Projection:
                 witness = parting_node(unfair, fair)
                 if witness != self.sensitive:
                     raise NotIdentifiedError(witness_message(witness, unfair, fair))
-                hidden = [node for node in (*unfair, *fair) if node in self.graph.latent]
+                hidden = ", ".join(dict.fromkeys(node for node in (*unfair, *fair) if node in self.graph.latent))
                 raise NotIdentifiedError(
-                    f"Not identified: with {', '.join(hidden)} latent, the edge {self.sensitive} -> {child} stands for "
-                    f"the unfair path {show_path(unfair)} and for the fair path {show_path(fair)}, so {child!r} would "
-                    f"read both values of {self.sensitive!r}. Measure {', '.join(hidden)}, or call both paths unfair."
+                    f"Not identified: with {hidden} latent, the edge {self.sensitive} -> {child} stands for the unfair "
+                    f"path {show_path(unfair)} and for the fair path {show_path(fair)}, so {child!r} would read both "
+                    f"values of {self.sensitive!r}. Measure {hidden}, or call both paths unfair."
                 )
         return {child: next(iter(by_value)) for child, by_value in carried.items() if child in self.nodes}
 
-    def _check_districts(self, arms: dict[str, int], regime: Regime) -> None:
+    def check_identified(self, arms: dict[str, int], regime: Regime) -> None:
+        """Refuse a regime that no formula identifies: a district that reads both values, or one that cannot be told."""
         inside = self.directed.copy()
         inside.remove_node(self.sensitive)
         ends = {self.outcome} if self.target == "outcome" else set(self.graph.inputs) - {self.sensitive}
@@ -169,6 +173,9 @@ class _Projection:
                     f"data on these columns tell the effect of {self.sensitive!r} on {_braces(self.nodes, district)}. "
                     "Measure the latent node."
                 )
+
+    def check_formula(self, arms: dict[str, int], regime: Regime) -> None:
+        """Refuse a regime that the edge formula gets wrong, though another one may be right."""
         for district in nx.connected_components(self.confounded):
             if len({arms[child] for child in district if child in arms}) > 1:
                 raise FormulaNotApplicableError(

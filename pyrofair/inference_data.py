@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,12 +42,20 @@ def to_arviz(
     >>> data["posterior"]["effect"].shape
     (1, 100)
     """
-    from arviz import from_dict  # takes seconds to import, and most users of the package never ask for it
-
-    make: Any = from_dict
+    make = _maker()
     named = {group: {name: np.asarray(values) for name, values in of.items()} for group, of in groups.items()}
     labels = {name: list(values) for name, values in (coords or {}).items()}
     axes = {name: list(names) for name, names in (dims or {}).items()}
     if "posterior" in inspect.signature(make).parameters:  # ArviZ 0.x: a keyword for each group
         return make(**named, coords=labels, dims=axes)
     return make(named, coords=labels, dims=axes)  # ArviZ 1.x: one nested dictionary
+
+
+def _maker() -> Any:
+    """Import ArviZ when it is asked for: that takes seconds, and most users of the package never ask for it."""
+    with warnings.catch_warnings():
+        # ArviZ 0.23 announces ArviZ 1 once a day; this module serves both.
+        warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing a major refactor", FutureWarning)
+        from arviz import from_dict
+
+    return from_dict

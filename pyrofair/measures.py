@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.graph import CausalGraph
 from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.tables import require_aligned
 
-__all__ = ["DECISIONS", "Decisions", "ScoredModel", "decide", "measure", "score_model"]
+__all__ = ["DECISIONS", "AuditedModel", "Decisions", "WorldScores", "Worlds", "decide", "measure"]
 
 Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 Worlds = tuple[CounterfactualSample, CounterfactualSample]
-
-
-@dataclass(frozen=True)
-class ScoredModel:
-    """A model's probabilities of the positive outcome: of the observed rows (n,), and of each world's rows (m,)."""
-
-    observed: NDArray[np.float64]
-    worlds: tuple[NDArray[np.float64], NDArray[np.float64]]
+WorldScores = tuple[NDArray[np.float64], NDArray[np.float64]]
+ROUNDING = 1e-9
 
 
 def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) -> NDArray[np.float64]:
@@ -35,136 +29,194 @@ def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) 
     return scores if decisions == "score" else (scores > threshold).astype(np.float64)
 
 
-def score_model(name: str, model: Any, table: pd.DataFrame, worlds: Worlds | None, graph: CausalGraph) -> ScoredModel:
-    """Score the observed rows and the rows of both worlds.
+@dataclass(frozen=True)
+class AuditedModel:
+    """A model under the name that it has in tables and messages.
 
     Parameters
     ----------
     name
-        What the model is called in messages.
+        Its name.
     model
-        Anything with ``predict_proba``, or scores of the observed rows, shape (n,). Scores alone serve only worlds made
-        of unchanged rows.
-    table
-        The n observed rows.
-    worlds
-        The two worlds, or None where they cannot be made.
+        Anything with ``predict_proba``, or the scores of the observed rows, shape (n,), which serve only worlds made of
+        unchanged rows.
     graph
-        The graph that says what a classifier may read.
-
-    Raises
-    ------
-    DataError
-        If the model has no ``predict_proba``, reads other columns than the observed parents of the outcome, does not
-        know the positive label, returns scores outside [0, 1] or none at all, or if given scores do not suffice.
+        The graph, whose observed parents of the outcome are all that a classifier may read.
+    order
+        Their columns in the order in which a model that was fitted without names gets them.
     """
-    given = not hasattr(model, "predict_proba")
-    observed = _given_scores(name, model, len(table)) if given else _predict(name, model, table, graph)
-    if worlds is None:
-        return ScoredModel(observed, (np.empty(0), np.empty(0)))
-    scored = []
-    for world in worlds:
-        origin = np.full(len(world.rows), -1) if world.origin is None else world.origin
-        scores = observed[origin]
+
+    name: str
+    model: Any
+    graph: CausalGraph
+    order: tuple[str, ...]
+
+    @property
+    def is_scores(self) -> bool:
+        """Whether it is given as scores."""
+        return not hasattr(self.model, "predict_proba")
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether it was fitted without column names, so that only their order tells what it reads."""
+        return hasattr(self.model, "n_features_in_") and not hasattr(self.model, "feature_names_in_")
+
+    def observed(self, table: pd.DataFrame) -> NDArray[np.float64]:
+        """Return the probability of the positive outcome for the n observed rows, shape (n,).
+
+        Raises
+        ------
+        DataError
+            If the model has no ``predict_proba``, reads other columns than the observed parents of the outcome, does
+            not know the positive label, or returns scores outside [0, 1] or none at all.
+        """
+        return self._given(table) if self.is_scores else self._predict(table)
+
+    def world(self, sample: CounterfactualSample, observed: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the scores of a world's m rows, shape (m,), reusing those of unchanged rows.
+
+        Raises
+        ------
+        DataError
+            If scores are given and a row is not an observed one, or as for :meth:`observed`.
+        """
+        origin = np.full(len(sample.rows), -1) if sample.origin is None else sample.origin
         changed = origin < 0
+        scores = observed[origin]
         if changed.any():
-            if given:
+            if self.is_scores:
                 raise DataError(
-                    f"{name!r} is given as scores, but {int(changed.sum())} rows of a world are not observed ones: the "
-                    f"source switches {graph.sensitive!r} in them or draws them. Pass the model itself, or use "
-                    "IPW(..., arm='paper'), which weights unchanged rows only."
+                    f"{self.name!r} is given as scores, but {int(changed.sum())} rows of a world are not observed "
+                    f"ones: the source switches {self.graph.sensitive!r} in them or draws them. Pass the model itself, "
+                    "or use IPW(..., arm='paper'), which weights unchanged rows only."
                 )
-            scores[changed] = _predict(name, model, world.rows[changed], graph)
-        scored.append(scores)
-    return ScoredModel(observed, (scored[0], scored[1]))
+            scores[changed] = self._predict(sample.rows[changed])
+        return scores
 
-
-def _given_scores(name: str, scores: Any, n: int) -> NDArray[np.float64]:
-    if isinstance(scores, str) or not hasattr(scores, "__len__"):
-        raise DataError(
-            f"{name!r} has no predict_proba: {scores!r}. Pass a fitted classifier, or scores, one for each row."
-        )
-    values = np.asarray(scores, dtype=np.float64)
-    if values.shape != (n,):
-        raise DataError(f"{name!r} is given as scores of shape {values.shape}; expected {(n,)}, one for each row.")
-    return _checked(name, values)
-
-
-def _checked(name: str, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    wrong = ~((scores >= 0.0) & (scores <= 1.0))
-    if wrong.any():
-        raise DataError(
-            f"{name!r} gives {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. Scores are "
-            "probabilities of the positive outcome; log-odds must be put through the logistic function."
-        )
-    return scores
-
-
-def _predict(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph) -> NDArray[np.float64]:
-    allowed = graph.input_columns
-    if hasattr(model, "feature_names_in_"):
-        reads = list(model.feature_names_in_)
-        outside = [column for column in reads if column not in allowed]
-        if outside:
-            hint = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
-            why = hint if graph.sensitive_column in outside else "they are no observed parents of the outcome"
+    def _given(self, table: pd.DataFrame) -> NDArray[np.float64]:
+        if not isinstance(self.model, np.ndarray | pd.Series | list | tuple):
             raise DataError(
-                f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read "
-                f"{', '.join(allowed)}. Correct the graph, or fit the model without these columns."
+                f"{self.name!r} is a {type(self.model).__name__} without predict_proba. Pass a fitted classifier that "
+                "has it, or scores, one for each row, as an array or a Series."
             )
-        X: Any = rows[reads]
-    else:
-        X = rows[[column for column in rows.columns if column in allowed]]
-        expected = getattr(model, "n_features_in_", X.shape[1])
-        if expected != X.shape[1]:
+        if isinstance(self.model, pd.Series):
+            require_aligned(table, self.model, f"the scores {self.name!r}")
+        try:
+            scores = np.array(self.model, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{self.name!r} is given as scores, but they are no numbers: {error}.") from error
+        if scores.shape != (len(table),):
             raise DataError(
-                f"{name!r} was fitted on {expected} unnamed columns, but the graph lets it read {X.shape[1]}: "
-                f"{', '.join(X.columns)}. Fit it on a DataFrame, so that its columns have names."
+                f"{self.name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each "
+                "row: of predict_proba, pass the column of the positive class."
             )
-        if hasattr(model, "n_features_in_"):
-            X = X.to_numpy()
-    proba = np.asarray(model.predict_proba(X), dtype=np.float64)
-    if proba.ndim != 2 or proba.shape != (len(rows), 2):
-        raise DataError(f"{name!r}: predict_proba returned the shape {proba.shape}, expected {(len(rows), 2)}.")
-    return _checked(name, proba[:, _positive_column(name, model, graph)])
+        return self._checked(scores)
+
+    def _predict(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        proba = np.asarray(self._proba(rows), dtype=np.float64)
+        if proba.shape != (len(rows), 2):
+            raise DataError(
+                f"{self.name!r}: predict_proba returned the shape {proba.shape}, expected {(len(rows), 2)}, a column "
+                "for each of two classes."
+            )
+        return self._checked(proba[:, self._positive_column()])
+
+    def _proba(self, rows: pd.DataFrame) -> Any:
+        """Call the model with the columns that it reads."""
+        if hasattr(self.model, "feature_names_in_"):
+            reads = list(self.model.feature_names_in_)
+            outside = [column for column in reads if column not in self.order]
+            if outside:
+                why = f"in the graph no edge leads from there to {self.graph.outcome}"
+                if self.graph.sensitive_column in outside:
+                    why = f"the graph has no edge {self.graph.sensitive} -> {self.graph.outcome}"
+                raise DataError(
+                    f"{self.name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read "
+                    f"{', '.join(self.order)}. Correct the graph, or fit the model without these columns."
+                )
+            return self.model.predict_proba(rows[reads])
+        X = rows[list(self.order)]
+        if self.is_unnamed:
+            if self.model.n_features_in_ != X.shape[1]:
+                raise DataError(
+                    f"{self.name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it "
+                    f"read {X.shape[1]}: {', '.join(self.order)}. Fit it on a DataFrame, so that its columns have "
+                    "names."
+                )
+            return self.model.predict_proba(X.to_numpy())
+        try:
+            return self.model.predict_proba(X)
+        except KeyError as error:
+            raise DataError(
+                f"{self.name!r} looked for {error} in vain: it is given the columns that the graph lets it read, "
+                f"{', '.join(self.order)}. Correct the graph, or fit the model without other columns."
+            ) from error
+
+    def _positive_column(self) -> int:
+        positive = self.graph.positive
+        classes = list(getattr(self.model, "classes_", [None, positive]))
+        if positive not in classes:
+            raise DataError(
+                f"{self.name!r} knows the classes {[_plain(each) for each in classes]}, not the graph's positive value "
+                f"{positive!r}. Fit it on the labels that the data hold, or make the graph with positive=... of these."
+            )
+        return classes.index(positive)
+
+    def _checked(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        wrong = ~((scores >= 0.0) & (scores <= 1.0))
+        if wrong.any():
+            raise DataError(
+                f"{self.name!r} gives {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. Scores "
+                "are probabilities of the positive outcome; log-odds must be put through the logistic function."
+            )
+        return scores
 
 
-def _positive_column(name: str, model: Any, graph: CausalGraph) -> int:
-    classes = list(getattr(model, "classes_", [None, graph.positive]))
-    if graph.positive not in classes:
-        raise DataError(
-            f"{name!r} knows the classes {classes}, not the graph's positive value {graph.positive!r}. Fit it on the "
-            "labels that the data hold, or make the graph with positive=... of these."
-        )
-    return classes.index(graph.positive)
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
-def measure(
-    scores: tuple[NDArray[np.float64], NDArray[np.float64]], worlds: Worlds
-) -> tuple[dict[str, float], dict[str, str]]:
+def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict[str, str]]:
     """Return the quantities of two worlds whose rows are scored, and notes on those that cannot be had.
+
+    Parameters
+    ----------
+    scores
+        The scores or decisions of the rows of each world.
+    worlds
+        The two worlds.
 
     Returns
     -------
     values
-        p_y0, p_ypi, mean_unfair_effect, piu_paper_bound (twice the disagreement), piu_lower, piu_upper.
+        p_y0, p_ypi, mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper. The paper's bound is made of the two
+        marginals, whatever units the worlds share; the other two bounds use the units.
     notes
         Why a value is missing (it is NaN then), or what it does not say.
+
+    References
+    ----------
+    Chikahara et al. (2021), eq. (6), (7), (8) and (A19).
     """
-    scored = [world.scored(torch.from_numpy(s)) for world, s in zip(worlds, scores, strict=True)]
+    scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
     p0, p1 = (each.mean.item() for each in scored)
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     notes: dict[str, str] = {}
     bounds = {"piu_paper_bound": np.nan, "piu_lower": np.nan, "piu_upper": np.nan}
-    left = [f"{symbol} = {p:.3f}" for symbol, p in [("P(Y0=1)", p0), ("P(Ypi=1)", p1)] if not -1e-9 <= p <= 1 + 1e-9]
+    left = [
+        f"{symbol} = {p:.3f}"
+        for symbol, p in [("P(Y0=1)", p0), ("P(Ypi=1)", p1)]
+        if not -ROUNDING <= p <= 1.0 + ROUNDING
+    ]
     if left:
         left_text = f"the estimate left [0, 1]: {' and '.join(left)}"
-        notes |= {"p_y0": left_text, "p_ypi": left_text, "mean_unfair_effect": left_text}
+        notes |= dict.fromkeys(values, left_text)
         notes |= dict.fromkeys(bounds, f"cannot be made: {left_text}")
     else:
-        bounds["piu_paper_bound"] = 2.0 * disagreement(*scored).item()
+        marginal = (replace(each, unit=None) for each in scored)
+        bounds["piu_paper_bound"] = 2.0 * disagreement(*marginal).item()
         bounds["piu_lower"] = effect_gap(*scored).item()
         bounds["piu_upper"] = piu_upper(*scored).item()
-        if bounds["piu_paper_bound"] >= 1.0:
+        if bounds["piu_paper_bound"] >= 1.0 - ROUNDING:
             notes["piu_paper_bound"] = "vacuous: a bound of 1 or more proves nothing, fair or unfair"
     return values | bounds, notes

@@ -189,8 +189,8 @@ def unsupported_cells(
                 levels = as_levels(table[column])
                 names = [f"{column}={level}" for level in levels]
                 groups.append((column, encode_levels(table[column], levels), names))
-        if saturated and place:
-            columns = graph.columns_of(part.order[: place + 1])
+        columns = graph.columns_of(part.order[: place + 1])
+        if saturated and len(columns) > 1:
             joint = table[columns].drop_duplicates()
             place_of = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
             names = [

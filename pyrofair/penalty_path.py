@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import clone
+from torch import nn
 from tqdm.auto import tqdm
 
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.measures import DECISIONS, decide, measure, score_model
+from pyrofair.graph import CausalGraph
+from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, decide, measure
 from pyrofair.plots import plot_trade_off
-from pyrofair.tables import read_outcome, require_aligned
+from pyrofair.potential_outcomes import PotentialOutcomes
+from pyrofair.tables import read_outcome, read_table, require_aligned
 from pyrofair.training import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["PenaltyPath", "penalty_path"]
+
+Row = dict[str, Any]
+Step = tuple[list[Row], nn.Module]
+"""The rows of the table for one strength, and the module fitted there."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +43,42 @@ class PenaltyPath:
     ----------
     table : DataFrame
         A row for each strength, seed and kind of decisions, with accuracy, majority_rate, positive_rate, p_y0, p_ypi,
-        mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper.
+        mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper. A bound is NaN where an estimate left [0, 1].
+    unfinished : dict
+        After an interrupt: for the seed that it struck, the module fitted last, from which ``resume`` goes on.
     """
 
     table: pd.DataFrame
+    unfinished: Mapping[int, nn.Module] = field(default_factory=dict, repr=False)
 
-    def plot(self, decisions: str = "threshold") -> Figure:
+    def plot(self, decisions: Decisions = "threshold") -> Figure:
         """Draw the trade-off (the paper's figure 3)."""
         return plot_trade_off(self.table, decisions)
 
-    def summary(self, decisions: str = "threshold") -> pd.DataFrame:
+    def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
         """Return means over seeds by strength, and whether the seeds fall into two kinds of solution.
 
-        ``bimodal`` tells that positive rates of the seeds lie more than a half apart: a mean then describes none.
+        ``bimodal`` tells that positive rates of the seeds lie more than a half apart: a mean then describes none. A
+        mean is NaN where the quantity of one seed is.
         """
+        if decisions not in DECISIONS:
+            raise DataError(f"decisions={decisions!r} is not known; it is 'threshold' or 'score'.")
         rows = self.table[self.table["decisions"] == decisions]
         by_strength = rows.drop(columns=["decisions", "seed"]).groupby("strength")
-        spread = by_strength["positive_rate"].agg(lambda rates: rates.max() - rates.min())
-        return by_strength.mean(numeric_only=True).assign(bimodal=spread > 0.5)
+        spread = by_strength["positive_rate"].max() - by_strength["positive_rate"].min()
+        return by_strength.mean(skipna=False).assign(bimodal=spread > 0.5)
 
-    def select(self, quantity: str = "piu_upper", *, at_most: float, decisions: str = "threshold") -> float:
+    def select(self, quantity: str = "piu_upper", *, at_most: float, decisions: Decisions = "threshold") -> float:
         """Return the strength with the best mean accuracy among those whose mean quantity is small enough.
+
+        Parameters
+        ----------
+        quantity
+            A column of the table; its absolute value counts.
+        at_most
+            The largest value allowed.
+        decisions
+            ``"threshold"`` or ``"score"``.
 
         Raises
         ------
@@ -62,15 +86,25 @@ class PenaltyPath:
             If none is small enough.
         """
         means = self.summary(decisions)
-        if quantity not in means.columns:
-            raise DataError(f"{quantity!r} is not in the table; it has {', '.join(means.columns)}.")
-        allowed = means[means[quantity].abs() <= at_most]
+        if quantity not in means.columns.drop("bimodal"):
+            raise DataError(f"{quantity!r} is not in the table; it has {', '.join(means.columns.drop('bimodal'))}.")
+        size = means[quantity].abs()
+        allowed = means[size <= at_most]
         if allowed.empty:
-            raise DataError(
-                f"No strength brings {quantity} to {at_most:g}; the smallest is {means[quantity].abs().min():.3g}, at "
-                f"strength {means[quantity].abs().idxmin():g}."
+            smallest = "none could be estimated"
+            if size.notna().any():
+                smallest = f"the smallest is {size.min():.3g}, at strength {size.idxmin():g}"
+            raise DataError(f"No strength brings {quantity} to {at_most:g}; {smallest}. Fit stronger penalties.")
+        place = int(allowed["accuracy"].argmax())
+        best = float(allowed.index[place])
+        if allowed["bimodal"].iloc[place]:
+            warnings.warn(
+                f"At strength {best:g} the seeds fall into two kinds of solution, and a mean describes neither; "
+                "look at the table.",
+                PyrofairWarning,
+                stacklevel=2,
             )
-        return float(allowed.index[int(allowed["accuracy"].argmax())])
+        return best
 
 
 def penalty_path(
@@ -107,85 +141,152 @@ def penalty_path(
     progress
         Whether a bar is shown.
     resume
-        The result of an interrupted call: its finished seeds are kept and not fitted again.
+        The result of an interrupted call with the same classifier, data and strengths: what it finished is kept, and
+        the rest gives the same numbers as a call that was not interrupted.
 
     Returns
     -------
     PenaltyPath
-        After an interrupt, that of the seeds that were finished, with a warning.
+        After an interrupt, that of the strengths and seeds that were finished, with a warning.
 
     Raises
     ------
     DataError
-        If the classifier has no source, or a strength is negative.
+        If the classifier has no source, a strength is negative, or ``resume`` has other strengths; nothing has been
+        fitted then.
 
     References
     ----------
     Chikahara et al. (2021), section 5, figure 3.
     """
-    if classifier.source is None:
+    if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
         raise DataError("penalty_path needs a classifier with a source: PenalizedClassifier(source=IPW(unfair)).")
-    order = sorted({float(strength) for strength in strengths}, reverse=True)
-    if not order or order[-1] < 0 or order[0] == 0:
-        raise DataError(f"strengths={list(strengths)} must hold a positive one and none that is negative.")
-    wanted = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    rows: list[Any] = [] if resume is None else resume.table.to_dict("records")
-    todo = [seed for seed in wanted if seed not in {row["seed"] for row in rows}]
-    measured_on = (X, y) if test is None else test
-    require_aligned(*measured_on)
-    with tqdm(total=len(todo) * len(order), desc="penalty path", disable=not progress, leave=False) as bar:
-        for seed in todo:
+    order = _order(strengths)
+    wanted = _seeds(seeds)
+    rows, unfinished = _resumed(resume, order)
+    finished = _finished(rows)
+    # Measuring on unfit rows would fail only once the first strength is fitted.
+    measured_on = _Measured.on(classifier.source.unfair.graph, *((X, y) if test is None else test), threshold)
+    total = sum(len(order) - len(finished.get(seed, [])) for seed in wanted)
+    with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
+        for seed in wanted:
+            done = finished.get(seed, [])
+            if len(done) == len(order):
+                continue
             try:
-                rows += _one_seed(classifier, X, y, order, seed, measured_on, threshold, bar)
+                for found, module in _steps(classifier, X, y, order[len(done) :], seed, measured_on, unfinished):
+                    rows += found
+                    unfinished[seed] = module
+                    bar.update()
+                unfinished.pop(seed)
             except KeyboardInterrupt:
                 warnings.warn(
-                    f"Interrupted in seed {seed}; the finished seeds are returned. Pass them as resume=... to go on.",
+                    f"Interrupted in seed {seed}; what was finished is returned. Pass it as resume=... to go on.",
                     PyrofairWarning,
                     stacklevel=2,
                 )
                 break
-    return PenaltyPath(pd.DataFrame(rows))
+    return PenaltyPath(pd.DataFrame(rows), unfinished)
 
 
-def _one_seed(
-    classifier: PenalizedClassifier,
-    X: pd.DataFrame,
-    y: Any,
-    strengths: Sequence[float],
-    seed: int,
-    measured_on: tuple[pd.DataFrame, Any],
-    threshold: float,
-    bar: Any,
-) -> list[dict[str, Any]]:
-    model = clone(classifier).set_params(random_state=seed, strength=strengths[0], progress=False)
-    problem = model.prepare(X, y)
-    model.module_ = model.new_module(problem)
-    graph = model.source_.unfair.graph
-    table, outcomes = measured_on
-    columns = graph.columns_of(node for node in graph.observed if node != graph.outcome)
-    table = table[columns]
-    target, _ = read_outcome(outcomes, graph.positive)
-    worlds = model.source_.worlds(df=table, random_state=seed)
-    found = []
-    for strength in strengths:
-        model.strength = strength
-        start = copy.deepcopy(model.module_) if strength > 0 else model.new_module(problem)
-        model.module_ = train(start, problem, model.penalty, strength, model.schedule())
-        scored = score_model("the classifier", model, table, worlds, graph)
-        decided = decide(scored.observed, "threshold", threshold)
-        base_rate = float(target.mean())
+def _order(strengths: Sequence[float]) -> list[float]:
+    """Return the strengths, strongest first."""
+    values = [float(strength) for strength in strengths]
+    if not values or not all(0.0 <= value < math.inf for value in values) or not any(values):
+        raise DataError(f"strengths={values} must hold a positive one and none that is negative or not finite.")
+    return sorted(set(values), reverse=True)
+
+
+def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    found = list(range(seeds)) if isinstance(seeds, int | np.integer) else list(map(int, seeds))
+    if not found or len(set(found)) < len(found):
+        raise DataError(f"seeds={seeds!r} must be a positive number of seeds, or seeds that differ.")
+    return found
+
+
+def _resumed(resume: PenaltyPath | None, order: list[float]) -> tuple[list[Row], dict[int, nn.Module]]:
+    """Return the finished rows of an earlier call, and the modules of its unfinished seeds."""
+    if resume is None:
+        return [], {}
+    rows: list[Row] = [
+        dict(zip(map(str, resume.table), row, strict=True)) for row in resume.table.itertuples(index=False)
+    ]
+    for seed, done in _finished(rows).items():
+        if done != order[: len(done)] or (len(done) < len(order) and seed not in resume.unfinished):
+            raise DataError(
+                f"resume holds the strengths {done} for seed {seed}, which are no beginning of {order}; go on with the "
+                "strengths of the call that was interrupted."
+            )
+    return rows, dict(resume.unfinished)
+
+
+def _finished(rows: list[Row]) -> dict[int, list[float]]:
+    """Return the finished strengths of each seed, in order."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        done = found.setdefault(row["seed"], [])
+        if row["strength"] not in done:
+            done.append(row["strength"])
+    return found
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The rows that a path is measured on, and their outcomes (n,) in 0 and 1."""
+
+    graph: CausalGraph
+    table: pd.DataFrame
+    outcome: NDArray[np.int8]
+    threshold: float
+
+    @classmethod
+    def on(cls, graph: CausalGraph, table: pd.DataFrame, outcome: Any, threshold: float) -> _Measured:
+        columns = graph.columns_of(node for node in graph.observed if node != graph.outcome)
+        table = read_table(table, columns, what="the table to measure on")
+        require_aligned(table, outcome)
+        return cls(graph, table, read_outcome(outcome, graph.positive)[0], threshold)
+
+    def rows(self, model: PenalizedClassifier, worlds: Worlds, strength: float, seed: int) -> list[Row]:
+        """Return what is measured of a fitted model, a row for each kind of decisions."""
+        audited = AuditedModel("the classifier", model, self.graph, tuple(self.graph.input_columns))
+        observed = audited.observed(self.table)
+        scored = [audited.world(world, observed) for world in worlds]
+        base_rate = float(self.outcome.mean())
+        found = []
         for kind in DECISIONS:
-            one, other = (decide(scores, kind, threshold) for scores in scored.worlds)
+            one, other = (decide(scores, kind, self.threshold) for scores in scored)
             found.append(
                 {
                     "strength": strength,
                     "seed": seed,
                     "decisions": kind,
-                    "accuracy": float((decided == target).mean()),
+                    "accuracy": float((decide(observed, "threshold", self.threshold) == self.outcome).mean()),
                     "majority_rate": max(base_rate, 1.0 - base_rate),
-                    "positive_rate": float(decide(scored.observed, kind, threshold).mean()),
+                    "positive_rate": float(decide(observed, kind, self.threshold).mean()),
                     **measure((one, other), worlds)[0],
                 }
             )
-        bar.update()
-    return found
+        return found
+
+
+def _steps(
+    classifier: PenalizedClassifier,
+    X: pd.DataFrame,
+    y: Any,
+    strengths: Sequence[float],
+    seed: int,
+    measured_on: _Measured,
+    unfinished: Mapping[int, nn.Module],
+) -> Iterator[Step]:
+    """Fit and measure strength after strength, starting from the module of an unfinished seed if there is one."""
+    strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
+    model = clone(classifier).set_params(random_state=seed, strength=strongest, progress=False)
+    problem = model.prepare(X, y)
+    module = unfinished[seed] if seed in unfinished else model.new_module(problem)
+    source: Any = model.source_
+    worlds = source.worlds(df=measured_on.table, random_state=seed)
+    for strength in strengths:
+        model.strength = strength
+        start = copy.deepcopy(module) if strength > 0.0 else model.new_module(problem)
+        module = model.module_ = train(start, problem, model.penalty, strength, model.schedule())
+        yield measured_on.rows(model, worlds, strength, seed), module

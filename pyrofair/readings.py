@@ -11,6 +11,10 @@ import pandas as pd
 __all__ = ["read_audit"]
 
 SMALL = 0.05
+SAME_FOR_ALL = 0.02
+FEW = 10
+ROUNDING = 1e-9
+
 Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 
@@ -25,56 +29,90 @@ def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, 
     context
         Rows, replicates, level, assumptions and so on.
     """
-    graph = context["graph"]
-    models = list(dict.fromkeys(table["model"]))
-    lines = [
-        f"Audit of {len(models)} model(s) on {context['rows']:,} rows; {_replicates(context)}.",
-        f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}; the "
-        f"outcome {graph.outcome_column!r} counts {graph.positive!r} as 1.",
-        *context["unfair"].splitlines(),
-    ]
-    if context["arms"]:
-        weighted = "; ".join(
-            f"{'both groups, pooled' if arm == 'pooled' else f'group {arm}'} for the {world} world"
-            for world, arm in context["arms"].items()
-        )
-        lines.append(f"weighted rows: {weighted}")
-    for model in models:
+    lines = [*_read_setting(context, table["model"].nunique()), *_read_overlap(context["overlap"])]
+    for model in dict.fromkeys(table["model"]):
         own = table[table["model"] == model]
-        lines += ["", *_read_model({(row.decisions, row.quantity): row for row in own.itertuples()}, model)]
-    lines += ["", *_read_groups(groups)]
+        lines += ["", *_read_model({(row.decisions, row.quantity): row for row in own.itertuples()}, model, context)]
+    lines += ["", *_read_groups(groups, context["level"])]
     lines.append("These numbers rest on:")
     lines += [f"  {i}. {text}" for i, text in enumerate(context["assumptions"], 1)] or ["  (the source states none)"]
-    lines += [f"Warning: {text}" for text in context["warnings"]]
     if context["failure"]:
-        lines.append(f"No unfair effect could be estimated: {context['failure']}")
+        lines.append(f"No unfair effect could be estimated: {context['failure'].rstrip('.')}.")
+    lines += [f"Warning: {text}" for text in context["warnings"]]
     return "\n".join(lines)
 
 
-def _replicates(context: Mapping[str, Any]) -> str:
-    if not context["replicates"]:
-        return "points only, no bootstrap"
-    failed = f", {context['failed']} of them failed" if context["failed"] else ""
-    return f"{context['level']:.0%} intervals from {context['replicates']} bootstrap replicates{failed}"
-
-
-def _read_model(rows: Rows, model: str) -> list[str]:
-    accuracy, majority = rows["threshold", "accuracy"], rows["threshold", "majority_rate"]
-    lines = [f"{model}"]
-    if np.isnan(accuracy.estimate):
-        lines.append(f"  accuracy {accuracy.note}")
-    else:
-        blunt = " -- not clearly better than the majority class" if accuracy.lower <= majority.estimate else ""
-        lines.append(f"  accuracy {_span(accuracy)}, majority class {majority.estimate:.3f}{blunt}")
-    lines.append(f"  says yes to {_span(rows['threshold', 'positive_rate'])} of people")
-    for kind, what in [("threshold", "decisions"), ("score", "scores (a decision drawn with each score)")]:
-        of = {quantity: row for (decisions, quantity), row in rows.items() if decisions == kind}
-        lines.append(f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}")
-        lines.append(f"    mean unfair effect {_span(of['mean_unfair_effect'])}")
-        lines.append(f"    PIU between {_span(of['piu_lower'])} and {_span(of['piu_upper'])}")
-        lines.append(f"    the paper's bound {_span(of['piu_paper_bound'])}")
-        lines.append(f"    reading: {_verdict(of)}")
+def _read_setting(context: Mapping[str, Any], models: int) -> list[str]:
+    graph = context["graph"]
+    lines = [
+        f"Audit of {models} model(s) on {context['rows']:,} rows; {_replicates(context)}.",
+        f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
+        f"{graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
+        f"{context['threshold']:g}.",
+        "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones. PIU is the share "
+        "of people whose two answers differ.",
+        *context["unfair"].splitlines(),
+    ]
+    if context["unnamed"]:
+        lines.append(
+            f"{', '.join(context['unnamed'])}: fitted without column names, and given {', '.join(context['order'])} in "
+            "this order."
+        )
     return lines
+
+
+def _replicates(context: Mapping[str, Any]) -> str:
+    tried, failed = context["replicates"], context["failed"]
+    if not tried:
+        return "points only, no bootstrap"
+    return f"{context['level']:.0%} intervals from {tried} bootstrap replicates" + (
+        f", {failed} of which failed" if failed else ""
+    )
+
+
+def _read_overlap(overlap: pd.DataFrame) -> list[str]:
+    lines = []
+    for row in overlap.to_dict("records"):
+        if row["used"]:
+            who = "both groups, pooled" if row["group"] == "pooled" else f"group {row['group']}"
+            lost = f"; no counterpart for {row['unsupported_cells']}" if row["unsupported_cells"] else ""
+            lines.append(
+                f"{row['regime']} world: weights on {who} ({row['n']:,} fitted rows, effective size {row['ess']:,.0f}; "
+                f"mean weight {row['mean_weight']:.3f}, should be near 1){lost}"
+            )
+    return lines
+
+
+def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]:
+    lines = [f"{model}", _read_accuracy(rows), _read_rate(rows["threshold", "positive_rate"])]
+    for kind, what in [("threshold", "decisions"), ("score", "scores (as if each decision were drawn with its score)")]:
+        of = {quantity: row for (decisions, quantity), row in rows.items() if decisions == kind}
+        if context["failure"]:
+            lines.append(f"  {what}: no unfair effect could be estimated, see below")
+            continue
+        lines += [
+            f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}",
+            f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
+            f"    PIU at least {_span(of['piu_lower'])}, at most {_span(of['piu_upper'])}",
+            f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
+            f"    reading: {_verdict(of) if kind == 'score' else _few(of['positive_rate']) or _verdict(of)}",
+        ]
+    return lines
+
+
+def _read_accuracy(rows: Rows) -> str:
+    accuracy, majority = rows["threshold", "accuracy"], rows["threshold", "majority_rate"]
+    if np.isnan(accuracy.estimate):
+        return f"  accuracy {accuracy.note}"
+    low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
+    blunt = ": not clearly better than answering the same for everyone" if low <= majority.estimate else ""
+    return f"  accuracy {_span(accuracy)}, majority class {majority.estimate:.3f}{blunt}"
+
+
+def _read_rate(rate: Any) -> str:
+    same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
+    empty = ": nearly the same answer for everyone" if same else ""
+    return f"  says yes to {_span(rate)} of people{empty}"
 
 
 def _span(row: Any) -> str:
@@ -82,26 +120,53 @@ def _span(row: Any) -> str:
         return f"({row.note or 'cannot be made'})"
     interval = "" if np.isnan(row.lower) else f" [{row.lower:.3f}, {row.upper:.3f}]"
     note = f" ({row.note})" if row.note and "test-set" not in row.note else ""
-    return f"{row.estimate:.3f}{interval}{note}"
+    return f"{row.estimate + 0.0:.3f}{interval}{note}"
+
+
+def _few(rate: Any) -> str:
+    """Say so if hardly a row is answered otherwise than the rest: a bootstrap of so few shows no spread."""
+    rarer = min(rate.estimate, 1.0 - rate.estimate) * rate.ess
+    if rarer >= FEW:
+        return ""
+    return (
+        f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, and a "
+        "bound that is small for that reason is no merit."
+    )
 
 
 def _verdict(of: Mapping[str, Any]) -> str:
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
     if np.isnan(lower.estimate):
-        return "no estimate, hence no reading."
-    most = upper.estimate if np.isnan(upper.upper) else upper.upper
-    if not np.isnan(effect.lower) and (effect.lower > 0 or effect.upper < 0):
-        return f"unfair for at least {max(effect.lower, -effect.upper):.1%} of people, and for at most {most:.1%}."
-    if most <= SMALL:
-        return f"unfair for at most {most:.1%} of people."
-    doubt = " (no intervals were computed)" if np.isnan(effect.lower) else ""
+        return "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap."
+    if np.isnan(effect.lower) or np.isnan(upper.upper):
+        return (
+            f"none, for there are no intervals; the point estimates allow {lower.estimate:.1%} to {upper.estimate:.1%} "
+            "of people."
+        )
+    least = _least(lower, effect)
+    if least > 0.0:
+        return f"unfair to at least {least:.1%} of people, and to at most {upper.upper:.1%}."
+    if upper.upper <= SMALL:
+        return f"unfair to at most {upper.upper:.1%} of people."
     return (
-        f"inconclusive{doubt}: these data allow anything from {lower.estimate:.1%} to {upper.estimate:.1%} of people; "
-        "a wide interval is no evidence of unfairness, nor of its absence."
+        f"inconclusive: the data allow anything from 0 % to {upper.upper:.1%} of people; a wide interval is no "
+        "evidence of unfairness, nor of its absence."
     )
 
 
-def _read_groups(groups: pd.DataFrame) -> list[str]:
+def _least(lower: Any, effect: Any) -> float:
+    """Return the share of people that is surely treated unfairly, or 0.
+
+    The lower end is an absolute value, whose replicates are never 0: without units, the sign of the mean effect decides
+    instead; with units, which make the end larger than that, it must be clear of 0.
+    """
+    least = max(effect.lower, -effect.upper, 0.0)
+    if lower.estimate > abs(effect.estimate) + ROUNDING and lower.lower > SMALL:
+        return float(max(least, lower.lower))
+    return float(least)
+
+
+def _read_groups(groups: pd.DataFrame, level: float) -> list[str]:
     if groups.empty:
         return []
     told = groups[groups["agree"].notna()]
@@ -112,8 +177,9 @@ def _read_groups(groups: pd.DataFrame) -> list[str]:
     if apart.empty:
         return ["Either observed group, weighted alone, gives the same within the intervals.", ""]
     lines = [
-        "The two observed groups, weighted alone, disagree beyond their intervals. That is a misspecified propensity "
-        "or poor overlap, never a latent cause; compare propensity='boosted', and look at source.overlap():"
+        f"The two observed groups, weighted alone, disagree beyond their intervals in {len(apart)} of {len(told)} "
+        f"comparisons (chance alone: about {1.0 - level:.0%} of them). Unless by chance, that is a misspecified "
+        "propensity or poor overlap, never a latent cause; compare propensity='boosted', and look at source.overlap():"
     ]
     lines += [
         f"  {row.model}, {row.decisions}, {row.quantity}: {row.group_0:.3f} from group 0, {row.group_1:.3f} from group "

@@ -16,10 +16,10 @@ from pyrofair.audit import Audit, audit
 from pyrofair.baselines import remove
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.datasets import Dataset, load_adult, load_german
-from pyrofair.exceptions import PyrofairWarning
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.functionals import disagreement, effect_gap
 from pyrofair.ipw import IPW
-from pyrofair.penalty_path import PenaltyPath, penalty_path
+from pyrofair.penalty_path import penalty_path
 from pyrofair.plots import plot_trade_off
 
 __all__ = ["Comparison", "compare"]
@@ -121,18 +121,50 @@ def compare(
         Seeds the split, the training and the bootstrap.
     say
         Receives progress, a line at a time.
+
+    Raises
+    ------
+    DataError
+        If there is no such data set, or a strength is unfit.
     """
+    if name not in SETTINGS:
+        raise DataError(f"There is no packaged data set {name!r}; choose one of {', '.join(map(repr, SETTINGS))}.")
     setting = SETTINGS[name]
     data = setting.load()
+    target = data.graph.outcome_column
     train, test = data.split(random_state=seed)
-    graph, unfair = data.graph, data.unfair
-    target = graph.outcome_column
     X, y = train.drop(columns=target), train[target]
+    held_out = test.drop(columns=target), test[target]
+    plain, penalised = _methods(data, setting, strength, seed)
     started = time.perf_counter()
 
     def step(text: str) -> None:
         say(f"[{time.perf_counter() - started:5.0f} s] {text}")
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading tells the overlap
+        models = {}
+        for label, model in {**plain, **penalised}.items():
+            step(f"training {label}")
+            models[label] = model.fit(X, y)
+        step(f"auditing on {len(test):,} test rows, logistic propensities, {n_boot} bootstrap replicates")
+        report = audit(models, IPW(data.unfair).fit(X), test, n_boot=n_boot, random_state=seed)
+        step("auditing again, boosted propensities (points only)")
+        boosted = audit(models, IPW(data.unfair, propensity="boosted", random_state=seed).fit(X), test, n_boot=0)
+        tables = []
+        for label, model in penalised.items():
+            step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
+            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out)
+            tables.append(traced.table.assign(method=label))
+    step("done")
+    path = pd.concat(tables, ignore_index=True)
+    return Comparison(report, boosted, path, _text(data, setting, report, boosted, path))
+
+
+def _methods(
+    data: Dataset, setting: Setting, strength: float, seed: int
+) -> tuple[dict[str, PenalizedClassifier], dict[str, PenalizedClassifier]]:
+    """Return the paper's methods, unfitted: those without a penalty, and those with one."""
     shared: dict[str, Any] = {
         "batch_size": setting.batch_size,
         "epochs": setting.epochs,
@@ -141,36 +173,20 @@ def compare(
         "dtype": "float32",
         "random_state": seed,
     }
-    penalised = {
-        "Proposed": PenalizedClassifier(source=IPW(unfair), penalty=disagreement, strength=strength, **shared),
-        "FIO": PenalizedClassifier(source=IPW(unfair), penalty=effect_gap, strength=strength, **shared),
+    kept = {
+        "Unconstrained": data.graph.input_columns,
+        "Remove (touched)": remove(data.unfair, "touched"),
+        "Remove (descendants)": remove(data.graph, "descendants"),
     }
-    plain = {
-        "Unconstrained": PenalizedClassifier(**shared, columns=graph.input_columns),
-        "Remove (touched)": PenalizedClassifier(**shared, columns=remove(unfair, "touched")),
-        "Remove (descendants)": PenalizedClassifier(**shared, columns=remove(graph, "descendants")),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading repeats them
-        models = {}
-        for label, model in {**plain, **penalised}.items():
-            step(f"training {label}")
-            models[label] = model.fit(X, y)
-        step(f"auditing on {len(test):,} test rows, logistic propensities, {n_boot} bootstrap replicates")
-        source = IPW(unfair).fit(X)
-        report = audit(models, source, test, n_boot=n_boot, random_state=seed)
-        step("auditing again, boosted propensities (points only)")
-        boosted = audit(models, IPW(unfair, propensity="boosted", random_state=seed).fit(X), test, n_boot=0)
-        paths = []
-        for label, model in penalised.items():
-            step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
-            one: PenaltyPath = penalty_path(
-                model, X, y, strengths=strengths, seeds=[seed], test=(test.drop(columns=target), test[target])
-            )
-            paths.append(one.table.assign(method=label))
-    step("done")
-    path = pd.concat(paths, ignore_index=True)
-    return Comparison(report, boosted, path, _text(data, setting, report, boosted, path))
+    penalties = {"Proposed": disagreement, "FIO": effect_gap}
+    source = IPW(data.unfair)
+    return (
+        {label: PenalizedClassifier(columns=columns, **shared) for label, columns in kept.items()},
+        {
+            label: PenalizedClassifier(source=source, penalty=penalty, strength=strength, **shared)
+            for label, penalty in penalties.items()
+        },
+    )
 
 
 def _text(data: Dataset, setting: Setting, report: Audit, boosted: Audit, path: pd.DataFrame) -> str:
@@ -219,6 +235,7 @@ def _group_text(report: Audit) -> str:
     if report.groups.empty:
         return "  no single group has support in both worlds"
     rows = report.groups[(report.groups["decisions"] == "threshold") & (report.groups["quantity"] != "p_y0")]
+    rows = rows.dropna(axis="columns", how="all")
     numbers = rows.select_dtypes(np.number).columns
     rounded = rows.assign(**{column: rows[column].round(3) for column in numbers})
     return rounded.drop(columns="decisions").to_string(index=False)

@@ -13,12 +13,13 @@ import warnings
 
 import torch
 
+from pyrofair.batches import Problem
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.datasets import load_adult
 from pyrofair.exceptions import PositivityWarning
 from pyrofair.functionals import disagreement
 from pyrofair.ipw import IPW
-from pyrofair.training import Problem, Schedule, train
+from pyrofair.training import Schedule, train
 
 BARS = {"paper": 1.25, 0: 2.2, 1: 2.2, "pooled": 2.2}
 STRENGTH = 1.0
@@ -48,7 +49,7 @@ def main(repetitions: int, epochs: int) -> None:
     for threads in (1, 2):
         torch.set_num_threads(threads)
         times: dict[object, list[float]] = {name: [] for name in rows}
-        for name, problem in rows.items():
+        for problem in rows.values():
             seconds(plain, problem, 1)  # warm up
         for _ in range(repetitions):
             for name, problem in rows.items():

@@ -1,0 +1,151 @@
+# %% [markdown]
+# # How unfair is a classifier of the Adult census data, and what does less unfairness cost?
+#
+# You have a table, a causal graph and some fitted classifier. This tutorial goes from there to a report with intervals,
+# and to a second classifier that pays for unfair effects. Cells run top to bottom in any editor that knows `# %%`, or
+# as a script: `python examples/adult_audit.py [FOLDER]` writes its picture and table to FOLDER (`build/examples` by
+# default). It takes well under a minute on two cores, because it keeps 20,000 training and 4,000 test rows, drawn with a
+# seed: its numbers are those of the subsample, not of Adult.
+
+# %%
+import sys
+from pathlib import Path
+
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+
+import pyrofair as pf
+
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("build") / "examples"
+folder.mkdir(parents=True, exist_ok=True)
+
+# %% [markdown]
+# ## The data and the graph
+#
+# Sex `A` and `C` = {age, native country} are roots; marital status `M`, education `L` and work `R` follow; all lead to
+# income `Y`. The graph is an assumption: nothing in the table can confirm it.
+
+# %%
+adult = pf.datasets.load_adult()
+train, test = adult.split(random_state=0)
+train, test = train.sample(20_000, random_state=0), test.sample(4_000, random_state=0)
+graph = adult.graph
+print(graph)
+
+# %% [markdown]
+# Levels that hardly any woman, or hardly any man, has (a country of one person, the armed forces) have no counterpart
+# in the other group, and a row there would get an enormous weight. They are merged here, by hand and in the open: the
+# package merges nothing, it warns and names such cells.
+
+# %%
+merged = {
+    "marital-status": {"Married-AF-spouse": "Married-civ-spouse"},
+    "workclass": {"Without-pay": "Self-emp-not-inc"},
+    "occupation": {"Armed-Forces": "Protective-serv", "Priv-house-serv": "Other-service"},
+    "native-country": dict.fromkeys(set(train["native-country"].cat.categories) - {"United-States"}, "elsewhere"),
+}
+for name, levels in merged.items():
+    kept = pd.CategoricalDtype(sorted({levels.get(level, level) for level in train[name].cat.categories}))
+    train[name], test[name] = (part[name].astype(str).replace(levels).astype(kept) for part in (train, test))
+
+# %% [markdown]
+# ## Which paths are unfair?
+#
+# That is a judgement, yours to make and to defend. Here, as in the paper: the direct path, and every path through
+# marital status. Paths through education and work alone are called fair.
+
+# %%
+unfair = graph.unfair(direct=True, through=["M"])
+print(unfair)
+unfair.draw().figure.savefig(folder / "adult-graph.png", dpi=120)
+
+# %% [markdown]
+# ## Can the data tell?
+#
+# `identify` writes the formula of both potential outcomes, the weights that reproduce them, and the assumptions, or
+# raises an error that names the cause.
+
+# %%
+print(pf.identify(unfair))
+
+# %% [markdown]
+# ## Some fitted classifier
+#
+# Anything with `predict_proba` will do. It may read the observed parents of the outcome in the graph, and nothing else.
+
+# %%
+X, y = train.drop(columns=graph.outcome_column), train[graph.outcome_column]
+text = list(X.select_dtypes("category"))
+encode = ColumnTransformer(
+    [("text", OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), text)],
+    remainder="passthrough",
+    verbose_feature_names_out=False,
+)
+boosted = make_pipeline(encode, HistGradientBoostingClassifier(random_state=0)).fit(X, y)
+
+# %% [markdown]
+# ## A source, and its overlap
+#
+# A source makes the two worlds. `IPW` weights observed rows; look at its overlap before any result. A mean weight far
+# from 1, a small effective size (`ess`) or unsupported cells say that the other world has no counterpart in the data.
+# Without the merging above, this line warns and names the cells.
+
+# %%
+source = pf.IPW(unfair).fit(train)
+print(source.overlap().drop(columns=["trimmed", "clipped"]).round(3).to_string(index=False))
+
+# %% [markdown]
+# ## A classifier that pays for unfair effects
+#
+# The same loss as any network, plus `strength` times the paper's penalty. The source is cloned and fitted inside.
+
+# %%
+penalised = pf.PenalizedClassifier(
+    source=pf.IPW(unfair),
+    penalty=pf.disagreement,
+    strength=0.5,
+    epochs=40,
+    batch_size=500,
+    dtype="float32",
+    progress=False,
+    random_state=0,
+).fit(X, y)
+
+# %% [markdown]
+# ## The audit
+#
+# Both models, on test rows, with bootstrap intervals. Read the bounds beside accuracy and the positive rate: a
+# classifier that says no to everyone has a bound of 0. The last lines are the assumptions that the numbers rest on.
+
+# %%
+models = {"boosted trees": boosted, "penalised network": penalised}
+report = pf.audit(models, source, test, n_boot=50, progress=False, random_state=0)
+print(report)
+
+# %% [markdown]
+# ## The groups disagree: what now?
+#
+# If the assumptions and the propensity models hold, women's rows and men's rows, weighted alone, estimate the same. The
+# report says that they do not. A latent cause cannot do that; a propensity that is too simple can. With cross-fitted
+# boosted trees in place of logistic regression (points only, to be quick) they come closer, though not together: take
+# what is left as an uncertainty that no interval above contains.
+
+# %%
+flexible = pf.audit(models, pf.IPW(unfair, propensity="boosted", random_state=0).fit(train), test, n_boot=0)
+for propensity, groups in {"logistic": report.groups, "boosted": flexible.groups}.items():
+    chosen = groups.query("decisions == 'threshold' and quantity == 'mean_unfair_effect'")
+    print(propensity, chosen[["model", "group_0", "group_1", "difference"]].round(3).to_string(index=False), sep="\n")
+
+# %% [markdown]
+# ## The table and the picture
+
+# %%
+decisions = report.table[report.table["decisions"] == "threshold"]
+shown = decisions.pivot(index="quantity", columns="model", values="estimate")
+print(shown.loc[decisions["quantity"].drop_duplicates()].round(3).to_string())
+report.table.to_csv(folder / "adult-audit.csv", index=False)
+report.plot().savefig(folder / "adult-audit.png", dpi=120)
+print(f"wrote adult-graph.png, adult-audit.csv and adult-audit.png to {folder}")

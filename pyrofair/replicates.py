@@ -1,0 +1,212 @@
+"""What would an audit have found on other rows like these? Bootstrap replicates, the nuisances fitted again in each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from pyrofair.exceptions import PyrofairWarning
+from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, WorldScores, decide, measure
+
+__all__ = ["GROUPED", "Bootstrap", "Estimator", "Key", "Replicates", "replicate"]
+
+Bootstrap = Literal["bayesian", "multinomial"]
+Key = tuple[str, str, Decisions, str]
+"""Source ("" for the audited one, or the name of one of its single groups), model, decisions, quantity."""
+
+GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """All that is needed to estimate every quantity of every model, on the rows at hand or on resampled ones.
+
+    Parameters
+    ----------
+    models
+        The models.
+    table, outcome, weight
+        The n audited rows; their outcomes (n,) in 0 and 1, or None; their weights (n,).
+    observed
+        For each model the scores of these rows, (n,).
+    sources
+        The fitted source under "", and those that weight a single group; empty if the worlds cannot be made.
+    worlds
+        The two worlds of each source.
+    scored
+        For each source and model the scores of both worlds' rows.
+    shared_rows
+        Whether the source was fitted on the audited rows, so that both are resampled as one.
+    threshold
+        A decision is positive where the score exceeds it.
+    """
+
+    models: tuple[AuditedModel, ...]
+    table: pd.DataFrame
+    outcome: NDArray[np.int8] | None
+    weight: NDArray[np.float64]
+    observed: dict[str, NDArray[np.float64]]
+    sources: dict[str, Any]
+    worlds: dict[str, Worlds]
+    scored: dict[tuple[str, str], WorldScores]
+    shared_rows: bool
+    threshold: float
+
+    def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
+        """Return the estimates on the rows at hand, and notes on them."""
+        values = self._observed(self.weight)
+        notes: dict[Key, str] = {}
+        for label, worlds in self.worlds.items():
+            found, said = self._causal(label, worlds)
+            values |= found
+            notes |= said
+        return values, notes
+
+    def resampled(self, seed: np.random.SeedSequence, bootstrap: Bootstrap) -> dict[Key, float] | str:
+        """Return the estimates on resampled rows, or why they cannot be had."""
+        random = np.random.default_rng(seed)
+        counts = _resample(random, len(self.table), bootstrap)
+        weight = self.weight * counts
+        values = self._observed(weight)
+        if not self.sources:
+            return values
+        base = self.sources[""]
+        try:
+            if hasattr(base, "refit"):
+                base = base.refit(counts if self.shared_rows else _resample(random, base.n_fitted_, bootstrap))
+            single = [label for label in self.sources if label]
+            draw = int(random.integers(2**31))
+            for label, source in {"": base, **(base.by_group(single) if single else {})}.items():
+                worlds = source.worlds(df=self.table, sample_weight=weight, random_state=draw)
+                values |= self._causal(label, worlds)[0]
+        except ValueError as error:  # also scikit-learn's, whose classifiers may be propensities
+            return str(error)
+        return values
+
+    def _observed(self, weight: NDArray[np.float64]) -> dict[Key, float]:
+        values: dict[Key, float] = {}
+        for name, scores in self.observed.items():
+            for kind in DECISIONS:
+                values["", name, kind, "positive_rate"] = _mean(decide(scores, kind, self.threshold), weight)
+            if self.outcome is not None:
+                right = decide(scores, "threshold", self.threshold) == self.outcome
+                base_rate = _mean(self.outcome, weight)
+                values["", name, "threshold", "accuracy"] = _mean(right, weight)
+                values["", name, "threshold", "majority_rate"] = max(base_rate, 1.0 - base_rate)
+        return values
+
+    def _causal(self, label: str, worlds: Worlds) -> tuple[dict[Key, float], dict[Key, str]]:
+        values: dict[Key, float] = {}
+        notes: dict[Key, str] = {}
+        # Weighted rows are always the same, drawn ones are not.
+        same = all(now.rows.equals(then.rows) for now, then in zip(worlds, self.worlds[label], strict=True))
+        for model in self.models:
+            if (label, model.name) not in self.scored:
+                continue
+            scores = self.scored[label, model.name] if same else self._scores(model, worlds)
+            for kind in DECISIONS:
+                one, other = (decide(each, kind, self.threshold) for each in scores)
+                found, said = measure((one, other), worlds)
+                kept = [quantity for quantity in found if not label or quantity in GROUPED]
+                values |= {(label, model.name, kind, quantity): found[quantity] for quantity in kept}
+                notes |= {(label, model.name, kind, quantity): said[quantity] for quantity in kept if quantity in said}
+        return values, notes
+
+    def _scores(self, model: AuditedModel, worlds: Worlds) -> WorldScores:
+        one, other = (model.world(world, self.observed[model.name]) for world in worlds)
+        return one, other
+
+
+def _mean(values: NDArray[Any], weight: NDArray[np.float64]) -> float:
+    return float(weight @ values / weight.sum())
+
+
+def _resample(random: np.random.Generator, n: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
+    """Return how often each row counts in a replicate, shape (n,), with sum n."""
+    if bootstrap == "multinomial":
+        return random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
+    return n * random.dirichlet(np.ones(n))
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Bootstrap replicates.
+
+    Parameters
+    ----------
+    draws
+        A row for each replicate that could be had, a column for each key.
+    failures
+        Why each of the others could not be had.
+    """
+
+    draws: pd.DataFrame
+    failures: list[str]
+
+    @property
+    def tried(self) -> int:
+        """How many were tried."""
+        return len(self.draws) + len(self.failures)
+
+
+def replicate(
+    estimator: Estimator,
+    keys: Iterable[Key],
+    n_boot: int,
+    *,
+    bootstrap: Bootstrap,
+    n_jobs: int,
+    progress: bool,
+    random_state: int | None,
+) -> Replicates:
+    """Estimate on resampled rows, ``n_boot`` times; an interrupt keeps what is done, with a warning.
+
+    Parameters
+    ----------
+    estimator
+        What estimates.
+    keys
+        The columns wanted.
+    n_boot
+        How many replicates.
+    bootstrap
+        ``"bayesian"`` (Dirichlet weights) or ``"multinomial"`` (rows drawn with replacement).
+    n_jobs
+        Threads, as joblib counts them; they do not change the numbers.
+    progress
+        Whether a bar is shown.
+    random_state
+        Seeds the replicates.
+    """
+    done: list[dict[Key, float] | str] = []
+    seeds = np.random.SeedSequence(random_state).spawn(n_boot)
+    with (
+        threadpool_limits(1),
+        tqdm(total=n_boot, desc="bootstrap", disable=not progress or not n_boot, leave=False) as bar,
+    ):
+        work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
+            delayed(estimator.resampled)(seed, bootstrap) for seed in seeds
+        )
+        try:
+            for each in work:
+                done.append(each)
+                bar.update()
+        except KeyboardInterrupt:
+            warnings.warn(
+                f"Interrupted: intervals rest on the {len(done)} replicates that were done.",
+                PyrofairWarning,
+                stacklevel=3,
+            )
+    columns = list(keys)
+    rows = [[each[key] for key in columns] for each in done if not isinstance(each, str)]
+    draws = pd.DataFrame(np.array(rows).reshape(len(rows), len(columns)), columns=pd.MultiIndex.from_tuples(columns))
+    return Replicates(draws, [each for each in done if isinstance(each, str)])

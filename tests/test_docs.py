@@ -1,0 +1,190 @@
+"""Do the pages say what the code does? Commands, names, links, examples, and words that have no place here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyrofair
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "pyrofair" / "data" / "NOTICE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHELL = re.compile(r"^```(?:bash|sh|shell|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+IGNORED = {"build", "dist", "__pycache__"}
+BINARY = {".png", ".xz", ".pyc"}
+
+
+def files() -> Iterator[Path]:
+    """Every text file of the project."""
+    for path in sorted(ROOT.rglob("*")):
+        parts = path.relative_to(ROOT).parts
+        hidden = [part for part in parts[:-1] if part.startswith(".") and part != ".ci"]
+        built = [part for part in parts if part in IGNORED or part.endswith(".egg-info") or part.startswith("compare-")]
+        if path.is_file() and not hidden and not built and path.suffix not in BINARY:
+            yield path
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_readme_has_two_commands() -> None:
+    assert [block.strip() for block in SHELL.findall(README)] == [
+        "pip install . && python -m pyrofair compare adult",
+        'pip install -e ".[test]" && ruff check . && ruff format --check . && mypy && pytest',
+    ]
+
+
+def test_ci_runs_the_readme_command(tmp_path: Path) -> None:
+    script = ROOT / ".ci" / "run"
+    said = subprocess.run([script, "--print"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == SHELL.findall(README)[1].strip()
+    assert "pytest" not in script.read_text(encoding="utf-8")
+
+
+def test_the_main_job_writes_what_the_readme_says() -> None:
+    code = (ROOT / "pyrofair" / "reproduce.py").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z-]+\.(?:csv|png|txt))`", README))
+    assert named == {"audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt"}
+    assert {name for name in named if f'"{name}"' not in code} == set()
+
+
+def test_hooks_need_no_network() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"repo: *(\S+)", hooks)) == {"local"}
+    assert set(re.findall(r"language: *(\S+)", hooks)) == {"system"}
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| \S", page, re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    assert {*rows, "__version__"} == set(pyrofair.__all__)
+
+
+def test_every_module_is_in_the_architecture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert {path.stem for path in (ROOT / "pyrofair").glob("*.py") if f"`{path.stem}`" not in page} == set()
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs" / "decisions" / "0001-dependencies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([a-z-]+) >= ([\d.]+) \| \S", page, re.MULTILINE)
+    assert sorted(f"{name}>={bound}" for name, bound in rows) == sorted(project["dependencies"])
+
+
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    pages = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert LINK.findall(index) == pages
+    for number, name in enumerate(pages, 1):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert name.startswith(f"{number:04d}-")
+        assert text.startswith(f"# {number}. ")
+        assert [word for word in ("**Context.**", "**Decision.**", "**Consequence.**") if word not in text] == []
+
+
+def test_one_version() -> None:
+    version = pyrofair.__version__
+    assert f"## [{version}]" in (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+# --- links and code --------------------------------------------------------------------------------------------------
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.is_relative_to(ROOT) or not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_the_package_in_pages_exist(page: Path) -> None:
+    """A name in backticks that looks like a method or function of the package is one."""
+    written = set(re.findall(r"`(?:pyrofair|pf)\.([\w.]+)", page.read_text(encoding="utf-8")))
+    for name in written:
+        thing: object = pyrofair
+        for part in name.split("."):
+            thing = getattr(thing, part)
+
+
+def people(n: int, seed: int) -> pd.DataFrame:
+    """Rows of the README's graph, with good overlap."""
+    rng = np.random.default_rng(seed)
+    a, q = rng.integers(0, 2, n), rng.normal(size=n)
+    d, m = rng.poisson(1.0 + 0.3 * a), 0.4 * a + 0.5 * q + rng.normal(size=n)
+    y = rng.random(n) < 1 / (1 + np.exp(1 - a - q - 0.5 * d - m))
+    return pd.DataFrame({"A": a, "Q": q, "D": d, "M": m, "Y": y.astype(int)})
+
+
+def test_the_readme_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = PYTHON.findall(README)
+    exec(compile(code, "README.md", "exec"), {"train": people(400, 0), "test": people(200, 1)})
+    said = capsys.readouterr().out
+    assert "P(Y(A<=1||pi) = 1) = sum over Q, D, M of" in said
+    assert "Audit of 2 model(s) on 200 rows" in said
+    assert (tmp_path / "audit.png").stat().st_size > 0
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_file_names_a_place_outside_the_project() -> None:
+    places = ["/" + "work/", "shared" + "/", "err" + "ata", "design" + ".md", "style" + ".md", "/" + "opt/"]
+    found = [
+        (str(path.relative_to(ROOT)), place)
+        for path in files()
+        for place in places
+        if place in path.read_text(encoding="utf-8", errors="replace").lower()
+    ]
+    assert found == []
+
+
+def test_we_assess_and_mitigate() -> None:
+    promises = re.compile(
+        r"de-?bias" + r"|guarantee\w* fair|certif\w+ fair|fairness guarantee|class Fair", re.IGNORECASE
+    )
+    texts = [path for path in files() if path.parts[len(ROOT.parts)] != "tests"]
+    found = [(str(path.relative_to(ROOT)), hit) for path in texts for hit in promises.findall(path.read_text("utf-8"))]
+    assert found == []
+
+
+def test_no_classes_are_called_fair() -> None:
+    names = [
+        node.name
+        for path in (ROOT / "pyrofair").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name in names if re.search(r"(?<!Un)Fair", name)] == []
