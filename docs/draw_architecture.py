@@ -28,7 +28,7 @@ WAIST = "potential_outcomes"
 INK, ARROW, ROOM, BAND = "#1A1A1A", "#5B7A99", "white", ("#EEF2F6", "#E3E9EF")
 HEIGHT, STEP, GAP, LEFT, WIDTH = 0.34, 0.7, 0.24, 2.9, 12.2  # inches
 KEY = "Imports"
-MOVES = 6_000
+MOVES = 10_000
 
 
 def read_floors(text: str) -> dict[str, int]:
@@ -132,7 +132,7 @@ def _cost(centres: Centres, arrows: list[tuple[str, str]]) -> float:
             if y1 < y < y0:
                 at = [x0 + (x1 - x0) * (y0 - level) / (y0 - y1) for level in (y - half, y + half)]
                 if min(at) - 0.1 < x + _room_width(name) / 2 and max(at) + 0.1 > x - _room_width(name) / 2:
-                    cost += 8.0
+                    cost += 20.0
     return cost
 
 

@@ -3,9 +3,9 @@
 #
 # You have a table, a causal graph and some fitted classifier. This tutorial goes from there to a report with intervals,
 # and to a second classifier that pays for unfair effects. Cells run top to bottom in any editor that knows `# %%`, or
-# as a script: `python examples/adult_audit.py [FOLDER]` writes its picture and table to FOLDER (`build/examples` by
-# default). It takes well under a minute on two cores, because it keeps 20,000 training and 4,000 test rows, drawn with a
-# seed: its numbers are those of the subsample, not of Adult.
+# as a script: `python examples/adult_audit.py [FOLDER]` writes two pictures and a table to FOLDER (`build/examples` by
+# default). It takes well under a minute on two cores, because it keeps 20,000 training and 4,000 test rows, drawn with
+# a seed: its numbers are those of the subsample, not of Adult.
 
 # %%
 import sys
@@ -144,7 +144,7 @@ for propensity, groups in {"logistic": report.groups, "boosted": flexible.groups
 
 # %%
 decisions = report.table[report.table["decisions"] == "threshold"]
-shown = decisions.pivot(index="quantity", columns="model", values="estimate")
+shown = decisions.pivot_table(index="quantity", columns="model", values="estimate")
 print(shown.loc[decisions["quantity"].drop_duplicates()].round(3).to_string())
 report.table.to_csv(folder / "adult-audit.csv", index=False)
 report.plot().savefig(folder / "adult-audit.png", dpi=120)

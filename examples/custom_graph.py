@@ -100,8 +100,8 @@ except pf.NotIdentifiedError as error:
 # ## A column is missing
 #
 # A column that the table lacks is an error, never a silent change of the question. If it was not measured, say so:
-# `with_latent` gives the graph in which that node is latent, and the question is asked again. Here the two children of
-# `gender` are then confounded by nothing that matters, so the answer stands.
+# `with_latent` gives the graph in which that node is latent. The question is then about classifiers that do not read
+# it, and is asked anew; here it has an answer again.
 
 # %%
 features = ["gender", "age", "weekly hours", "sector", "interview"]
@@ -115,8 +115,8 @@ print(pf.identify(graph.with_latent("interview").unfair(through=["work"])).switc
 # %% [markdown]
 # ## Audit any model
 #
-# A scikit-learn pipeline that one-hot encodes the text itself. The effect along work alone is what is audited: the
-# direct effect of `gender` is in neither world's difference, because that path was not called unfair.
+# A scikit-learn pipeline that one-hot encodes the text itself. What is audited is the effect along work: the direct
+# path was not called unfair, so both worlds read `gender` there as that of a woman.
 
 # %%
 encode = make_column_transformer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,8 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.replicates < 50:
         parser.error("--replicates must be at least 50, or the intervals mean little")
-    if options.strength < 0:
-        parser.error("--strength must not be negative")
+    if not 0.0 <= options.strength < math.inf:
+        parser.error("--strength must be a finite number that is not negative")
+    if options.seed < 0:
+        parser.error("--seed must not be negative")
     result = compare(options.data, strength=options.strength, n_boot=options.replicates, seed=options.seed)
     print(result.text)
     for path in result.save(options.output or Path(f"compare-{options.data}")):

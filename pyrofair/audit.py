@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "audit"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """The result of :func:`audit`; print it for a reading in plain text.
 
@@ -84,6 +84,10 @@ class Audit:
 
     def __str__(self) -> str:
         return read_audit(self.table, self.groups, self.context)
+
+    def __repr__(self) -> str:
+        models = ", ".join(map(str, self.table["model"].unique()))
+        return f"<Audit of {models} on {self.context['rows']:,} rows; print it for a reading>"
 
 
 def audit(
@@ -173,9 +177,9 @@ def audit(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted, shared_rows = _fitted(source, table, weight)
+        sources, worlds, failure = _worlds(fitted, table, a, weight, shared_rows, random_state)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    sources, worlds, failure = _worlds(fitted, table, a, weight, shared_rows, random_state)
     scored = {
         (label, model.name): (model.world(pair[0], observed[model.name]), model.world(pair[1], observed[model.name]))
         for label, pair in worlds.items()

@@ -19,7 +19,7 @@ from pyrofair.estimands import RegimeEstimand
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.identification import identify
 from pyrofair.nuisances import Nuisances, Prefix, Rows
-from pyrofair.overlap import AT_BOUND, GroupOverlap, unsupported_cells
+from pyrofair.overlap import GroupOverlap, group_overlap
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.propensity import PropensityKind, make_propensity
@@ -143,7 +143,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         self.trimmer_: Nuisances | None = None
         if self.trim is not None:
             self._trim(rows, self.trim)
-        self.candidates_ = [self._overlap(part, group) for part in self._parts() for group in self._considered(part)]
+        self.candidates_ = [
+            group_overlap(part, group, self.nuisances_) for part in self._parts() for group in self._considered(part)
+        ]
         chosen = [self._choose([c for c in self.candidates_ if c.regime == part.regime.name]) for part in self._parts()]
         for each in chosen:
             each.check(self.max_unsupported, stacklevel=3)
@@ -188,7 +190,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         for group in (0, 1):
             name = f"group {group}"
             if names is None:
-                overlap = [self._overlap(part, group) for part in self._parts()]
+                overlap = [group_overlap(part, group, self.nuisances_) for part in self._parts()]
                 wanted = all(each.unsupported <= self.max_unsupported for each in overlap)
             else:
                 wanted = name in names
@@ -260,40 +262,6 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return max(serving, key=lambda c: c.effective_size)
         return min(candidates, key=lambda c: (c.unsupported > self.max_unsupported, abs(c.mean_weight - 1.0)))
 
-    def _overlap(self, part: RegimeEstimand, group: int | None) -> GroupOverlap:
-        rows = self.nuisances_.rows
-        w = self._weights(rows, part, group)
-        s = rows.weight * rows.kept
-        member = rows.member(group)
-        prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
-        raw = np.array([self.nuisances_.probability(rows, prefix, clip=False) for prefix in prefixes])
-
-        def beyond(limit: float) -> int:
-            return int((((raw < limit) | (raw > 1.0 - limit)).any(axis=0) & member).sum()) if len(raw) else 0
-
-        cells, mass = unsupported_cells(
-            part,
-            group,
-            rows.table[rows.kept],
-            rows.a[rows.kept],
-            rows.weight[rows.kept],
-            lambda upto: self._raw_weights(rows, part, POOLED, upto)[rows.kept],
-            saturated=self.propensity == "saturated",
-        )
-        squares = float(np.sum((s * w) ** 2))
-        return GroupOverlap(
-            regime=part.regime.name,
-            group=group,
-            n=int((member & (s > 0)).sum()),
-            mean_weight=float((s * w).sum() / s.sum()),
-            max_weight=float(w.max()),
-            effective_size=float((s * w).sum() ** 2 / squares) if squares else 0.0,
-            at_bounds=beyond(AT_BOUND),
-            clipped=beyond(self.clip) if self.clip is not None else 0,
-            cells=cells,
-            unsupported=mass,
-        )
-
     @property
     def trimmed_(self) -> int:
         """How many of the fitted rows were trimmed."""
@@ -311,17 +279,6 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     # -- weights and worlds -------------------------------------------------------------------------------------------
 
-    def _raw_weights(
-        self, rows: Rows, part: RegimeEstimand, group: int | None, upto: int | None = None
-    ) -> NDArray[np.float64]:
-        w = part.weight(group, upto).evaluate(lambda prefix: self.nuisances_.probability(rows, prefix))
-        return np.broadcast_to(w, rows.a.shape)
-
-    def _weights(self, rows: Rows, part: RegimeEstimand, group: int | None) -> NDArray[np.float64]:
-        w = np.where(rows.member(group), self._raw_weights(rows, part, group), 0.0)
-        # Zero times infinity: the law of a later node is undefined there, which the overlap reports as unsupported.
-        return np.where(np.isnan(w), 0.0, w)
-
     def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
         check_is_fitted(self, "groups_")
         fitted = self.nuisances_.rows
@@ -333,7 +290,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             if (weight == fitted.weight).all():
                 return fitted
             for part in self._parts():
-                self._raw_weights(fitted, part, self.groups_[part.regime.name])
+                self.nuisances_.weights(fitted, part, self.groups_[part.regime.name])
             return Rows(fitted.table, fitted.a, weight, fitted.kept, fitted.probability)
         a = read_sensitive(table, self.unfair.graph, both=False)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
@@ -359,7 +316,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """
         rows = self._rows(df, None)
         part = self.estimand_.of(regime)
-        values = self._weights(rows, part, self.groups_[part.regime.name])
+        values = self.nuisances_.weights(rows, part, self.groups_[part.regime.name])
         return pd.Series(values, index=rows.table.index, name=regime.symbol)
 
     def worlds(
@@ -402,7 +359,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         graph = self.unfair.graph
         group = self.groups_[part.regime.name]
         member = np.flatnonzero(rows.member(group))
-        w = rows.weight * self._weights(rows, part, group)
+        w = rows.weight * self.nuisances_.weights(rows, part, group)
         total = w.sum() if self.normalize else (rows.weight * rows.kept).sum()
         if not w.sum() > 0:
             raise DataError(

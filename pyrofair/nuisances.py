@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
+from pyrofair.estimands import RegimeEstimand
 from pyrofair.graph import CausalGraph
 from pyrofair.propensity import Propensity, PropensityKind, make_propensity
 
@@ -81,6 +82,20 @@ class Nuisances:
             rows.probability[prefix] = p
         p = rows.probability[prefix]
         return np.clip(p, self.clip, 1.0 - self.clip) if clip and self.clip is not None else p
+
+    def raw_weights(
+        self, rows: Rows, part: RegimeEstimand, group: int | None, upto: int | None = None
+    ) -> NDArray[np.float64]:
+        """Return the formula's weight of every row (n,), of the group or not; NaN where it is undefined."""
+        w = part.weight(group, upto).evaluate(lambda prefix: self.probability(rows, prefix))
+        return np.broadcast_to(w, rows.a.shape)
+
+    def weights(self, rows: Rows, part: RegimeEstimand, group: int | None) -> NDArray[np.float64]:
+        """Return the weight of each row in a world, shape (n,), 0 outside the weighted group."""
+        w = np.where(rows.member(group), self.raw_weights(rows, part, group), 0.0)
+        # Zero times infinity: the law of a later node is undefined there, which the overlap reports as unsupported.
+        # Infinity without sample weight: a row of a cell whose group has lost all its weight, say in a bootstrap.
+        return np.where(np.isnan(w) | (np.isinf(w) & (rows.weight == 0.0)), 0.0, w)
 
     def inside(self, rows: Rows, prefixes: list[Prefix], trim: float) -> NDArray[np.bool_]:
         """Tell which rows have all the propensities of some prefixes within [trim, 1 - trim], shape (n,)."""

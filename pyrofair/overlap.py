@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from pyrofair.estimands import RegimeEstimand
 from pyrofair.exceptions import PositivityError, PositivityWarning
+from pyrofair.nuisances import Nuisances
 from pyrofair.tables import as_levels, encode_levels, is_categorical
 
-__all__ = ["Cell", "GroupOverlap", "unsupported_cells"]
+__all__ = ["Cell", "GroupOverlap", "group_overlap", "unsupported_cells"]
 
 MEAN_WEIGHT = (0.9, 1.1)
 SMALLEST_SHARE = 0.05
@@ -143,6 +144,42 @@ class GroupOverlap:
         }
 
 
+def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> GroupOverlap:
+    """Measure how well a group, or both pooled (None), supports a world among the rows that were fitted on."""
+    rows = nuisances.rows
+    w = nuisances.weights(rows, part, group)
+    s = rows.weight * rows.kept
+    member = rows.member(group) & (s > 0)
+    prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
+    raw = np.array([nuisances.probability(rows, prefix, clip=False) for prefix in prefixes])
+
+    def beyond(limit: float) -> int:
+        return int((((raw < limit) | (raw > 1.0 - limit)).any(axis=0) & member).sum()) if len(raw) else 0
+
+    cells, mass = unsupported_cells(
+        part,
+        group,
+        rows.table[rows.kept],
+        rows.a[rows.kept],
+        rows.weight[rows.kept],
+        lambda upto: nuisances.raw_weights(rows, part, None, upto)[rows.kept],
+        saturated=nuisances.kind == "saturated",
+    )
+    squares = float(np.sum((s * w) ** 2))
+    return GroupOverlap(
+        regime=part.regime.name,
+        group=group,
+        n=int(member.sum()),
+        mean_weight=float((s * w).sum() / s.sum()),
+        max_weight=float(w[member].max(initial=0.0)),
+        effective_size=float((s * w).sum() ** 2 / squares) if 0.0 < squares < np.inf else 0.0,
+        at_bounds=beyond(AT_BOUND),
+        clipped=beyond(nuisances.clip) if nuisances.clip is not None else 0,
+        cells=cells,
+        unsupported=mass,
+    )
+
+
 def unsupported_cells(
     part: RegimeEstimand,
     group: int | None,
@@ -207,7 +244,8 @@ def unsupported_cells(
                 for level in np.flatnonzero(occurs & ~present):
                     rows = (codes == level) & ~lost & ~fresh
                     if mass is None:
-                        mass = np.nan_to_num(weight * target_weight(place + 1), posinf=0.0) / weight.sum()
+                        with np.errstate(invalid="ignore"):
+                            mass = np.nan_to_num(weight * target_weight(place + 1), posinf=0.0) / weight.sum()
                     share = float(mass[rows].sum())
                     if share > NEGLIGIBLE:
                         cells.append(Cell(names[level], value, share))

@@ -35,7 +35,7 @@ Step = tuple[list[Row], nn.Module]
 """The rows of the table for one strength, and the module fitted there."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PenaltyPath:
     """The result of :func:`penalty_path`.
 

@@ -67,7 +67,7 @@ def plot_audit(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
 def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], place: Any) -> None:
     accuracy = _column(table, "threshold", "accuracy", models)
     majority = _column(table, "threshold", "majority_rate", models)["estimate"]
-    exact = accuracy["note"].str.contains("test-set", na=False).any()
+    exact = accuracy["note"].astype(str).str.contains("test-set").any()
     axes.set_xlabel("accuracy (exact 90 % interval)" if exact else "accuracy")
     if accuracy["estimate"].isna().all():
         axes.text(0.5, 0.5, "no outcomes, no accuracy", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)

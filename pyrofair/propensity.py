@@ -147,7 +147,8 @@ def newton_logistic(
         step = linalg.lstsq(hessian, gradient, cond=1e-12, lapack_driver="gelsy")[0]
         eta_step = X @ step
         size = 1.0
-        while size > 1e-6 and loss(eta + size * eta_step) > current:
+        # Near the maximum the loss is flat to its last digit, which must not shorten the last steps.
+        while size > 1e-6 and loss(eta + size * eta_step) > current * (1.0 + 1e-13):
             size /= 2.0
         coef, eta = coef + size * step, eta + size * eta_step
         previous, current = current, loss(eta)
@@ -213,9 +214,10 @@ class Boosted(Propensity):
         return np.asarray(np.mean([trees.predict_proba(data)[:, 1] for trees in self.models_], axis=0))
 
     def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
-        typed = {name: pd.Categorical(X[name], categories=levels) for name, levels in self.levels_.items()}
-        for name, levels in self.levels_.items():
-            encode_levels(X[name], levels)
+        typed = {
+            name: pd.Categorical.from_codes(encode_levels(X[name], levels), categories=levels)
+            for name, levels in self.levels_.items()
+        }
         return X.assign(**typed)
 
 
@@ -266,7 +268,7 @@ def make_propensity(kind: PropensityKind | ClassifierMixin, *, empty: bool, seed
         return Logistic()
     if kind == "boosted":
         return Boosted(seed)
-    if isinstance(kind, str) or not hasattr(kind, "predict_proba") or not hasattr(kind, "fit"):
+    if isinstance(kind, str | type) or not hasattr(kind, "predict_proba") or not hasattr(kind, "fit"):
         raise DataError(
             f"propensity={kind!r} is not known. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classifier "
             "with predict_proba."

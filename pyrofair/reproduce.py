@@ -22,7 +22,7 @@ from pyrofair.ipw import IPW
 from pyrofair.penalty_path import penalty_path
 from pyrofair.plots import plot_trade_off
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "methods"]
 
 PATIENCE = 8
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
@@ -54,7 +54,7 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """The result of :func:`compare`.
 
@@ -135,7 +135,7 @@ def compare(
     train, test = data.split(random_state=seed)
     X, y = train.drop(columns=target), train[target]
     held_out = test.drop(columns=target), test[target]
-    plain, penalised = _methods(data, setting, strength, seed)
+    plain, penalised = methods(data, setting, strength, seed)
     started = time.perf_counter()
 
     def step(text: str) -> None:
@@ -161,7 +161,7 @@ def compare(
     return Comparison(report, boosted, path, _text(data, setting, report, boosted, path))
 
 
-def _methods(
+def methods(
     data: Dataset, setting: Setting, strength: float, seed: int
 ) -> tuple[dict[str, PenalizedClassifier], dict[str, PenalizedClassifier]]:
     """Return the paper's methods, unfitted: those without a penalty, and those with one."""

@@ -298,7 +298,7 @@ def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.i
     DataError
         For a value that is not among them.
     """
-    codes = pd.Categorical(values, categories=levels).codes.astype(np.int64)
+    codes = levels.get_indexer(pd.Index(values)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(
             f"The column {values.name!r} holds {_show(values[codes < 0].unique())}, not seen in fit. Known: "

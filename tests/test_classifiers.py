@@ -449,6 +449,14 @@ def test_tables_are_refused_before_anything_is_fitted(X: Any, y: Any, message: s
         classifier.predict(people()[0])
 
 
+def test_at_strength_0_the_table_is_checked_all_the_same() -> None:
+    X, y = people()
+    with pytest.raises(DataError, match="'A' never takes the value 'woman'"):
+        make(strength=0.0).fit(X.assign(A="man"), y)
+    with pytest.raises(DataError, match="lacks the column 'K'"):
+        make(strength=0.0).fit(X.drop(columns="K"), y)
+
+
 @pytest.mark.parametrize(
     ("weight", "message"),
     [

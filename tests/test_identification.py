@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ ADULT = "{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y"
 TWO_MEDIATORS = "A -> M -> D -> Y; A -> D; A -> Y; M -> Y"
 
 
-def unfair_in(edges: str, *paths: str, latent: str | list[str] = (), **named: Any) -> UnfairPaths:  # type: ignore[assignment]
+def unfair_in(edges: str, *paths: str, latent: Iterable[str] = (), **named: Any) -> UnfairPaths:
     graph = CausalGraph(edges, sensitive="A", outcome="Y", latent=list(latent))
     return graph.unfair(*paths, **named)
 
@@ -77,7 +78,6 @@ def test_the_weights_of_the_paper_as_text() -> None:
     assert str(german.switched.weight(1)) == (
         "1[A=1] P(A=1 | C, S) P(A=0 | C, S, R) / [P(A=1 | C) P(A=0 | C, S) P(A=1 | C, S, R)]"
     )
-    assert hiring().graph.order == ("Q", "A", "D", "M", "Y")
 
 
 @pytest.mark.parametrize("unfair", [case[0] for case in PAPER.values()], ids=PAPER)
@@ -383,10 +383,7 @@ def test_text_of_an_outcome_conditions_on_what_a_latent_node_joins_to_it() -> No
     prediction, outcome = (identify(unfair, target).baseline for target in ("prediction", "outcome"))
     assert str(prediction).endswith("sum over M, D, Z of P(Y=1 | D, Z) P(Z | M) P(D | A=0) P(M | A=0)")
     assert str(outcome).endswith("sum over M, D, Z of P(Y=1 | A=0, M, D, Z) P(Z | M) P(D | A=0) P(M | A=0)")
-    assert (
-        identify(unfair, "outcome").assumptions[-1].startswith("A is ignorable")
-        or "NPSEM-IE" in identify(unfair, "outcome").assumptions[-1]
-    )
+    assert not any("is the prediction" in text for text in identify(unfair, "outcome").assumptions)
 
 
 def test_text_without_features() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from functools import partial
@@ -311,11 +312,15 @@ def test_dropout_draws_from_its_own_seed() -> None:
 
 
 def test_without_worlds_or_strength_the_penalty_is_not_called() -> None:
-    problem = plain_problem()
-    never = partial(pytest.fail, "called")
-    first = train(small_module(), problem, never, 1.0, schedule())
-    again = train(small_module(), problem, None, 0.0, schedule())
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    def never(one: Scored, other: Scored) -> torch.Tensor:
+        pytest.fail("called")
+
+    problem = PenalizedClassifier(source=IPW(UNFAIR), random_state=0).prepare(*people(100))
+    plain = dataclasses.replace(problem, worlds=None, stratum=None)
+    cases = [(problem, never, 0.0), (problem, None, 1.0), (plain, never, 1.0), (plain, None, 0.0)]
+    found = [train(small_module(), rows, penalty, strength, schedule()) for rows, penalty, strength in cases]
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0].parameters(), other.parameters(), strict=True))
 
 
 def test_the_best_epoch_is_kept() -> None:

@@ -12,7 +12,7 @@ import warnings
 import pandas as pd
 
 import pyrofair as pf
-from pyrofair.reproduce import SETTINGS, STRENGTHS, training_settings
+from pyrofair.reproduce import SETTINGS, STRENGTHS, methods
 
 
 def one_seed(name: str, seed: int, replicates: int) -> tuple[dict[str, float], pd.DataFrame, pd.DataFrame]:
@@ -22,25 +22,17 @@ def one_seed(name: str, seed: int, replicates: int) -> tuple[dict[str, float], p
     train, test = data.split(random_state=seed)
     target = data.graph.outcome_column
     X, y = train.drop(columns=target), train[target]
-    shared = training_settings(setting, seed)
-    plain = pf.PenalizedClassifier(columns=data.graph.input_columns, **shared).fit(X, y)
-    accuracies = {
-        "Unconstrained": plain.score(test, test[target]),
-        "majority": float(test[target].value_counts(normalize=True).max()),
-    }
-    for kind in ("touched", "descendants"):
-        columns = pf.remove(data.unfair, kind)
-        accuracies[f"Remove ({kind})"] = (
-            pf.PenalizedClassifier(columns=columns, **shared).fit(X, y).score(test, test[target])
-        )
+    plain, penalised = methods(data, setting, strength=1.0, seed=seed)
+    accuracies = {name: model.fit(X, y).score(test, test[target]) for name, model in plain.items()}
+    accuracies["majority"] = float(test[target].value_counts(normalize=True).max())
+    unconstrained = {"Unconstrained": plain["Unconstrained"]}
     groups = []
     for propensity in ("logistic", "boosted"):
         source = pf.IPW(data.unfair, propensity=propensity, random_state=seed).fit(X)
-        report = pf.audit({"Unconstrained": plain}, source, X, n_boot=replicates, random_state=seed, progress=False)
+        report = pf.audit(unconstrained, source, X, n_boot=replicates, random_state=seed, progress=False)
         groups.append(report.groups.assign(propensity=propensity, seed=seed))
     paths = []
-    for method, penalty in (("Proposed", pf.disagreement), ("FIO", pf.effect_gap)):
-        model = pf.PenalizedClassifier(source=pf.IPW(data.unfair), penalty=penalty, **shared)
+    for method, model in penalised.items():
         path = pf.penalty_path(
             model, X, y, strengths=STRENGTHS, seeds=[seed], test=(test, test[target]), progress=False
         )

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pyrofair.audit_tables import QUANTITIES, group_table, main_table
+from pyrofair.graph import CausalGraph
+from pyrofair.measures import AuditedModel
+from pyrofair.replicates import Estimator, Key
+
+GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+LOWER: Key = ("", "m", "score", "piu_lower")
+ONE: Key = ("group 0", "m", "score", "p_y0")
+OTHER: Key = ("group 1", "m", "score", "p_y0")
+
+
+def frame(**columns: object) -> pd.DataFrame:
+    keys = {"lower": LOWER, "one": ONE, "other": OTHER}
+    return pd.DataFrame({keys[name]: values for name, values in columns.items()}).set_axis(
+        pd.MultiIndex.from_tuples([keys[name] for name in columns]), axis=1
+    )
+
+
+def estimator(n: int = 10) -> Estimator:
+    table = pd.DataFrame({"A": [0, 1] * (n // 2), "M": 0})
+    model = AuditedModel("m", np.zeros(n), GRAPH, ("A", "M"))
+    return Estimator((model,), table, None, np.ones(n), {"m": np.zeros(n)}, {}, {}, {}, False, 0.5)
+
+
+def row(draws: pd.DataFrame, level: float = 0.9) -> pd.Series:
+    table = main_table(estimator(), {LOWER: 0.5}, {}, draws, level, "the source is out")
+    return table.set_index(["decisions", "quantity"]).loc[("score", "piu_lower")]
+
+
+def test_percentiles() -> None:
+    found = row(frame(lower=np.arange(101.0)))
+    assert (found["lower"], found["upper"]) == pytest.approx((5.0, 95.0))
+    assert found["note"] == ""
+
+
+def test_a_few_replicates_that_left_0_1_are_told() -> None:
+    found = row(frame(lower=[np.nan] * 20 + [0.5] * 80))
+    assert (found["lower"], found["upper"]) == (0.5, 0.5)
+    assert found["note"] == "the interval leaves out 20 of 100 replicates, which left [0, 1]"
+
+
+@pytest.mark.parametrize("lost", [21, 100])
+def test_many_replicates_that_left_0_1_leave_no_interval(lost: int) -> None:
+    found = row(frame(lower=[np.nan] * lost + [0.5] * (100 - lost)))
+    assert np.isnan([found["lower"], found["upper"]]).all()
+    assert found["estimate"] == 0.5
+    assert found["note"] == f"no interval: the estimate left [0, 1] in {lost} of 100 replicates"
+
+
+def test_every_quantity_has_a_row_and_a_reason() -> None:
+    table = main_table(estimator(), {LOWER: 0.5}, {}, frame(lower=[]), 0.95, "the source is out")
+    without = [each for each in QUANTITIES if each not in ("accuracy", "majority_rate")]
+    assert list(table["quantity"]) == [*QUANTITIES, *without]
+    missing = table[table["estimate"].isna()]
+    assert len(missing) == len(table) - 1
+    reasons = dict(zip(missing["quantity"], missing["note"], strict=True))
+    assert reasons["accuracy"] == reasons["majority_rate"] == "cannot be made: df has no outcome column 'Y'"
+    assert reasons["p_ypi"] == "cannot be made: the source is out"
+    assert missing[["lower", "upper"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "agree"),
+    [
+        (np.linspace(-0.1, 0.2, 101), True),
+        (np.linspace(0.01, 0.2, 101), False),
+        (np.linspace(-0.2, -0.01, 101), False),
+        (np.full(101, 1e-15), True),  # rounding
+    ],
+)
+def test_groups_agree_if_the_interval_of_their_difference_holds_0(gaps: np.ndarray, agree: bool) -> None:
+    draws = frame(one=np.full(101, 0.3), other=0.3 + gaps)
+    table = group_table({ONE: 0.3, OTHER: 0.4, LOWER: 0.1}, draws, 0.95)
+    assert len(table) == 1
+    found = table.iloc[0]
+    assert (found["group_0"], found["group_1"]) == (0.3, 0.4)
+    assert found["difference"] == pytest.approx(0.1)
+    assert found["lower"] == pytest.approx(np.quantile(gaps, 0.025))
+    assert found["agree"] == agree
+
+
+def test_groups_without_replicates_or_without_the_other_one() -> None:
+    table = group_table({ONE: 0.3, OTHER: 0.4}, pd.DataFrame(), 0.95)
+    assert table["agree"].isna().all()
+    assert table[["lower", "upper"]].isna().all(axis=None)
+    assert group_table({ONE: 0.3}, pd.DataFrame(), 0.95).empty

@@ -1,0 +1,124 @@
+"""The adapter under the ArviZ that is installed, and under one that takes what ArviZ 1 takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyrofair.inference_data
+from pyrofair.inference_data import to_arviz
+
+EFFECT = np.arange(24.0).reshape(1, 6, 2, 2)
+GROUPS = {"posterior": {"effect": EFFECT, "bound": EFFECT[..., 0]}, "observed_data": {"y": np.arange(3.0)}}
+COORDS = {"model": ("plain", "penalised"), "decisions": ("threshold", "score")}
+DIMS = {"effect": ("model", "decisions"), "bound": ("model",)}
+
+
+def test_groups_variables_and_labels() -> None:
+    data = to_arviz(GROUPS, coords=COORDS, dims=DIMS)
+    effect = data["posterior"]["effect"]
+    assert effect.dims == ("chain", "draw", "model", "decisions")
+    np.testing.assert_array_equal(effect.sel(chain=0, model="penalised", decisions="threshold"), EFFECT[0, :, 1, 0])
+    assert data["posterior"]["bound"].dims == ("chain", "draw", "model")
+    np.testing.assert_array_equal(data["observed_data"]["y"], np.arange(3.0))
+
+
+def test_plain_arrays() -> None:
+    data = to_arviz({"posterior": {"effect": [[1.0, 2.0]]}})
+    assert data["posterior"]["effect"].shape == (1, 2)
+
+
+def test_arviz_reads_the_result() -> None:
+    draws = np.random.default_rng(0).normal(size=(2, 100, 2))
+    data = to_arviz({"posterior": {"effect": draws}}, coords={"model": ["a", "b"]}, dims={"effect": ["model"]})
+    import arviz  # quiet, for the adapter has imported it
+
+    table = arviz.summary(data)
+    assert list(table.index) == ["effect[a]", "effect[b]"]
+    assert [float(mean) for mean in table["mean"]] == pytest.approx(draws.mean(axis=(0, 1)), abs=0.06)
+
+
+def test_arviz_1_takes_one_nested_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def from_dict(
+        data: Any,
+        *,
+        name: Any = None,
+        sample_dims: Any = None,
+        save_warmup: Any = None,
+        index_origin: Any = None,
+        coords: Any = None,
+        dims: Any = None,
+        pred_dims: Any = None,
+        pred_coords: Any = None,
+        check_conventions: bool = True,
+        attrs: Any = None,
+    ) -> str:
+        calls.append((data, coords, dims))
+        return "a tree"
+
+    fake = types.ModuleType("arviz")
+    fake.from_dict = from_dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "arviz", fake)
+    assert to_arviz(GROUPS, coords=COORDS, dims=DIMS) == "a tree"
+    [(data, coords, dims)] = calls
+    assert {group: list(variables) for group, variables in data.items()} == {
+        "posterior": ["effect", "bound"],
+        "observed_data": ["y"],
+    }
+    np.testing.assert_array_equal(data["posterior"]["effect"], EFFECT)
+    assert coords == {"model": ["plain", "penalised"], "decisions": ["threshold", "score"]}
+    assert dims == {"effect": ["model", "decisions"], "bound": ["model"]}
+
+
+def test_arviz_0_takes_a_keyword_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    def from_dict(posterior: Any = None, *, observed_data: Any = None, coords: Any = None, dims: Any = None) -> Any:
+        return posterior, observed_data
+
+    fake = types.ModuleType("arviz")
+    fake.from_dict = from_dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "arviz", fake)
+    posterior, observed = to_arviz(GROUPS)
+    np.testing.assert_array_equal(posterior["effect"], EFFECT)
+    np.testing.assert_array_equal(observed["y"], np.arange(3.0))
+
+
+def test_the_import_is_quiet(tmp_path: Path) -> None:
+    """ArviZ 0.23 warns at the first import of a day, which it notes in the user's cache."""
+    code = (
+        "import importlib.util, sys; "
+        "spec = importlib.util.spec_from_file_location('adapter', sys.argv[1]); "
+        "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module); "
+        "assert 'arviz' not in sys.modules, 'imported before it was asked for'; "
+        "print(dict(module.to_arviz({'posterior': {'x': [[1.0, 2.0]]}})['posterior'].sizes))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error::FutureWarning", "-c", code, pyrofair.inference_data.__file__],
+        env={"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "", "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "{'chain': 1, 'draw': 2}\n"
+
+
+def test_only_that_warning_is_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loud(types.ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            if name != "from_dict":
+                raise AttributeError(name)
+            warnings.warn("something else changes", FutureWarning, stacklevel=2)
+            return lambda *_, **__: None
+
+    monkeypatch.setitem(sys.modules, "arviz", Loud("arviz"))
+    with pytest.warns(FutureWarning, match="something else changes"):
+        to_arviz(GROUPS)

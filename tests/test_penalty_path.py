@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import itertools
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import spearmanr
+from torch import nn
+
+import pyrofair as pf
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.penalty_path import PenaltyPath, penalty_path
+
+GRAPH = pf.CausalGraph("Q -> D; A -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
+STRENGTHS = (0.0, 0.5, 2.0)
+MEASURED = [
+    "accuracy", "majority_rate", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound",
+    "piu_lower", "piu_upper",
+]  # fmt: skip
+
+
+def draw(n: int, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    q, a = rng.normal(size=n), rng.integers(0, 2, n)
+    d = 0.8 * a + 0.5 * q + rng.normal(size=n)
+    y = (rng.random(n) < expit(-0.5 + a + q + d)).astype(int)
+    return pd.DataFrame({"Q": q, "A": a, "D": d}), y
+
+
+X, Y = draw(160, 0)
+MODULE = sys.modules["pyrofair.penalty_path"]  # which the function of that name hides
+
+
+def classifier(**settings: Any) -> pf.PenalizedClassifier:
+    defaults = {"source": pf.IPW(UNFAIR), "epochs": 4, "batch_size": 80, "random_state": 99}
+    return pf.PenalizedClassifier("logistic", **defaults | settings)
+
+
+def trace(**settings: Any) -> PenaltyPath:
+    return penalty_path(classifier(), X, Y, **{"strengths": STRENGTHS, "seeds": 2, "progress": False} | settings)
+
+
+WHOLE = trace()
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_columns_and_order() -> None:
+    table = WHOLE.table
+    assert list(table.columns) == ["strength", "seed", "decisions", *MEASURED]
+    assert list(table["strength"]) == [2.0, 2.0, 0.5, 0.5, 0.0, 0.0] * 2  # strongest first
+    assert list(table["seed"]) == [0] * 6 + [1] * 6
+    assert list(table["decisions"]) == ["threshold", "score"] * 6
+    assert table.notna().all(axis=None)
+    assert WHOLE.unfinished == {}
+
+
+def test_each_row_is_what_an_audit_measures() -> None:
+    """Strength 0 is plain training; its rows are those of an audit of a plain classifier."""
+    test_X, test_y = draw(120, 1)
+    table = trace(test=(test_X, test_y), threshold=0.4).table
+    for seed in (0, 1):
+        plain = pf.PenalizedClassifier("logistic", epochs=4, batch_size=80, random_state=seed).fit(X, Y)
+        report = pf.audit(
+            {"m": plain}, pf.IPW(UNFAIR).fit(X), test_X.assign(Y=test_y), n_boot=0, threshold=0.4, progress=False
+        )
+        expected = report.table.pivot_table(index="decisions", columns="quantity", values="estimate")
+        own = table[(table["strength"] == 0.0) & (table["seed"] == seed)].set_index("decisions")
+        for kind in ("threshold", "score"):
+            for quantity in MEASURED[2:]:
+                assert own.loc[kind, quantity] == pytest.approx(expected.loc[kind, quantity], rel=1e-9)
+            assert own.loc[kind, "accuracy"] == expected.loc["threshold", "accuracy"]
+            assert own.loc[kind, "majority_rate"] == expected.loc["threshold", "majority_rate"]
+
+
+def test_the_strongest_is_an_ordinary_fit() -> None:
+    model = classifier(strength=2.0, random_state=1).fit(X, Y)
+    own = WHOLE.table.query("strength == 2.0 and seed == 1 and decisions == 'score'").iloc[0]
+    assert own["positive_rate"] == pytest.approx(model.predict_proba(X)[:, 1].mean(), rel=1e-12)
+
+
+def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start is the module fitted before, but strength 0 starts cold."""
+    honest, starts, ends = MODULE.train, [], []
+
+    def state(net: nn.Module) -> NDArray[np.float64]:
+        return np.concatenate([each.detach().numpy().ravel() for each in net.parameters()])
+
+    def spy(net: nn.Module, problem: Any, penalty: Any, strength: float, schedule: Any) -> nn.Module:
+        starts.append((strength, state(net)))
+        fitted = honest(net, problem, penalty, strength, schedule)
+        ends.append(state(fitted))
+        return fitted
+
+    monkeypatch.setattr(MODULE, "train", spy)
+    trace(seeds=[5])
+    assert [strength for strength, _ in starts] == [2.0, 0.5, 0.0]
+    cold = starts[0][1]
+    np.testing.assert_array_equal(starts[1][1], ends[0])
+    np.testing.assert_array_equal(starts[2][1], cold)
+    assert not np.array_equal(ends[0], cold)
+
+
+def test_seeds() -> None:
+    pd.testing.assert_frame_equal(trace(seeds=[1, 0]).table.query("seed == 1").reset_index(drop=True),
+                                  WHOLE.table.query("seed == 1").reset_index(drop=True))  # fmt: skip
+    pd.testing.assert_frame_equal(trace(seeds=np.int64(2)).table, WHOLE.table)
+    one, other = (WHOLE.table[WHOLE.table["seed"] == seed]["p_ypi"].to_numpy() for seed in (0, 1))
+    assert not np.allclose(one, other, atol=1e-6)
+
+
+def test_nothing_given_is_changed() -> None:
+    own, kept, state = classifier(), X.copy(), np.random.get_state()[1].copy()  # noqa: NPY002 - is it left alone?
+    before = own.get_params()
+    penalty_path(own, X, Y, strengths=[1.0], progress=False)
+    assert own.get_params() == before
+    assert not hasattr(own, "module_")
+    pd.testing.assert_frame_equal(X, kept)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_the_bound_falls_as_the_penalty_grows() -> None:
+    many, outcomes = draw(600, 2)
+    model = classifier(epochs=60, batch_size=600, learning_rate=0.05)
+    strengths = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+    table = penalty_path(model, many, outcomes, strengths=strengths, seeds=2, progress=False).table
+    soft = table[table["decisions"] == "score"].groupby("strength")["piu_paper_bound"].mean()
+    assert spearmanr(soft.index, soft).statistic < -0.95
+    assert soft[2.0] < 0.5 * soft[0.0]
+    accuracy = table.groupby("strength")["accuracy"].mean()
+    assert accuracy[2.0] < accuracy[0.0] - 0.05
+
+
+# --- interrupted -----------------------------------------------------------------------------------------------------
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    honest, calls = MODULE.train, itertools.count()
+
+    def train(*args: Any) -> nn.Module:
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return honest(*args)
+
+    monkeypatch.setattr(MODULE, "train", train)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    with monkeypatch.context() as patched:
+        interrupt(patched, after)
+        with pytest.warns(
+            PyrofairWarning, match=rf"Interrupted in seed {after // 3}; .* Pass it as resume=\.\.\. to go"
+        ):
+            part = trace()
+    assert len(part.table) == 2 * after
+    assert list(part.unfinished) == ([after // 3] if after % 3 else [])
+    if after:
+        pd.testing.assert_frame_equal(part.table, WHOLE.table.iloc[: 2 * after])
+    part = pickle.loads(pickle.dumps(part))
+    calls = []
+    honest = MODULE.train
+    monkeypatch.setattr(MODULE, "train", lambda *args: calls.append(args[3]) or honest(*args))
+    rest = trace(resume=part)
+    assert len(calls) == 6 - after  # nothing is fitted twice
+    pd.testing.assert_frame_equal(rest.table, WHOLE.table)
+    assert rest.unfinished == {}
+
+
+def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = trace(seeds=1)
+    pd.testing.assert_frame_equal(trace(resume=first).table, WHOLE.table)
+    interrupt(monkeypatch, 0)
+    pd.testing.assert_frame_equal(trace(resume=WHOLE).table, WHOLE.table)  # nothing to do
+
+
+@pytest.mark.parametrize("strengths", [(0.0, 0.5, 1.0, 2.0), (0.0, 0.5), (0.0, 0.5, 3.0)])
+def test_other_strengths_are_no_resumption(strengths: tuple[float, ...]) -> None:
+    with pytest.raises(
+        DataError, match=r"resume holds the strengths \[2\.0, 0\.5, 0\.0\] for seed 0, which are no beg"
+    ):
+        trace(resume=WHOLE, strengths=strengths)
+
+
+def test_rows_without_their_module_are_no_resumption() -> None:
+    with pytest.raises(DataError, match=r"resume holds the strengths \[2\.0\] for seed 0"):
+        trace(resume=PenaltyPath(WHOLE.table.iloc[:2]))
+
+
+# --- summary and choice ----------------------------------------------------------------------------------------------
+
+
+def made(*rows: tuple[float, int, float, float, float]) -> PenaltyPath:
+    columns = ["strength", "seed", "accuracy", "positive_rate", "piu_upper"]
+    table = pd.DataFrame(rows, columns=columns)
+    other = table.assign(decisions="score", accuracy=0.0, piu_upper=0.0, positive_rate=0.5)
+    return PenaltyPath(pd.concat([table.assign(decisions="threshold"), other], ignore_index=True))
+
+
+PATH = made(
+    (0.0, 0, 0.90, 0.5, 0.8),
+    (0.0, 1, 0.88, 0.4, 0.6),
+    (1.0, 0, 0.80, 0.9, 0.2),
+    (1.0, 1, 0.82, 0.3, 0.4),
+    (2.0, 0, 0.70, 0.4, 0.1),
+    (2.0, 1, 0.70, 0.4, 0.1),
+)
+
+
+def test_summary() -> None:
+    found = PATH.summary()
+    assert list(found.index) == [0.0, 1.0, 2.0]
+    assert list(found["accuracy"]) == pytest.approx([0.89, 0.81, 0.70])
+    assert list(found["piu_upper"]) == pytest.approx([0.7, 0.3, 0.1])
+    assert list(found["bimodal"]) == [False, True, False]
+    assert "seed" not in found
+    assert (PATH.summary("score")["piu_upper"] == 0.0).all()
+    with pytest.raises(DataError, match="decisions='hard' is not known"):
+        PATH.summary("hard")  # type: ignore[arg-type]
+
+
+def test_a_mean_without_one_of_its_seeds_is_none() -> None:
+    lacking = made(
+        (1.0, 0, 0.8, 0.5, np.nan), (1.0, 1, 0.8, 0.5, 0.01), (2.0, 0, 0.7, 0.5, 0.1), (2.0, 1, 0.7, 0.5, 0.3)
+    )
+    assert np.isnan(lacking.summary().loc[1.0, "piu_upper"])
+    assert lacking.select(at_most=0.5) == 2.0
+
+
+def test_select() -> None:
+    assert PATH.select(at_most=0.9) == 0.0
+    assert PATH.select(at_most=0.1 + 1e-12) == 2.0
+    assert PATH.select("accuracy", at_most=0.75) == 2.0
+    with pytest.warns(PyrofairWarning, match="At strength 1 the seeds fall into two kinds of solution"):
+        assert PATH.select(at_most=0.3 + 1e-12) == 1.0
+
+
+def test_select_takes_the_size_of_an_effect() -> None:
+    path = PenaltyPath(PATH.table.assign(mean_unfair_effect=np.tile([-0.5, -0.5, -0.3, -0.3, 0.02, 0.02], 2)))
+    assert path.select("mean_unfair_effect", at_most=0.1) == 2.0
+
+
+def test_select_says_what_could_not_be_had() -> None:
+    with pytest.raises(DataError, match=r"No strength brings piu_upper to 0\.05; the smallest is 0\.1, at strength 2"):
+        PATH.select(at_most=0.05)
+    with pytest.raises(DataError, match="'piu' is not in the table; it has accuracy, positive_rate, piu_upper"):
+        PATH.select("piu", at_most=0.5)
+    with pytest.raises(DataError, match="'bimodal' is not in the table"):
+        PATH.select("bimodal", at_most=0.5)
+    with pytest.raises(DataError, match="none could be estimated"):
+        made((1.0, 0, 0.8, 0.5, np.nan)).select(at_most=0.5)
+
+
+def test_plot() -> None:
+    assert len(WHOLE.plot().axes) == 3
+    line = WHOLE.plot("score").axes[0].lines[0]
+    np.testing.assert_allclose(line.get_ydata(), WHOLE.summary()["accuracy"])
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"classifier": classifier(source=None)}, "needs a classifier with a source"),
+        ({"classifier": classifier(source="ipw")}, "needs a classifier with a source"),
+        ({"classifier": None}, "needs a classifier with a source"),
+        ({"strengths": [0.5, -0.1]}, r"strengths=\[0\.5, -0\.1\] must hold a positive one and none that is negative"),
+        ({"strengths": [np.nan, 1.0]}, r"strengths=\[nan, 1\.0\]"),
+        ({"strengths": [np.inf]}, r"strengths=\[inf\]"),
+        ({"strengths": [0.0]}, r"strengths=\[0\.0\] must hold a positive one"),
+        ({"strengths": []}, r"strengths=\[\] must hold a positive one"),
+        ({"seeds": 0}, "seeds=0 must be a positive number of seeds"),
+        ({"seeds": []}, r"seeds=\[\] must be"),
+        ({"seeds": [1, 1]}, r"seeds=\[1, 1\] must be"),
+        ({"test": (X, Y[:-1])}, "X has 160 rows and y has 159"),
+        ({"test": (X, pd.Series(Y, index=X.index[::-1]))}, "The index of y is not that of X"),
+        ({"test": (X.drop(columns="D"), Y)}, "the table to measure on lacks the column 'D'"),
+        ({"test": (X.assign(Q=np.nan), Y)}, "the table to measure on has 160 missing"),
+        ({"y": Y + 5}, "never takes the positive value 1"),
+        ({"X": X.drop(columns="A")}, "lacks the column 'A'"),
+    ],
+)
+def test_bad_input(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], message: str) -> None:
+    monkeypatch.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("work was done before the input was read"))
+    given = {"classifier": classifier(), "X": X, "y": Y, "progress": False} | wrong
+    with pytest.raises(DataError, match=message):
+        penalty_path(**given)
+
+
+def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    trace(seeds=1, progress=True)
+    assert "penalty path" in capsys.readouterr().err
+    trace(seeds=1)
+    assert capsys.readouterr().err == ""
