@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -194,27 +194,36 @@ def audit(
     said = [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
     said += _doubts(replicates, fitted, worlds, level)
     draws = replicates.draws.iloc[:0] if _most_failed(replicates) else replicates.draws
-    context = {
-        "rows": len(table),
-        "level": level,
-        "threshold": threshold,
-        "replicates": replicates.tried,
-        "failed": len(replicates.failures),
-        "unfair": str(source.unfair),
-        "graph": graph,
-        "order": order,
-        "unnamed": [model.name for model in audited if model.is_unnamed],
-        "overlap": fitted.overlap() if hasattr(fitted, "overlap") else pd.DataFrame(),
-        "assumptions": getattr(getattr(fitted, "estimand_", None), "assumptions", ()),
-        "warnings": said,
-        "failure": failure,
-    }
     return Audit(
         main_table(estimator, point, notes, draws, level, failure),
         group_table(point, draws, level),
         pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
-        context,
+        {
+            "rows": len(table),
+            "level": level,
+            "threshold": threshold,
+            "replicates": replicates.tried,
+            "failed": len(replicates.failures),
+            **_told(fitted, audited),
+            "warnings": said,
+            "failure": failure,
+        },
     )
+
+
+def _told(fitted: Any, audited: Sequence[AuditedModel]) -> dict[str, Any]:
+    """Return what a reading tells of the source and the models."""
+    unfair = fitted.unfair
+    shared = set(unfair.graph.columns_of(unfair.shared))
+    return {
+        "unfair": str(unfair),
+        "graph": unfair.graph,
+        "overlap": fitted.overlap() if hasattr(fitted, "overlap") else pd.DataFrame(),
+        "assumptions": getattr(getattr(fitted, "estimand_", None), "assumptions", ()),
+        "order": audited[0].order,
+        "unnamed": [model.name for model in audited if model.is_unnamed],
+        "untouched": {model.name: model.reads for model in audited if model.reads and shared.issuperset(model.reads)},
+    }
 
 
 def _check_settings(

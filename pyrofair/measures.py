@@ -61,6 +61,13 @@ class AuditedModel:
         """Whether it was fitted without column names, so that only their order tells what it reads."""
         return hasattr(self.model, "n_features_in_") and not hasattr(self.model, "feature_names_in_")
 
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """The columns that it reads, as far as is known; None for scores."""
+        if self.is_scores:
+            return None
+        return tuple(map(str, getattr(self.model, "feature_names_in_", self.order)))
+
     def observed(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """Return the probability of the positive outcome for the n observed rows, shape (n,).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ __all__ = ["read_audit"]
 SMALL = 0.05
 SAME_FOR_ALL = 0.02
 FEW = 10
+MOST_TOLD = 6
 ROUNDING = 1e-9
 
 Rows = Mapping[tuple[Any, Any], Any]
@@ -85,6 +86,7 @@ def _read_overlap(overlap: pd.DataFrame) -> list[str]:
 
 def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]:
     lines = [f"{model}", _read_accuracy(rows), _read_rate(rows["threshold", "positive_rate"])]
+    untouched = _read_untouched(context["untouched"].get(model, ()))
     for kind, what in [("threshold", "decisions"), ("score", "scores (as if each decision were drawn with its score)")]:
         of = {quantity: row for (decisions, quantity), row in rows.items() if decisions == kind}
         if context["failure"]:
@@ -95,7 +97,7 @@ def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
             f"    PIU at least {_span(of['piu_lower'])}, at most {_span(of['piu_upper'])}",
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
-            f"    reading: {_verdict(of) if kind == 'score' else _few(of['positive_rate']) or _verdict(of)}",
+            f"    reading: {untouched or (kind == 'threshold' and _few(of['positive_rate'])) or _verdict(of)}",
         ]
     return lines
 
@@ -121,6 +123,16 @@ def _span(row: Any) -> str:
     interval = "" if np.isnan(row.lower) else f" [{row.lower:.3f}, {row.upper:.3f}]"
     note = f" ({row.note})" if row.note and "test-set" not in row.note else ""
     return f"{row.estimate + 0.0:.3f}{interval}{note}"
+
+
+def _read_untouched(columns: Sequence[str]) -> str:
+    """Say so of a model that no unfair path can reach: weights may claim otherwise, but the graph is clear."""
+    if not columns:
+        return ""
+    return (
+        f"unfair to nobody, by the graph: it reads {', '.join(columns)} only, which no unfair path touches, so its two "
+        "answers are the same. A mean unfair effect other than 0 is the error of the weights."
+    )
 
 
 def _few(rate: Any) -> str:
@@ -184,6 +196,8 @@ def _read_groups(groups: pd.DataFrame, level: float) -> list[str]:
     lines += [
         f"  {row.model}, {row.decisions}, {row.quantity}: {row.group_0:.3f} from group 0, {row.group_1:.3f} from group "
         f"1, difference in [{row.lower:.3f}, {row.upper:.3f}]"
-        for row in apart.itertuples()
+        for row in apart.sort_values("difference", key=abs, ascending=False).head(MOST_TOLD).itertuples()
     ]
+    if len(apart) > MOST_TOLD:
+        lines.append(f"  and {len(apart) - MOST_TOLD} more with smaller differences, see the table of groups")
     return [*lines, ""]

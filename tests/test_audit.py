@@ -349,6 +349,23 @@ def test_a_constant_classifier_earns_no_praise() -> None:
     assert "unfair to at most 0.0%" not in text
 
 
+def test_a_model_that_no_unfair_path_reaches_is_not_called_unfair() -> None:
+    """Under a wrong propensity the weights claim an effect even of a model that reads Q alone."""
+    df = simulated(2_000, 4, curve=0.8)
+    squared = make_pipeline(Squares(), LogisticRegression()).fit(df[["Q"]], df["Y"])
+    squared.steps[0][1].feature_names_in_ = np.array(["Q"], dtype=object)
+    reading = LogisticRegression().fit(df[["Q", "A"]], df["Y"])
+    report = pf.audit(
+        {"Q": squared, "both": reading}, pf.IPW(UNFAIR, arm="paper"), df, n_boot=40, progress=False, random_state=0
+    )
+    effect = report.table.set_index(["model", "decisions", "quantity"]).loc[("Q", "score", "mean_unfair_effect")]
+    assert effect["upper"] < 0 or effect["lower"] > 0
+    assert report.context["untouched"] == {"Q": ("Q",)}
+    own, other = str(report).split("\nboth\n")
+    assert own.count("reading: unfair to nobody, by the graph: it reads Q only") == 2
+    assert "nobody" not in other
+
+
 def test_no_support_reaches_the_report() -> None:
     """Case A10: the only trace of 5 rows without a counterpart is a mean weight of 8/9."""
     df = one_mediator(5)

@@ -150,6 +150,27 @@ def test_values_go_by_edges_and_not_by_nodes() -> None:
     assert means(source, lambda rows: rows["D"].to_numpy(float))[1] == pytest.approx(expected, abs=1e-12)
 
 
+@groups
+def test_a_mediator_that_no_table_holds(arm: Any) -> None:
+    """Without M, the law of D given A alone carries the paths through M too: they must be on the side of A -> D."""
+    table = two_mediators()[["A", "D"]]
+    with pytest.raises(DataError, match=r"lacks the column 'M'\. .*declared latent: graph\.with_latent\("):
+        IPW(TWO.unfair("A -> Y"), arm=arm).fit(table)
+    graph = TWO.with_latent("M")
+    source = IPW(graph.unfair("A -> Y"), arm=arm, propensity="saturated").fit(table)
+
+    def c(rows: pd.DataFrame) -> NDArray[np.float64]:
+        assert list(rows.columns) == ["A", "D"]
+        return (0.1 + 0.2 * rows["A"] + 0.3 * rows["D"]).to_numpy()
+
+    d0 = 90 / 500  # P(D=1 | A=0)
+    assert means(source, c) == pytest.approx((0.1 + 0.3 * d0, 0.3 + 0.3 * d0), abs=1e-12)
+    with pytest.raises(
+        NotIdentifiedError, match="with M latent, the edge A -> D stands for the unfair path A -> D -> Y"
+    ):
+        IPW(graph.unfair("A -> D -> Y"), arm=arm).fit(table)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 def test_hiring_saturated(normalize: bool) -> None:
     table = hiring()

@@ -165,6 +165,12 @@ def test_a_model_without_names_gets_the_order_of_the_data() -> None:
     np.testing.assert_array_equal(audited(model).observed(TABLE[["A", "M", "Q"]]), expected)
 
 
+def test_what_a_model_reads() -> None:
+    assert set(audited(fitted_models()["torch"]).reads or ()) == {"A", "M"}
+    assert audited(Returns(None)).reads == READS
+    assert audited(np.zeros(40)).reads is None
+
+
 def test_a_model_without_classes_has_the_positive_one_last() -> None:
     proba = np.column_stack([np.full(40, 0.7), np.full(40, 0.3)])
     model = Returns(proba)

@@ -25,6 +25,7 @@ SETTING: dict[str, Any] = {
     "graph": GRAPH,
     "order": ("sex", "M"),
     "unnamed": [],
+    "untouched": {},
     "overlap": pd.DataFrame(),
     "assumptions": ("The graph is right.", "The groups overlap."),
     "warnings": [],
@@ -257,6 +258,25 @@ def test_groups() -> None:
     assert "disagree beyond their intervals in 1 of 2 comparisons (chance alone: about 5% of them)" in text
     assert "a misspecified propensity or poor overlap, never a latent cause" in text
     assert text.count("plain, score, p_ypi: 0.300 from group 0, 0.420 from group 1, difference in [0.050, 0.190]") == 1
+
+
+def test_many_comparisons_are_cut_short() -> None:
+    compared = groups(*[False] * 9)
+    compared["difference"] = [0.01, -0.9, *[0.02] * 7]
+    compared["group_1"] = [0.111, 0.999, *[0.222] * 7]
+    text = read(None, compared)
+    assert "in 9 of 9 comparisons" in text
+    assert text.count("from group 0") == 6
+    assert "0.999 from group 1" in text
+    assert "0.111 from group 1" not in text
+    assert "  and 3 more with smaller differences, see the table of groups\n" in text
+
+
+def test_a_model_that_no_unfair_path_reaches() -> None:
+    text = read(pd.concat([rows("b"), rows("a", positive_rate=(0.0, 0.0, 0.0))]), untouched={"a": ("Q", "R")})
+    assert text.count("reading: unfair to nobody, by the graph: it reads Q, R only, which no unfair path touches") == 2
+    assert text.index("unfair to nobody") > text.index("\na\n")
+    assert text.count("unfair to at least") == 2
 
 
 def test_each_model_has_its_part() -> None:

@@ -168,6 +168,7 @@ def test_nuisances_never_see_held_out_rows() -> None:
     (seen,) = Watched.fitted_on
     assert len(seen) == 225
     assert set(seen) < set(X.index)
+    assert fitted.encoder_.scaler_.n_samples_seen_ == 225
     assert fitted.history_["validation"].notna().all()
 
 
