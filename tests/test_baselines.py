@@ -49,7 +49,11 @@ def test_both_are_blind_to_which_value_of_a_pair_is_the_baseline() -> None:
             "descendants",
             "Nothing is left to predict from: A, M are all removed",
         ),
-        (CausalGraph("A -> Y", sensitive="A", outcome="Y").unfair("A -> Y"), "touched", "Nothing is left .*: A are all"),
+        (
+            CausalGraph("A -> Y", sensitive="A", outcome="Y").unfair("A -> Y"),
+            "touched",
+            "Nothing is left .*: A are all",
+        ),
     ],
 )
 def test_refused(graph: Any, kind: Any, message: str) -> None:

@@ -399,7 +399,8 @@ def test_trimming_says_what_it_drops_and_fits_again() -> None:
     world0, world1 = source.worlds(df=new)
     assert len(world0.rows) == 30
     assert len(world1.rows) == 10
-    assert source.weights(unfair.regimes[0], new)[10:15].tolist() == [0.0] * 5
+    assert source.weights(unfair.regimes[0], new).tolist() == pytest.approx([0.0] * 15 + [2.5] * 30)
+    assert source.weights(unfair.regimes[1], new).tolist() == pytest.approx([5 / 9] * 10 + [0.0] * 35)
 
 
 @pytest.mark.parametrize("normalize", [True, False])

@@ -280,6 +280,28 @@ def test_serves(changes: dict[str, Any], serves: bool) -> None:
     assert overlap(**changes).serves(0.01) is serves
 
 
+@pytest.mark.parametrize(
+    ("pooled", "zero", "one", "chosen"),
+    [
+        ({"effective_size": 90.0}, {"effective_size": 40.0}, {"effective_size": 50.0}, None),
+        ({"mean_weight": 1.2, "effective_size": 90.0}, {"effective_size": 40.0}, {"effective_size": 50.0}, 1),
+        ({"unsupported": 0.3, "effective_size": 90.0}, {"effective_size": 50.0}, {"effective_size": 40.0}, 0),
+        # None serves: support comes first, then the mean weight nearest to 1.
+        ({"mean_weight": 1.4}, {"mean_weight": 0.8}, {"unsupported": 0.3}, 0),
+        (
+            {"unsupported": 0.2},
+            {"unsupported": 0.2, "mean_weight": 0.8},
+            {"unsupported": 0.1, "mean_weight": 0.9},
+            None,
+        ),
+    ],
+)
+def test_the_choice_among_groups(pooled: Any, zero: Any, one: Any, chosen: int | None) -> None:
+    candidates = [overlap(group=None, **pooled), overlap(group=0, **zero), overlap(group=1, **one)]
+    assert IPW(ONE)._choose(candidates).group == chosen
+    assert IPW(ONE)._choose(candidates[::-1]).group == chosen
+
+
 def test_problems_are_listed_together() -> None:
     cells = tuple(Cell(f"M={level}", 0, 0.001) for level in range(7))
     found = overlap(mean_weight=1.3, effective_size=4.9, at_bounds=3, cells=cells, unsupported=0.007, group=None)

@@ -135,6 +135,8 @@ def test_fitted_and_audited_rows_are_both_resampled() -> None:
     assert {len(counts) for counts in Spy.refitted} == {len(TRAIN)}
     assert {len(weight) for weight in Spy.audited} == {len(DF)}
     assert all(weight.std() > 0.5 for weight in [*Spy.refitted, *Spy.audited[1:]])  # Dirichlet: about 1
+    for counts, weight in zip(Spy.refitted, Spy.audited[1:], strict=True):
+        assert abs(np.corrcoef(counts, weight[: len(counts)])[0, 1]) < 0.4  # independently
 
 
 def test_nuisances_are_fitted_again() -> None:
