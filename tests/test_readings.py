@@ -145,6 +145,11 @@ def test_a_small_upper_end_is_said() -> None:
     assert found == ["reading: unfair to at most 3.0% of people."] * 2
 
 
+def test_the_upper_end_of_the_interval_counts() -> None:
+    found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.06))
+    assert all("inconclusive: the data allow anything from 0 % to 6.0% of people" in each for each in found)
+
+
 def test_what_units_show() -> None:
     """With units the lower end exceeds the mean effect, and speaks where it is clear of 0."""
     blind = {"mean_unfair_effect": (0.0, -0.01, 0.01)}
