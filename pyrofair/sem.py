@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from pyro import poutine
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from pyrofair.couplings import COUPLINGS, Coupling
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
@@ -20,7 +20,8 @@ from pyrofair.isolation import isolated, seed_from
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.programs import Program, read_sites
-from pyrofair.worlds import Equations, Noise, World, node_by_node, side_by_side
+from pyrofair.truth import Truth, TruthDecisions, measure_truth, require_decisions
+from pyrofair.worlds import Equations, Noise, World, factual, node_by_node, side_by_side
 
 __all__ = ["SEM"]
 
@@ -174,6 +175,84 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             CounterfactualSample(self._frame(first, columns, 0)[reads], weight, unit),
             CounterfactualSample(self._frame(second, columns, 1)[reads], weight, unit),
         )
+
+    # -- the truth about a model --------------------------------------------------------------------------------------
+
+    def truth(
+        self,
+        model: Any,
+        n: int = 100_000,
+        random_state: int | None = None,
+        decisions: TruthDecisions = "threshold",
+        threshold: float = 0.5,
+    ) -> Truth:
+        """Return how unfair a model is to n people drawn from the program, each of whom is seen in both worlds.
+
+        Parameters
+        ----------
+        model
+            Anything with ``predict_proba``. One that was fitted without column names gets them in the graph's order.
+        n
+            The number of people, whatever ``unit`` is.
+        random_state
+            Seeds the draw.
+        decisions, threshold
+            Whether a score makes a decision by exceeding the threshold (``"threshold"``) or is the probability of one,
+            drawn with one noise in both worlds (``"shared"``) or with a noise in each (``"own"``). Drawn decisions are
+            averaged over exactly.
+
+        Raises
+        ------
+        DataError
+            If the model reads other columns than the outcome's observed parents, or a setting is unknown.
+        CouplingError
+            If a node without explicit noise cannot be coupled.
+
+        References
+        ----------
+        Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.truth.Truth`.
+        """
+        require_decisions(decisions, threshold)
+        equations = self.equations()
+        graph = self.unfair.graph
+        columns = [column for column in graph.input_columns if column != graph.sensitive_column]
+        sites = [self._site(column) for column in columns]
+        with isolated(self._seed(random_state)):
+            noise = Noise(n, self.coupling, self._parameters())
+            run = side_by_side(equations, noise, sites) if self._read[2] else node_by_node(equations, noise)
+            actual = factual(equations, noise)
+        people = pd.DataFrame({column: actual[self._site(column)].numpy() for column in graph.input_columns})
+        return measure_truth(
+            model,
+            (self._frame(run[0], columns, 0)[graph.input_columns], self._frame(run[1], columns, 1)[graph.input_columns]),
+            people,
+            graph,
+            decisions=decisions,
+            threshold=threshold,
+            coupling=self.coupling,
+            coupled=tuple(s for s in equations.info.sites if s in equations.endogenous - equations.idle(sites)),
+        )
+
+    def truths(
+        self, model: Any, couplings: Sequence[Coupling] = ("monotone", "independent", "antithetic"), **settings: Any
+    ) -> pd.DataFrame:
+        """Return the truth about a model under several couplings, with one seed: a row for each quantity of each.
+
+        Parameters
+        ----------
+        model, settings
+            As for :meth:`truth`.
+        couplings
+            The couplings to compare. They agree on all that data could tell, and on everything if all noise is explicit.
+
+        Returns
+        -------
+        DataFrame
+            With columns decisions, coupling, quantity, estimate, error, n.
+        """
+        seed = self._seed(settings.pop("random_state", None))
+        runs = [clone(self).set_params(coupling=each) for each in couplings]
+        return pd.concat([sem.truth(model, random_state=seed, **settings).table for sem in runs], ignore_index=True)
 
     def _run(self, n: int, random_state: int | None, wanted: Sequence[str] | None = None) -> tuple[World, World]:
         equations = self.equations()
