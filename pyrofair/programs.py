@@ -1,28 +1,28 @@
-"""What a Pyro program says: its sites, which of them are per person, and who reads whom."""
+"""What does a Pyro program say? Its sites, which of them are per person, and who reads whom."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyro
 import torch
-from pyro import poutine
-from pyro.ops.provenance import ProvenanceTensor, detach_provenance, get_provenance
-from pyro.poutine.messenger import Messenger
 
 from pyrofair.edges import EdgeList
-from pyrofair.exceptions import GraphError, PyrofairWarning
+from pyrofair.exceptions import GraphError, PyrofairWarning, did_you_mean
 from pyrofair.isolation import isolated
+from pyrofair.probing import Program, followed, is_deterministic, perturbed, run_program
 
 __all__ = ["Program", "ProgramSites", "read_sites"]
 
-Program = Callable[[int], Any]
-"""A Pyro program of the number of people."""
+PROBES = (61, 53)
+PEOPLE = -1
+"""Stands for the number of people in the shape of a site."""
 
-PROBE = 64
+_PLATE = "Write it as program(n), with 'with pyro.plate(\"people\", n):' around the equations."
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,32 @@ class ProgramSites:
         All per-person sites: nodes, deterministic steps, and noise.
     random
         Those that are drawn.
+    observed
+        Those whose value the program is given (``obs=``), so that nothing causes it.
     parameters
         The sites outside the plate, drawn once.
     reads
         For each per-person site the per-person sites that it reads.
-    dimensions, dtypes
-        For each per-person site the number of its dimensions, people included, and its type.
+    shapes, dtypes
+        For each per-person site its shape, with -1 for the number of people, and its type.
     """
 
     sites: tuple[str, ...]
     random: frozenset[str]
+    observed: frozenset[str]
     parameters: tuple[str, ...]
     reads: dict[str, tuple[str, ...]]
-    dimensions: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """For each per-person site the number of its dimensions, people included."""
+        return {site: len(shape) for site, shape in self.shapes.items()}
+
+    def shape(self, site: str, n: int) -> tuple[int, ...]:
+        """Return the shape of a site's values for n people."""
+        return tuple(n if size == PEOPLE else size for size in self.shapes[site])
 
     def require(self, nodes: Iterable[str]) -> None:
         """Refuse names that are no per-person sites.
@@ -66,192 +78,180 @@ class ProgramSites:
                 )
             if node not in self.sites:
                 raise GraphError(
-                    f"The program has no per-person site {node!r}. It has: {', '.join(self.sites) or 'none'}. Name it with "
-                    "pyro.sample or pyro.deterministic inside the plate."
+                    f"The program has no per-person site {node!r}. It has: {', '.join(self.sites)}. Name it with "
+                    f"pyro.sample or pyro.deterministic inside the plate.{did_you_mean(node, self.sites)}"
                 )
+
+    def sites_of(self, node: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the sites of a node: those named like its columns or, if it has one column, like itself."""
+        if len(columns) == 1 and columns[0] not in self.sites and node in self.sites:
+            return (node,)
+        return tuple(columns)
 
     def causes(self, node: str, nodes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the nodes that a node reads, directly or through sites that are no nodes, and the noise it reads."""
-        found: dict[str, None] = {}
-        noise: dict[str, None] = {}
-        waiting = list(reversed(self.reads[node]))
-        seen: set[str] = set()
-        while waiting:
-            site = waiting.pop()
-            if site in seen:
-                continue
-            seen.add(site)
-            if site in nodes:
-                found[site] = None
-                continue
-            if site in self.random:
-                noise[site] = None
-            waiting.extend(reversed(self.reads[site]))
-        return tuple(node for node in nodes if node in found), tuple(site for site in self.sites if site in noise)
+        met = self._above(node, frozenset(nodes))
+        return tuple(n for n in nodes if n in met), tuple(
+            s for s in self.sites if s in met and s in self.random and s not in nodes
+        )
 
-    def graph_of(self, nodes: Sequence[str]) -> EdgeList:
-        """Return the causal graph over some sites; noise that feeds two of them becomes a latent node.
+    def graph_of(self, nodes: Sequence[str], columns: Mapping[str, Sequence[str]] | None = None) -> EdgeList:
+        """Return the causal graph over some nodes; noise that feeds two of them becomes a latent node.
 
         Noise that feeds one node is its own error term and is left out; a random step between nodes is a latent node
         if it feeds two.
-        """
-        self.require(nodes)
-        kept = set(nodes) | {site for site in self.random if site not in nodes}
-        parents = {site: self._kept_parents(site, kept) for site in self.sites if site in kept}
-        changed = True
-        while changed:
-            changed = False
-            for site in [s for s in parents if s not in nodes]:
-                children = [child for child, above in parents.items() if site in above]
-                if len(children) <= 1:
-                    for child in children:
-                        others = [p for p in parents[child] if p != site]
-                        parents[child] = [*others, *(p for p in parents[site] if p not in others)]
-                    del parents[site]
-                    changed = True
-        place = {site: i for i, site in enumerate([*nodes, *(s for s in parents if s not in nodes)])}
-        edges = sorted(
-            ((p, child) for child, above in parents.items() for p in above), key=lambda e: (place[e[0]], place[e[1]])
-        )
-        return EdgeList(tuple(place), tuple(edges), tuple(s for s in place if s not in nodes))
 
-    def _kept_parents(self, site: str, kept: set[str]) -> list[str]:
-        found: dict[str, None] = {}
+        Parameters
+        ----------
+        nodes
+            The nodes.
+        columns
+            For a node that is not one site of the same name: the sites of its columns.
+
+        Raises
+        ------
+        GraphError
+            If a name is no per-person site.
+        """
+        sites = {node: self.sites_of(node, (columns or {}).get(node, (node,))) for node in nodes}
+        owner = {site: node for node, own in sites.items() for site in own}
+        self.require(owner)
+        owner |= {site: site for site in self.random if site not in owner}
+        above: dict[str, list[str]] = {node: [] for node in (*nodes, *(owner[s] for s in self.sites if s in owner))}
+        for site, node in owner.items():
+            met = self._above(site, frozenset(owner))
+            found = [owner[s] for s in self.sites if s in met and s in owner and owner[s] != node]
+            above[node] += [parent for parent in dict.fromkeys(found) if parent not in above[node]]
+        while single := [s for s in above if s not in sites and sum(s in p for p in above.values()) <= 1]:
+            parents = above.pop(single[0])
+            for child, others in above.items():
+                if single[0] in others:
+                    others.remove(single[0])
+                    above[child] = others + [p for p in parents if p not in others]
+        latent = tuple(site for site in above if site not in sites)
+        place = {node: i for i, node in enumerate((*nodes, *latent))}
+        edges = sorted(
+            ((p, c) for c, parents in above.items() for p in parents), key=lambda e: (place[e[0]], place[e[1]])
+        )
+        return EdgeList(tuple(place), tuple(edges), latent)
+
+    def _above(self, site: str, stop: frozenset[str]) -> set[str]:
+        """Return the sites that lead to a site, going no further up than those in ``stop``."""
+        met: set[str] = set()
         waiting = list(self.reads[site])
         while waiting:
-            parent = waiting.pop(0)
-            if parent in kept:
-                found[parent] = None
-            else:
-                waiting.extend(self.reads[parent])
-        return list(found)
+            one = waiting.pop()
+            if one not in met:
+                met.add(one)
+                waiting.extend(() if one in stop else self.reads[one])
+        return met
 
 
-class _Track(Messenger):  # type: ignore[misc]
-    """Mark each site's value with its name, and note which marks its law or value carries."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads: dict[str, frozenset[str]] = {}
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["type"] != "sample" or poutine.util.site_is_subsample(msg):
-            return
-        value = detach_provenance(msg["value"])
-        fn = msg["fn"]
-        if msg["infer"].get("_deterministic"):
-            marks = get_provenance(msg["value"])
-        else:
-            marks = get_provenance(fn.log_prob(value))
-        self.reads[msg["name"]] = frozenset(marks)
-        msg["value"] = ProvenanceTensor(value, frozenset({msg["name"]}))
-
-
-def _trace(program: Program, n: int, *handlers: Messenger) -> Any:
-    tracer = poutine.trace()
-    with tracer:
-        for handler in handlers:
-            handler.__enter__()
-        try:
-            program(n)
-        finally:
-            for handler in reversed(handlers):
-                handler.__exit__(None, None, None)
-    return tracer.get_trace()
-
-
-def _is_person_site(site: Any, n: int) -> bool:
-    if site["type"] != "sample" or poutine.util.site_is_subsample(site):
-        return False
-    if any(frame.size == n for frame in site["cond_indep_stack"]):
-        return True
-    return bool(site["infer"].get("_deterministic")) and n in tuple(site["value"].shape)
-
-
-def read_sites(program: Program, *, check: Sequence[str] = ()) -> ProgramSites:
+def read_sites(program: Program) -> ProgramSites:
     """Run a program on a few people and read off its sites and who reads whom.
 
-    Dependencies are followed through torch's operations. What a program reads by leaving torch (``.item()``, NumPy) is
-    caught by perturbing each earlier site while its later ones' known causes are held: such a dependence is added, with
-    a warning.
+    Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
+    assignment into a tensor) is caught by perturbing each site while all others are held: such a dependence is added,
+    with a warning.
 
     Parameters
     ----------
     program
         The program; it is called with a number of people.
-    check
-        The nodes between which dependencies are also sought by perturbation.
 
     Raises
     ------
     GraphError
-        If the program has no per-person sites.
+        If the program fails, has no per-person sites, has other sites for another number of people, or draws random
+        numbers outside Pyro.
+
+    Examples
+    --------
+    >>> import pyro.distributions as dist
+    >>> def program(n):
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         pyro.sample("D", dist.Normal(2 * A, 1.0))
+    >>> read_sites(program).reads
+    {'A': (), 'D': ('A',)}
     """
-    n = PROBE
-    with isolated(0), pyro.validation_enabled(False), warnings.catch_warnings():
+    with isolated(0), pyro.validation_enabled(False), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tracker = _Track()
-        _trace(program, n, tracker)
-        plain = _trace(program, n)
-    sites = tuple(name for name, site in plain.nodes.items() if _is_person_site(site, n))
-    if not sites:
-        raise GraphError(
-            f"The program has no per-person sites: none stands in a plate of the size n={n} that it was called with. "
-            "Write it as program(n) with 'with pyro.plate(\"people\", n):' around the equations."
+        plain, other = (_first_run(program, n) for n in PROBES)
+        shapes = _shapes(plain, other)
+        drawn = [name for name, site in plain.items() if not is_deterministic(site)]
+        found = ProgramSites(
+            sites=tuple(shapes),
+            random=frozenset(name for name in drawn if name in shapes),
+            observed=frozenset(name for name in drawn if name in shapes and plain[name]["is_observed"]),
+            parameters=tuple(name for name in drawn if name not in shapes),
+            reads={},
+            shapes=shapes,
+            dtypes={name: plain[name]["value"].dtype for name in shapes},
         )
-    drawn = frozenset(name for name in sites if not plain.nodes[name]["infer"].get("_deterministic"))
-    parameters = tuple(
-        name
-        for name, site in plain.nodes.items()
-        if site["type"] == "sample" and name not in sites and not poutine.util.site_is_subsample(site)
-    )
-    reads = {name: tuple(s for s in sites if s in tracker.reads.get(name, ()) and s != name) for name in sites}
-    values = {name: plain.nodes[name]["value"] for name in sites}
-    dimensions = {name: value.ndim for name, value in values.items()}
-    dtypes = {name: value.dtype for name, value in values.items()}
-    found = ProgramSites(sites, drawn, parameters, reads, dimensions, dtypes)
-    hidden = _hidden_reads(program, found, check) if check else {}
+        tracked = followed(program, PROBES[0], found.sites, found.parameters)
+        hidden = perturbed(program, PROBES[0], found.sites, tracked, plain)
     for name, more in hidden.items():
         warnings.warn(
-            f"The program's site {name!r} reads {', '.join(map(repr, more))} outside torch (.item() or NumPy); the edge "
-            "was found by perturbation and added.",
+            f"The program's site {name!r} reads {', '.join(map(repr, more))} in a way that torch does not show "
+            "(.item(), NumPy, or assignment into a tensor). It was found by changing values, which can miss a rare "
+            "dependence: write the equation in torch operations if you can.",
             PyrofairWarning,
-            stacklevel=3,
+            stacklevel=_outside(),
         )
-        reads[name] = tuple(s for s in sites if s in {*reads[name], *more})
+    for name in found.sites:
+        met = {*tracked.get(name, ()), *hidden.get(name, ())} - {name}
+        found.reads[name] = tuple(site for site in found.sites if site in met)
     return found
 
 
-def _hidden_reads(program: Program, found: ProgramSites, nodes: Sequence[str]) -> dict[str, list[str]]:
-    """Perturb each node, hold noise and the known causes of later nodes, and see whether one moves all the same."""
-    with isolated(1), pyro.validation_enabled(False), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        base = _trace(program, PROBE)
-        other = _trace(program, PROBE)
-        values = {name: base.nodes[name]["value"] for name in found.sites}
-        noise = {s: values[s] for s in found.random if s not in nodes}
-        result: dict[str, list[str]] = {}
-        for cause in nodes:
-            moved = other.nodes[cause]["value"]
-            for node in nodes:
-                if node == cause or cause in found.causes(node, nodes)[0]:
-                    continue
-                held = {p: values[p] for p in nodes if p not in (node, cause)}
-                before = _law(program, node, {**held, cause: values[cause]}, noise)
-                after = _law(program, node, {**held, cause: moved}, noise)
-                if before is not None and after is not None and not torch.equal(before, after):
-                    result.setdefault(node, []).append(cause)
-        return result
+def _outside() -> int:
+    """Return how far up the caller is who called the package, for a warning to point there."""
+    level, frame = 1, inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").startswith("pyrofair."):
+        level, frame = level + 1, frame.f_back
+    return level - 1
 
 
-def _law(program: Program, node: str, held: dict[str, Any], noise: dict[str, Any]) -> Any:
-    """Return a node's value, or the log-probability of a fixed value under its law, with others held."""
-    torch.manual_seed(2)
-    wrapped = poutine.do(poutine.condition(program, data=noise), data=held)
+def _first_run(program: Program, n: int) -> dict[str, Any]:
+    if not callable(program):
+        raise GraphError(f"A program is a function of the number of people, not {program!r}. {_PLATE}")
     try:
-        site = _trace(wrapped, PROBE).nodes[node]
-    except (ValueError, RuntimeError, KeyError):
-        return None
-    if site["infer"].get("_deterministic"):
-        return site["value"]
-    return site["fn"].log_prob(site["value"])
+        return run_program(program, n)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0]  # Pyro adds a table of shapes
+        raise GraphError(
+            f"The program failed when it was called with n={n} people: {said}. It must run for any number. {_PLATE}"
+        ) from error
+
+
+def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the per-person sites with their shapes, told by what changes with the number of people."""
+    if odd := sorted(one.keys() ^ other.keys()):
+        raise GraphError(
+            f"The program has other sites for {PROBES[0]} people than for {PROBES[1]}: {', '.join(odd[:5])}. Its sites "
+            f"must be the same for any number; do not loop over people. {_PLATE}"
+        )
+    found = {}
+    for name, site in one.items():
+        first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
+        places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
+        inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])
+        if any(frame.full_size == PROBES[0] != frame.size for frame in site["cond_indep_stack"]):
+            raise GraphError(f"The site {name!r} stands in a subsampled plate; a model of people needs all of them.")
+        if places and not inside and not is_deterministic(site):
+            raise GraphError(
+                f"The site {name!r} has a value for each of n people, but stands outside the plate of people. {_PLATE}"
+            )
+        if len(first) != len(second) or len(places) > 1:
+            raise GraphError(
+                f"The site {name!r} has the shapes {first} for {PROBES[0]} people and {second} for {PROBES[1]}; it "
+                "must have one dimension of the number of people."
+            )
+        if places or (inside and not first):
+            found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))
+    if not found:
+        raise GraphError(
+            "The program has no per-person sites: none stands in a plate of the size that it was called with. " + _PLATE
+        )
+    return found

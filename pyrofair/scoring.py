@@ -61,8 +61,8 @@ def positive_scores(
     proba = np.asarray(_proba(name, model, rows, graph, order), dtype=np.float64)
     if proba.shape != (len(rows), 2):
         raise DataError(
-            f"{name!r}: predict_proba returned the shape {proba.shape}, expected {(len(rows), 2)}, a column for each of "
-            "two classes."
+            f"{name!r}: predict_proba returned the shape {proba.shape}, expected {(len(rows), 2)}, a column for each "
+            "of two classes."
         )
     scores: NDArray[np.float64] = proba[:, _positive_column(name, model, graph)]
     wrong = ~((scores >= 0.0) & (scores <= 1.0))
@@ -79,7 +79,7 @@ def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given:
     may_read = graph.input_columns
     order = [column for column in (rows.columns if given is None else given) if column in may_read]
     if hasattr(model, "feature_names_in_"):
-        reads = list(model.feature_names_in_)
+        reads = np.asarray(model.feature_names_in_).tolist()
         outside = [column for column in reads if column not in order]
         if outside:
             why = "they are no observed parents of the outcome"
@@ -113,7 +113,7 @@ def _positive_column(name: str, model: Any, graph: CausalGraph) -> int:
     if positive not in classes:
         known = [each.item() if isinstance(each, np.generic) else each for each in classes]
         raise DataError(
-            f"{name!r} knows the classes {known}, not the graph's positive value {positive!r}. Fit it on the labels that "
-            "the data hold, or make the graph with positive=... of these."
+            f"{name!r} knows the classes {known}, not the graph's positive value {positive!r}. Fit it on the labels "
+            "that the data hold, or make the graph with positive=... of these."
         )
     return classes.index(positive)

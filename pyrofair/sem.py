@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from pyro import poutine
 from sklearn.base import BaseEstimator, clone
 
+from pyrofair.abduction import Method, counterfactuals
+from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import COUPLINGS, Coupling
-from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
+from pyrofair.equations import Equations, read_equations
+from pyrofair.exceptions import DataError
+from pyrofair.gradients import Guide
+from pyrofair.inversion import Inverse
 from pyrofair.isolation import isolated, seed_from
+from pyrofair.noise import Noise
+from pyrofair.parallel_worlds import both_worlds, can_run_side_by_side
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
-from pyrofair.programs import Program, read_sites
-from pyrofair.truth import Truth, TruthDecisions, measure_truth, require_decisions
-from pyrofair.worlds import Equations, Noise, World, factual, node_by_node, side_by_side
+from pyrofair.programs import Program
+from pyrofair.shared_units import shared_worlds
+from pyrofair.truth import Truth, TruthDecisions, measure_truth, require_settings
+from pyrofair.worlds import World, factual
 
 __all__ = ["SEM"]
 
@@ -116,8 +121,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
                 raise DataError(f"coupling={self.coupling!r} is not known; it is one of {', '.join(COUPLINGS)}.")
             if self.unit not in ("noise", "shared"):
                 raise DataError(f"unit={self.unit!r} is not known; it is 'noise' or 'shared'.")
-            equations = _equations(self.program, self.unfair)
-            self._read = (key, equations, _can_run_side_by_side(equations, self.coupling))
+            equations = read_equations(self.program, self.unfair)
+            self._read = (key, equations, can_run_side_by_side(equations, self.coupling))
         return self._read[1]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -139,7 +144,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         equations = self.equations()
         first, second = self._run(n, random_state)
-        columns = [site for site in equations.node_of if site != equations.sensitive]
+        columns = [self.unfair.graph.sensitive_column, *(s for s in equations.node_of if s != equations.sensitive)]
         return self._frame(first, columns, 0), self._frame(second, columns, 1)
 
     def worlds(
@@ -163,17 +168,95 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         size = n if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
         graph = self.unfair.graph
-        columns = [column for column in graph.input_columns if column != graph.sensitive_column]
+        reads = graph.input_columns
+        sites = [self._site(column) for column in reads if column != graph.sensitive_column]
         if self.unit == "shared":
-            first, second, unit = self._run_shared(size, random_state)
+            first, second = self._run_shared(size, random_state, sites)
+            unit = np.repeat(np.arange(size), self.draws)
         else:
-            first, second = self._run(size, random_state, [self._site(column) for column in columns])
+            first, second = self._run(size, random_state, sites)
             unit = np.arange(size)
         weight = np.full(len(unit), 1.0 / len(unit))
-        reads = graph.input_columns
         return (
-            CounterfactualSample(self._frame(first, columns, 0)[reads], weight, unit),
-            CounterfactualSample(self._frame(second, columns, 1)[reads], weight, unit),
+            CounterfactualSample(self._frame(first, reads, 0), weight, unit),
+            CounterfactualSample(self._frame(second, reads, 1), weight, unit),
+        )
+
+    # -- given people -------------------------------------------------------------------------------------------------
+
+    def counterfactual(
+        self,
+        df: pd.DataFrame,
+        *,
+        method: Method = "auto",
+        inverses: Mapping[str, Inverse] | None = None,
+        draws: int = 1000,
+        tolerance: float | Mapping[str, float] | None = None,
+        guide: Guide = "AutoNormal",
+        do: Mapping[str, Any] | None = None,
+        random_state: int | None = None,
+    ) -> Counterfactuals:
+        """Return both worlds of observed people: abduction of their noise, action, prediction.
+
+        A world whose paths all carry a person's own value of the sensitive attribute gives her row back.
+
+        Parameters
+        ----------
+        df
+            The n people: a column for each node of the program that is not latent. If the outcome is there, it is
+            evidence too, and predicted in both worlds.
+        method, inverses, draws, tolerance, guide
+            How the noise is inferred; see :func:`pyrofair.abduction.abduct`.
+        do
+            Nodes that are set in both worlds besides, each to a number or to one for each person.
+        random_state
+            Seeds the draws.
+
+        Returns
+        -------
+        Counterfactuals
+            ``.baseline``, ``.switched``, ``.draws``, ``.noise``, ``.diagnostics``, ``.exact``, ``.scores(model)``. With
+            posterior draws of the program's parameters, up to 50 of them share each person's draws; her row does not
+            change their posterior.
+
+        Raises
+        ------
+        DataError
+            If the table or a setting does not fit, a row is impossible under the program, or the method cannot serve a
+            node.
+
+        References
+        ----------
+        Chikahara et al. (2021), appendix A.1 (woman i and man j); Pearl (2009), theorem 7.1.7.
+
+        Examples
+        --------
+        >>> import pyro, pyro.distributions as dist
+        >>> from pyrofair import CausalGraph
+        >>> def program(n):
+        ...     with pyro.plate("people", n):
+        ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+        ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
+        ...         pyro.deterministic("M", 2 * A + U)
+        >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+        >>> given = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]}, index=["woman", "man"])
+        >>> SEM(program, graph.unfair("A -> M -> Y")).counterfactual(given).switched
+               A    M
+        woman  0  2.5
+        man    0  2.5
+        """
+        return counterfactuals(
+            self.equations(),
+            df,
+            coupling=self.coupling,
+            posterior=self.posterior,
+            method=method,
+            inverses=inverses,
+            draws=draws,
+            tolerance=tolerance,
+            guide=guide,
+            do=do,
+            random_state=self._seed(random_state),
         )
 
     # -- the truth about a model --------------------------------------------------------------------------------------
@@ -212,19 +295,18 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         ----------
         Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.truth.Truth`.
         """
-        require_decisions(decisions, threshold)
+        require_settings(n, decisions, threshold)
         equations = self.equations()
         graph = self.unfair.graph
-        columns = [column for column in graph.input_columns if column != graph.sensitive_column]
-        sites = [self._site(column) for column in columns]
+        sites = [self._site(column) for column in graph.input_columns if column != graph.sensitive_column]
         with isolated(self._seed(random_state)):
             noise = Noise(n, self.coupling, self._parameters())
-            run = side_by_side(equations, noise, sites) if self._read[2] else node_by_node(equations, noise)
-            actual = factual(equations, noise)
+            run = both_worlds(equations, noise, sites, fast=self._read[2])
+            actual = factual(equations, noise, [self._site(column) for column in graph.input_columns])
         people = pd.DataFrame({column: actual[self._site(column)].numpy() for column in graph.input_columns})
         return measure_truth(
             model,
-            (self._frame(run[0], columns, 0)[graph.input_columns], self._frame(run[1], columns, 1)[graph.input_columns]),
+            (self._frame(run[0], graph.input_columns, 0), self._frame(run[1], graph.input_columns, 1)),
             people,
             graph,
             decisions=decisions,
@@ -243,7 +325,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         model, settings
             As for :meth:`truth`.
         couplings
-            The couplings to compare. They agree on all that data could tell, and on everything if all noise is explicit.
+            The couplings to compare. They agree on all that data could tell, and on everything if all noise is
+            explicit.
 
         Returns
         -------
@@ -251,33 +334,26 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             With columns decisions, coupling, quantity, estimate, error, n.
         """
         seed = self._seed(settings.pop("random_state", None))
-        runs = [clone(self).set_params(coupling=each) for each in couplings]
-        return pd.concat([sem.truth(model, random_state=seed, **settings).table for sem in runs], ignore_index=True)
+        found = []
+        for coupling in couplings:
+            sem: SEM = clone(self).set_params(coupling=coupling)
+            found.append(sem.truth(model, random_state=seed, **settings).table)
+        return pd.concat(found, ignore_index=True)
 
     def _run(self, n: int, random_state: int | None, wanted: Sequence[str] | None = None) -> tuple[World, World]:
         equations = self.equations()
+        _require_count("n", n)
         with isolated(self._seed(random_state)):
             noise = Noise(n, self.coupling, self._parameters())
-            fast = self._read[2]
-            return side_by_side(equations, noise, wanted) if fast else node_by_node(equations, noise)
+            return both_worlds(equations, noise, wanted, fast=self._read[2])
 
-    def _run_shared(self, n: int, random_state: int | None) -> tuple[World, World, npt.NDArray[np.int64]]:
-        """Draw the shared nodes once for each unit, and the others ``draws`` times in each world, independently."""
+    def _run_shared(self, n: int, random_state: int | None, wanted: Sequence[str]) -> tuple[World, World]:
         equations = self.equations()
-        shared = [site for site, node in equations.node_of.items() if node in self.unfair.shared]
-        _require_no_common_noise(equations, shared)
-        people = n * self.draws
-        found = []
+        _require_count("n", n)
+        _require_count("draws", self.draws)
         with isolated(self._seed(random_state)):
             parameters = self._parameters()
-            first, _ = side_by_side(equations, noise := Noise(n, self.coupling, dict(parameters)))
-            parameters = {name: noise.values[name] for name in equations.info.parameters if name in noise.values}
-            held = {site: first[site].repeat_interleave(self.draws, 0) for site in shared}
-            given = replace(equations, program=poutine.do(self.program, data=held))
-            for which in (0, 1):
-                drawn = Noise(people, "monotone", dict(parameters))
-                found.append(side_by_side(given, drawn)[which] | held)
-        return found[0], found[1], np.repeat(np.arange(n), self.draws)
+            return shared_worlds(equations, n, self.draws, self.coupling, parameters, wanted, fast=self._read[2])
 
     def _seed(self, random_state: int | None) -> int:
         return seed_from(self.random_state if random_state is None else random_state)
@@ -296,68 +372,22 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             column if column in node_of else next(n for n, own in self.unfair.graph.columns.items() if own == [column])
         )
 
-    def _frame(self, world: World, columns: list[str], which: int) -> pd.DataFrame:
+    def _frame(self, world: World, columns: Sequence[str], which: int) -> pd.DataFrame:
+        """Return some columns of a world as a table, the sensitive attribute as the outcome reads it."""
         graph = self.unfair.graph
         regime = self.unfair.regimes[which]
         path = (graph.sensitive, graph.outcome)
-        arm = regime.value(path) if path in graph.edges else regime.on_fair
-        size = len(next(iter(world.values())))
-        data: dict[str, Any] = {graph.sensitive_column: np.full(size, graph.label(arm))}
-        data |= {column: world[self._site(column)].numpy() for column in columns}
+        label = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
+        size = max((len(values) for values in world.values() if values.ndim), default=1)
+        data = {
+            column: np.full(size, label)
+            if column == graph.sensitive_column
+            else world[self._site(column)].expand(size).numpy()
+            for column in columns
+        }
         return pd.DataFrame(data, copy=False)
 
 
-def _equations(program: Program, unfair: UnfairPaths) -> Equations:
-    """Match the program's sites with the graph's nodes, and refuse a parent that the graph lacks."""
-    graph = unfair.graph
-    info = read_sites(program)
-    node_of: dict[str, str] = {}
-    for node in graph.order:
-        columns = graph.columns.get(node, [node])
-        if len(columns) == 1 and columns[0] not in info.sites and node in info.sites:
-            columns = [node]
-        if all(column not in info.sites for column in columns) and (node in graph.latent or node == graph.outcome):
-            continue
-        info.require(columns)
-        node_of |= dict.fromkeys(columns, node)
-    info = read_sites(program, check=tuple(node_of))
-    equations = Equations(program, unfair, info, node_of)
-    for site, causes in equations.causes.items():
-        node = node_of[site]
-        for cause in causes:
-            if node_of[cause] != node and node_of[cause] not in graph.parents(node):
-                raise GraphError(
-                    f"In the program {site!r} reads {cause!r}, but the graph has no edge {node_of[cause]} -> {node}. Add "
-                    f"it to the graph, or remove it from the program. The program's edges: "
-                    f"{'; '.join(f'{c} -> {s}' for s, above in equations.causes.items() for c in above)}."
-                )
-    return equations
-
-
-def _require_no_common_noise(equations: Equations, shared: Sequence[str]) -> None:
-    every = tuple(equations.node_of)
-    noise = {site: set(equations.info.causes(site, every)[1]) for site in every if site != equations.sensitive}
-    for one in shared:
-        for other in [site for site in noise if site not in shared]:
-            common = sorted(noise[one] & noise[other])
-            if common:
-                raise NotIdentifiedError(
-                    f"The shared node {one!r} and the node {other!r}, which is drawn anew in each world, have the noise "
-                    f"{', '.join(common)} in common, so {other!r} cannot be drawn given its parents alone. Use "
-                    "unit='noise'."
-                )
-
-
-def _can_run_side_by_side(equations: Equations, coupling: Coupling) -> bool:
-    """Try one run with an axis of worlds, and compare it with the definition on the same few people."""
-    n = 50
-    with isolated(0), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        noise = Noise(n, coupling)
-        slow = node_by_node(equations, noise)
-        try:
-            fast = side_by_side(equations, noise)
-        except (NotIdentifiedError, RuntimeError, ValueError, IndexError, TypeError):
-            return False
-    pairs = [(a[site], b[site]) for a, b in zip(slow, fast, strict=True) for site in a]
-    return all(one.shape == other.shape and torch.allclose(one, other, equal_nan=True) for one, other in pairs)
+def _require_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise DataError(f"{name}={value!r} must be a whole number of at least 1.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,12 +20,12 @@ from torch import Tensor
 
 from pyrofair.distributions import TruncatedNormal
 from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.facts import Facts, Rest, best_accuracies, overlap_of, whole_law
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.paths import UnfairPaths
-from pyrofair.truth import Estimate
 
-__all__ = ["Facts", "Overlap", "Scenario", "additive", "hiring", "latent", "scenario"]
+__all__ = ["Scenario", "additive", "hiring", "latent", "scenario"]
 
 Truncation = Literal["floor", "truncate"]
 Cut = tuple[float, float, float, float]
@@ -49,9 +50,9 @@ def hiring(
     y_a: float = 5.0,
     truncation: Truncation = "floor",
 ) -> None:
-    """Draw n people of the hiring scenario, eq. (14) of the paper's appendix G.2: noise multiplies, so it is not additive.
+    """Draw n people of the hiring scenario: gender A, qualification Q, children D, physical strength M, decision Y.
 
-    Gender A, qualification Q, children D, physical strength M, decision Y.
+    These are the equations of the paper's appendix G.2. Noise multiplies in D and M, so they are not additive.
 
     Parameters
     ----------
@@ -143,3 +144,195 @@ def latent(
         R = pyro.deterministic("R", r_a * A + whole(r_h * H) + whole(U_R))
         M = pyro.deterministic("M", A + R + whole(U_M))
         pyro.sample("Y", dist.Bernoulli(logits=intercept + y_a * A + R + M + y_h * H))
+
+
+# -- scenarios --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A structural equation model of the paper, with its graph and its unfair paths.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    program
+        A Pyro program of the number of people.
+    graph, unfair
+        The graph, and the paths that the paper calls unfair.
+
+    Examples
+    --------
+    >>> people = scenario("hiring").draw(5000, random_state=0)
+    >>> list(people), len(people)
+    (['A', 'Q', 'D', 'M', 'Y'], 5000)
+    """
+
+    name: str
+    program: Callable[[int], Any]
+    graph: CausalGraph
+    unfair: UnfairPaths
+
+    def draw(self, n: int, random_state: int | np.random.Generator | None = None) -> pd.DataFrame:
+        """Return n people as they are, a column for each observed node.
+
+        Parameters
+        ----------
+        n
+            Their number.
+        random_state
+            Seeds the draw; the global generators stay as they are.
+        """
+        values, _ = self._simulate(n, random_state)
+        return pd.DataFrame({node: _column(node, values[node]) for node in self.graph.observed})
+
+    def facts(self, n: int = 200_000, random_state: int = 0) -> Facts:
+        """Return what is true here: the best accuracies, and where the groups do not overlap.
+
+        Parameters
+        ----------
+        n, random_state
+            The number of people to simulate, and the seed. The same question is answered once.
+        """
+        return _facts(self, n, random_state)
+
+    def _simulate(self, n: int, random_state: int | np.random.Generator | None) -> tuple[dict[str, Tensor], Tensor]:
+        """Return the values of all sites, and P(Y = 1) given all causes of Y."""
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise DataError(f"n={n!r} must be a positive whole number of people.")
+        with isolated(seed_from(random_state)), torch.no_grad(), poutine.trace() as tracer:
+            self.program(int(n))
+        sites: dict[str, Any] = dict(tracer.trace.nodes)
+        values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
+        return values, sites[self.graph.outcome]["fn"].probs
+
+
+@lru_cache(maxsize=32)
+def _facts(scenario: Scenario, n: int, random_state: int) -> Facts:
+    values, probability = scenario._simulate(n, random_state)
+    table = {name: value.to(torch.float64) for name, value in values.items()}
+    graph = scenario.graph
+    observed = pd.DataFrame({node: _column(node, values[node]) for node in graph.inputs}) if graph.latent else None
+    majority, bayes = best_accuracies(probability, observed)
+    model = MODELS[scenario.name]
+    parameters = _parameters(model.program) | getattr(scenario.program, "keywords", {})
+    return Facts(majority, bayes, overlap_of(table, model.rests(parameters)), n)
+
+
+def _column(node: str, value: Tensor) -> NDArray[Any]:
+    return value.numpy().astype(np.int64 if node in COUNTS else np.float64)
+
+
+def _parameters(program: Callable[..., None]) -> dict[str, Any]:
+    return {name: each.default for name, each in inspect.signature(program).parameters.items() if name != "n"}
+
+
+# -- the three scenarios ----------------------------------------------------------------------------------------------
+
+
+def _noise(numbers: Sequence[float]) -> Any:
+    """Return the law of a noise in double precision, from two parameters or from four."""
+    exact = torch.tensor(numbers, dtype=torch.float64)
+    family: Any = dist.Normal if len(numbers) == 2 else TruncatedNormal
+    return family(*exact, validate_args=False)
+
+
+def _hiring_rests(p: Mapping[str, Any]) -> dict[str, Rest]:
+    d, m = _noise(p["u_d"]), _noise(p["u_m"])
+
+    def strength(x: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+        scale = p["m_q"] * values["Q"]
+        density = torch.exp(m.log_prob(x / scale)) / scale.abs()
+        return torch.where(scale == 0, (x == 0).to(x.dtype), density)
+
+    return {
+        "D": Rest(("Q",), 1.0, lambda x, v: whole_law(d, x, p["d_q"] * v["Q"], truncation=p["truncation"])),
+        "M": Rest(("Q",), p["m_a"], strength),
+    }
+
+
+def _additive_rests(p: Mapping[str, Any]) -> dict[str, Rest]:
+    whole = WHOLE[p["truncation"]]
+
+    def law(noise: str, slope: str) -> Callable[[Tensor, Mapping[str, Tensor]], Tensor]:
+        u = _noise(p[noise])
+        return lambda x, v: whole_law(u, x - whole(p[slope] * v["Q"]), truncation=p["truncation"])
+
+    return {"D": Rest(("Q",), 1.0, law("u_d", "d_q")), "M": Rest(("Q",), p["m_a"], law("u_m", "m_q"))}
+
+
+def _latent_rests(p: Mapping[str, Any]) -> dict[str, Rest]:
+    h, r, m = (_noise(p[name]) for name in ("h", "u_r", "u_m"))
+    steps = torch.arange(math.floor(r.mean - 10 * r.stddev), math.ceil(r.mean + 10 * r.stddev) + 1.0).to(torch.float64)
+
+    def confounded(x: Tensor, _: Mapping[str, Tensor]) -> Tensor:
+        level, place = torch.unique(x, return_inverse=True)
+        given = whole_law(h, level.unsqueeze(-1) - steps, p["r_h"], truncation=p["truncation"])
+        return (given @ whole_law(r, steps, truncation=p["truncation"]))[place]
+
+    return {
+        "R": Rest((), p["r_a"], confounded),
+        "M": Rest(("R",), 1.0, lambda x, v: whole_law(m, x - v["R"], truncation=p["truncation"])),
+    }
+
+
+@dataclass(frozen=True)
+class _Model:
+    program: Callable[..., None]
+    edges: str
+    unfair: tuple[str, ...]
+    rests: Callable[[Mapping[str, Any]], dict[str, Rest]]
+    latent: tuple[str, ...] = ()
+
+
+HIRING = "{A Q} -> D; {A Q} -> M; {A Q D M} -> Y"
+MODELS = {
+    "hiring": _Model(hiring, HIRING, ("A -> Y", "A -> D -> Y"), _hiring_rests),
+    "additive": _Model(additive, HIRING, ("A -> Y", "A -> D -> Y"), _additive_rests),
+    "latent": _Model(latent, "{A H} -> R; {A R} -> M; {A R M H} -> Y", ("A -> Y",), _latent_rests, ("H",)),
+}
+
+
+def scenario(name: str, **parameters: Any) -> Scenario:
+    """Return a structural equation model of the paper.
+
+    Parameters
+    ----------
+    name
+        ``"hiring"`` (:func:`hiring`), ``"additive"`` (:func:`additive`) or ``"latent"`` (:func:`latent`).
+    parameters
+        Parameters of the program other than the paper's.
+
+    Raises
+    ------
+    DataError
+        For an unknown scenario or parameter.
+
+    References
+    ----------
+    Chikahara et al. (2021), appendix G.2, and the appendices on additive data and on the extension.
+
+    Examples
+    --------
+    >>> print(scenario("hiring").unfair)
+    unfair: A -> D -> Y
+    unfair: A -> Y
+    fair:   A -> M -> Y
+    shared by both worlds: Q, M
+    """
+    if name not in MODELS:
+        raise DataError(f"There is no scenario {name!r}; there are {', '.join(MODELS)}.{did_you_mean(name, MODELS)}")
+    model = MODELS[name]
+    known = _parameters(model.program)
+    for key in parameters:
+        if key not in known:
+            raise DataError(
+                f"The scenario {name!r} has no parameter {key!r}; it has {', '.join(known)}.{did_you_mean(key, known)}"
+            )
+    truncation = parameters.get("truncation", "floor")
+    if truncation not in WHOLE:
+        raise DataError(f"truncation={truncation!r} is not known; it is {' or '.join(map(repr, WHOLE))}.")
+    program = partial(model.program, **parameters) if parameters else model.program
+    graph = CausalGraph(model.edges, sensitive="A", outcome="Y", latent=model.latent)
+    return Scenario(name, program, graph, graph.unfair(*model.unfair))

@@ -13,7 +13,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.scoring import positive_scores
 
-__all__ = ["DECISIONS", "Estimate", "Truth", "TruthDecisions", "measure_truth", "require_decisions"]
+__all__ = ["DECISIONS", "Estimate", "Truth", "TruthDecisions", "measure_truth", "require_settings"]
 
 TruthDecisions = Literal["threshold", "shared", "own"]
 DECISIONS: tuple[TruthDecisions, ...] = ("threshold", "shared", "own")
@@ -73,11 +73,11 @@ class Truth:
         Groups of identical x count as often as they have people, and the mean effects differ with their sign. The noise
         of the mean of a group with few people is subtracted; a group of one cannot tell it, and counts as it is.
     paper_condmean : float
-        The paper's eq. (19) to the letter, ``sqrt((sum_k mu_k - mu) / K)`` over the K groups, with ``mu_k`` the share of
-        the group whose decisions differ and ``mu`` the plain mean of the ``mu_k``. It lacks the square, has an indicator
-        where definition 1 has a difference, and weighs groups equally, so it equals ``sqrt(mu * (K - 1) / K)`` and is
-        no spread. (Read as a sum of ``mu_k - mu`` it is 0 for every model.) It has no standard error because K grows
-        with n.
+        The formula in the paper's appendix G.2 to the letter, ``sqrt((sum_k mu_k - mu) / K)`` over the K groups, with
+        ``mu_k`` the share of the group whose decisions differ and ``mu`` the plain mean of the ``mu_k``. It lacks the
+        square, has an indicator where definition 1 has a difference, and weighs groups equally, so it equals
+        ``sqrt(mu * (K - 1) / K)`` and is no spread. (Read as a sum of ``mu_k - mu`` it is 0 for every model.) It has no
+        standard error because K grows with n.
     grouping : str
         How people were grouped by their features. If one of these is continuous, every group has one member, and both
         numbers are over individuals: `conditional_sd` is then the spread of t itself. This is definition 1's where the
@@ -138,18 +138,22 @@ class Truth:
         )
 
 
-def require_decisions(decisions: str, threshold: float) -> None:
-    """Refuse an unknown kind of decisions, and a threshold outside [0, 1).
+def require_settings(n: int, decisions: str, threshold: float) -> None:
+    """Refuse an unknown kind of decisions, a threshold outside [0, 1), and a number of people that is none.
 
     Raises
     ------
     DataError
-        With the kinds there are.
+        With what would do.
     """
     if decisions not in DECISIONS:
         raise DataError(f"decisions={decisions!r} is not known; it is one of {', '.join(map(repr, DECISIONS))}.")
     if not 0.0 <= threshold < 1.0:
-        raise DataError(f"threshold={threshold!r} must be at least 0 and below 1: a decision is 1 if score > threshold.")
+        raise DataError(
+            f"threshold={threshold!r} must be at least 0 and below 1: a decision is 1 where score > threshold."
+        )
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise DataError(f"n={n!r} must be a positive whole number of people; 100,000 give PIU to about .001.")
 
 
 def measure_truth(
@@ -183,15 +187,15 @@ def measure_truth(
     DataError
         If the model does not fit the graph, or a setting is unknown.
     """
-    require_decisions(decisions, threshold)
+    require_settings(len(factual), decisions, threshold)
     name = type(model).__name__
-    c0, c1 = (positive_scores(name, model, rows, graph) for rows in worlds)
+    c0, c1 = (positive_scores(name, model, _double(rows), graph) for rows in worlds)
     if decisions == "threshold":
         c0, c1 = ((c > threshold).astype(np.float64) for c in (c0, c1))
     effect = c1 - c0
     differs = c0 + c1 - 2.0 * c0 * c1 if decisions == "own" else np.abs(effect)
-    group = factual.groupby(list(factual.columns), sort=False, dropna=False).ngroup().to_numpy()
-    size = np.bincount(group)
+    group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
+    size = np.bincount(group).astype(np.int64)
     mu = np.bincount(group, differs) / size
     return Truth(
         mean_unfair_effect=Estimate.of(effect),
@@ -205,6 +209,11 @@ def measure_truth(
         coupled=coupled,
         n=len(effect),
     )
+
+
+def _double(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows in double precision, so that a score of exactly 1/2 does not exceed 1/2 by rounding."""
+    return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
 
 
 def _spread(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
