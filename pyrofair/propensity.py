@@ -197,7 +197,7 @@ class Boosted(Propensity):
         for train, test in folds.split(data, a):
             trees = HistGradientBoostingClassifier(
                 learning_rate=0.1,
-                max_iter=100,
+                max_iter=200,
                 max_leaf_nodes=15,
                 early_stopping=False,
                 categorical_features="from_dtype",
