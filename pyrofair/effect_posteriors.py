@@ -215,7 +215,7 @@ def effect_posterior(
     ...         pyro.deterministic("M", b * A + U)
     >>> unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
     >>> model = LogisticRegression().fit(pd.DataFrame({"M": [-1.0, 1.0]}), [0, 1])
-    >>> found = effect_posterior(program, unfair, model, {"b": [0.0, 0.5, 1.0]}, people=5000, progress=False)
+    >>> found = effect_posterior(program, unfair, model, {"b": [0.0, 0.5, 1.0]}, progress=False, random_state=0)
     >>> found.samples["piu"].round(1).ravel().tolist()
     [0.0, 0.2, 0.3]
     """

@@ -23,19 +23,18 @@ __all__ = ["GUIDES", "Guide", "draw_nuts", "draw_svi"]
 Guide = Literal["AutoNormal", "AutoMultivariateNormal"]
 GUIDES: dict[Guide, Any] = {"AutoNormal": AutoNormal, "AutoMultivariateNormal": AutoMultivariateNormal}
 
-CHAINS, WARMUP = 2, 300
+CHAINS, WARMUP = 2, 200
 # Up to so many noise values NUTS learns how they hang together; beyond, it scales each by itself.
 MOST_DENSE = 200
-STEPS, RATE = 2000, 0.05
+STEPS, RATE = 2000, 0.1
 
 
 class _Likelihood(Messenger):  # type: ignore[misc]
     """Observe each node with a normal error, hand its observed value on, and draw only the noise that matters."""
 
-    def __init__(self, evidence: Evidence, width: Callable[[str], float]) -> None:
+    def __init__(self, evidence: Evidence, width: Callable[[str], float], latent: frozenset[str]) -> None:
         super().__init__()
-        self.evidence, self.width = evidence, width
-        self.latent = frozenset(_latent(evidence))
+        self.evidence, self.width, self.latent = evidence, width, latent
 
     def _pyro_sample(self, msg: Any) -> None:
         name, evidence = msg["name"], self.evidence
@@ -89,8 +88,10 @@ def _latent(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _model(evidence: Evidence, width: Callable[[str], float]) -> Callable[[], None]:
+    latent = frozenset(_latent(evidence))
+
     def model() -> None:
-        with _Likelihood(evidence, width):
+        with _Likelihood(evidence, width, latent):
             evidence.program(evidence.n)
 
     # The program's own parameters are given, and must not be trained.
@@ -109,10 +110,11 @@ def draw_nuts(
     effective, r_hat : dicts
         For each noise site the effective sample size and the split R-hat, shape (n,), by ArviZ.
     """
+    model = _model(evidence, width)
     size = sum(evidence.spare[key].numel() for key in _latent(evidence)) * evidence.n
     chains = []
     for _ in range(CHAINS):
-        kernel = NUTS(_model(evidence, width), init_strategy=init_to_sample, full_mass=size <= MOST_DENSE)
+        kernel = NUTS(model, init_strategy=init_to_sample, full_mass=size <= MOST_DENSE)
         mcmc = MCMC(kernel, num_samples=-(-draws // CHAINS), warmup_steps=WARMUP, disable_progbar=True)
         with pyro.validation_enabled(False):
             mcmc.run()

@@ -168,7 +168,7 @@ def _natural(msg: Any, value: Tensor) -> Any:
     deterministic = msg["infer"].get("_deterministic") or isinstance(unwrap(msg["fn"]), dist.Delta)
     if not msg["is_observed"] or deterministic:
         natural["fn"] = _point(value, msg["fn"])
-        natural["infer"] = {"_deterministic": True}
+        natural["infer"] = {"_deterministic": True, "_natural": True}
     natural |= {"name": msg["name"] + NATURAL, "value": value, "is_observed": True}
     return natural
 

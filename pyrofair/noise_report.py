@@ -117,8 +117,8 @@ class NoiseReport:
         least = min((float(values.min()) for values in effective.values()), default=np.inf)
         if worst > R_HAT or least < min(FEW, self.draws):
             warnings.warn(
-                f"{method}: the chains have not settled for everyone (R-hat up to {worst:.3f}, effective draws down to "
-                f"{least:.0f}); see .diagnostics. Raise draws or the tolerance, or use method='auto'.",
+                f"{method} serves some people badly (R-hat up to {worst:.3f}, effective draws down to {least:.0f}); see "
+                ".diagnostics. Raise draws or the tolerance, or use method='auto'.",
                 PyrofairWarning,
                 stacklevel=5,
             )

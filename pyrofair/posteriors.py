@@ -145,8 +145,8 @@ def fit_posterior(
         The draws of each chain; NUTS: the steps thrown away before. Chains run one after the other, each from a random
         start. SVI draws one chain.
     steps, learning_rate
-        SVI: the number of steps of Adam, and the size of the first; the last is a tenth of it. The guide is averaged over
-        the last quarter of the steps.
+        SVI: the number of steps of Adam, and the size of the first; the last is a tenth of it. The guide is averaged
+        over the last quarter of the steps.
     progress
         Whether to show a progress bar.
     random_state

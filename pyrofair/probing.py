@@ -26,7 +26,10 @@ def is_deterministic(site: Any) -> bool:
 
 
 def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any]:
-    """Run a program, hidden from handlers outside, and return its sites but those that choose a subsample."""
+    """Run a program, hidden from handlers outside, and return its sites.
+
+    Left out are those that choose a subsample, and what a site would have been that an intervention has set.
+    """
     wrapped: Any = program
     for handler in reversed(handlers):
         wrapped = handler(wrapped)
@@ -35,7 +38,7 @@ def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any
     return {
         name: site
         for name, site in nodes.items()
-        if site["type"] == "sample" and not poutine.util.site_is_subsample(site)
+        if site["type"] == "sample" and not (poutine.util.site_is_subsample(site) or site["infer"].get("_natural"))
     }
 
 

@@ -359,7 +359,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return seed_from(self.random_state if random_state is None else random_state)
 
     def _parameters(self) -> dict[str, torch.Tensor]:
-        if self.posterior is None:
+        if not self.posterior:
             return {}
         draws = {name: torch.as_tensor(np.asarray(values)) for name, values in self.posterior.items()}
         pick = int(torch.randint(min(len(values) for values in draws.values()), ()))
