@@ -1,11 +1,14 @@
 """Path-specific causal fairness: audit and train classifiers against the unfair effects of a causal graph."""
 
-from pyrofair import datasets
+from pyrofair import datasets, simulate
 from pyrofair._version import __version__
 from pyrofair.audit import Audit, audit
 from pyrofair.baselines import remove
 from pyrofair.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
 from pyrofair.classifiers import PenalizedClassifier
+from pyrofair.counterfactuals import Counterfactuals
+from pyrofair.couplings import CouplingError
+from pyrofair.effect_posteriors import EffectPosterior, effect_posterior
 from pyrofair.estimands import Estimand
 from pyrofair.exceptions import (
     DataError,
@@ -20,22 +23,33 @@ from pyrofair.exceptions import (
 from pyrofair.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.graph import CausalGraph
 from pyrofair.identification import identify
+from pyrofair.interventions import InterventionError, do
 from pyrofair.ipw import IPW
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.penalty_path import PenaltyPath, penalty_path
 from pyrofair.plots import plot_feasible_region
+from pyrofair.posterior_predictive import predictive
+from pyrofair.posteriors import Posterior, fit_posterior
 from pyrofair.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored
+from pyrofair.sem import SEM
 from pyrofair.tables import TableEncoder
+from pyrofair.truth import Estimate, Truth
 
 __all__ = [
     "IPW",
+    "SEM",
     "Audit",
     "CausalGraph",
     "CounterfactualSample",
+    "Counterfactuals",
+    "CouplingError",
     "DataError",
+    "EffectPosterior",
     "Estimand",
+    "Estimate",
     "FormulaNotApplicableError",
     "GraphError",
+    "InterventionError",
     "MarginalBounds",
     "NotIdentifiedError",
     "PIUBounds",
@@ -43,25 +57,32 @@ __all__ = [
     "PenaltyPath",
     "PositivityError",
     "PositivityWarning",
+    "Posterior",
     "PotentialOutcomes",
     "PyrofairError",
     "PyrofairWarning",
     "Regime",
     "Scored",
     "TableEncoder",
+    "Truth",
     "UnfairPaths",
     "__version__",
     "audit",
     "datasets",
     "disagreement",
+    "do",
     "effect_gap",
+    "effect_posterior",
     "feasible_interval",
+    "fit_posterior",
     "identify",
     "interval_disagreement",
     "penalty_path",
     "piu_bounds",
     "piu_upper",
     "plot_feasible_region",
+    "predictive",
     "remove",
+    "simulate",
     "test_set_bound",
 ]

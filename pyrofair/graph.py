@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
+from pyrofair.columns import read_columns, require_node
 from pyrofair.drawing import draw_dag
 from pyrofair.edges import EdgeList, read_edges
-from pyrofair.exceptions import GraphError, did_you_mean
+from pyrofair.exceptions import GraphError
 from pyrofair.paths import UnfairPaths, select_paths
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ class CausalGraph:
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
         hidden = (latent,) if isinstance(latent, str) else tuple(latent)
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
-            _require_node(listed.nodes, name, role)
+            require_node(listed.nodes, name, role)
         for name in hidden:
-            _require_node(listed.nodes, name, "a latent node")
+            require_node(listed.nodes, name, "a latent node")
         hidden = tuple(node for node in listed.nodes if node in {*hidden, *listed.latent})
         fields = {
             "nodes": listed.nodes,
@@ -99,11 +100,66 @@ class CausalGraph:
             "contrast": contrast,
             "positive": positive,
             "latent": hidden,
-            "column_map": _read_columns(listed, columns or {}, hidden),
+            "column_map": read_columns(listed, columns or {}, hidden),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         self._validate()
+
+    @classmethod
+    def from_pyro(
+        cls,
+        program: Callable[[int], object],
+        *,
+        nodes: Sequence[str],
+        sensitive: str,
+        outcome: str,
+        baseline: Hashable = 0,
+        contrast: Hashable = 1,
+        positive: Hashable = 1,
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+    ) -> CausalGraph:
+        """Read the graph off a Pyro program: the exact parents of each node, through computed steps and noise.
+
+        Noise that feeds two nodes becomes a latent node; noise of one node is left out.
+
+        Parameters
+        ----------
+        program
+            A Pyro program of the number of people.
+        nodes
+            The nodes: sites in its plate of people. With ``columns``, each column is a site.
+        sensitive, outcome, baseline, contrast, positive, columns
+            As for the class.
+
+        Raises
+        ------
+        GraphError
+            If a node is no such site, or the program cannot be read (see :func:`pyrofair.programs.read_sites`).
+
+        Examples
+        --------
+        >>> import pyro, pyro.distributions as dist
+        >>> def program(n):
+        ...     with pyro.plate("people", n):
+        ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+        ...         M = pyro.sample("M", dist.Normal(2 * A, 1.0))
+        ...         pyro.sample("Y", dist.Bernoulli(logits=M))
+        >>> CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y").edges
+        (('A', 'M'), ('M', 'Y'))
+        """
+        from pyrofair.programs import read_sites  # importing Pyro takes a second, which other graphs need not wait for
+
+        own = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in (columns or {}).items()}
+        return cls(
+            read_sites(program).graph_of(nodes, own),
+            sensitive=sensitive,
+            outcome=outcome,
+            baseline=baseline,
+            contrast=contrast,
+            positive=positive,
+            columns=columns,
+        )
 
     # -- what is in it ------------------------------------------------------------------------------------------------
 
@@ -310,7 +366,7 @@ class CausalGraph:
         return tuple(node for node in self.nodes if node in chosen)
 
     def _require(self, node: str) -> None:
-        _require_node(self.nodes, node, "a node")
+        require_node(self.nodes, node, "a node")
 
     def _validate(self) -> None:
         if not nx.is_directed_acyclic_graph(self._dag):
@@ -342,31 +398,3 @@ class CausalGraph:
                 f"The outcome {self.outcome!r} has observed children: {', '.join(below)}. A prediction is made "
                 "before its outcome has effects: leave these nodes out of the graph."
             )
-
-
-def _require_node(nodes: Sequence[str], name: str, role: str) -> None:
-    if name not in nodes:
-        raise GraphError(
-            f"{name!r}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}.{did_you_mean(name, nodes)}"
-        )
-
-
-def _read_columns(
-    listed: EdgeList, columns: Mapping[str, str | Sequence[str]], latent: tuple[str, ...]
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    for node in columns:
-        _require_node(listed.nodes, node, "a node with columns")
-        if node in latent:
-            raise GraphError(f"{node!r} is declared latent and given columns; a latent node has none.")
-    named = {node: columns.get(node, node) for node in listed.nodes if node not in latent}
-    table = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in named.items()}
-    owner: dict[str, str] = {}
-    for node, names in table.items():
-        if not names:
-            raise GraphError(f"{node!r} is given no columns. Name at least one, or declare it latent.")
-        for name in names:
-            if name in owner:
-                both = f"{owner[name]!r} and {node!r}" if owner[name] != node else f"{node!r}, twice"
-                raise GraphError(f"The column {name!r} stands in {both}; a column belongs to one node, once.")
-            owner[name] = node
-    return tuple(table.items())

@@ -1,0 +1,300 @@
+"""What would this very person be, had other things been so? Abduction, action and prediction for observed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from pyrofair.counterfactuals import Counterfactuals, pool
+from pyrofair.couplings import Coupling
+from pyrofair.equations import Equations
+from pyrofair.evidence import Evidence, require_possible, wide_floats
+from pyrofair.exceptions import DataError
+from pyrofair.given_rows import read_people, read_rows
+from pyrofair.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
+from pyrofair.importance import Block, blocks_of, draw_block
+from pyrofair.inversion import Findings, Inverse, solve
+from pyrofair.isolation import isolated, seed_from
+from pyrofair.noise_report import NoiseReport
+from pyrofair.posterior_noise import Abduction
+from pyrofair.programs import Program
+
+__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals"]
+
+Method = Literal["auto", "exact", "importance", "nuts", "svi"]
+METHODS: tuple[Method, ...] = ("auto", "exact", "importance", "nuts", "svi")
+
+# So many draws of the parameters, evenly spaced, stand for their posterior.
+PARAMETER_DRAWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How noise is inferred; see :func:`abduct`."""
+
+    method: Method = "auto"
+    inverses: Mapping[str, Inverse] = field(default_factory=dict)
+    draws: int = 1000
+    tolerance: float | Mapping[str, float] | None = None
+    guide: Guide = "AutoNormal"
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise DataError(f"method={self.method!r} is not known; it is one of {', '.join(map(repr, METHODS))}.")
+        if self.guide not in GUIDES:
+            raise DataError(f"guide={self.guide!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
+        if isinstance(self.draws, bool) or not isinstance(self.draws, int | np.integer) or self.draws < 1:
+            raise DataError(f"draws={self.draws!r} must be a whole number of at least 1.")
+        given = self.tolerance.values() if isinstance(self.tolerance, Mapping) else [self.tolerance]
+        if any(width is not None and not 0.0 < width < float("inf") for width in given):
+            raise DataError(f"tolerance={self.tolerance!r} must be positive: it is a width in the units of a node.")
+        if self.method in ("nuts", "svi") and self.tolerance is None:
+            raise DataError(
+                f"method={self.method!r} needs tolerance=, the standard deviation of a normal error with which each "
+                "node is observed (an approximation: the posterior is right as it goes to 0). Name one number, or one "
+                "for each node."
+            )
+
+    def width(self, site: str) -> float | None:
+        """Return the tolerance of a node."""
+        return self.tolerance.get(site) if isinstance(self.tolerance, Mapping) else self.tolerance
+
+    def require_width(self, site: str) -> float:
+        """Return the tolerance of a node, which must have one."""
+        width = self.width(site)
+        if width is None:
+            raise DataError(f"tolerance names no width for the node {site!r}, which method={self.method!r} needs.")
+        return width
+
+
+def abduct(
+    program: Program | Equations,
+    df: pd.DataFrame,
+    *,
+    nodes: Sequence[str] | None = None,
+    method: Method = "auto",
+    inverses: Mapping[str, Inverse] | None = None,
+    draws: int = 1000,
+    tolerance: float | Mapping[str, float] | None = None,
+    guide: Guide = "AutoNormal",
+    coupling: Coupling = "monotone",
+    parameters: Mapping[str, npt.ArrayLike] | None = None,
+    random_state: int | None = None,
+) -> Abduction:
+    """Infer the noise of given people from their rows.
+
+    Noise that feeds several nodes is inferred from all of them; noise of one node from that node, given its parents.
+    The noise of a node drawn without explicit noise is a uniform, told by its distribution function: exactly where it
+    is continuous, up to an interval where it is discrete.
+
+    Parameters
+    ----------
+    program
+        A Pyro program of the number of people, or its structural equations.
+    df
+        The n people: a column for each node. Sites without a column are not observed.
+    nodes
+        For a bare program the sites that are observed; by default those that have a column.
+    method
+        ``"exact"``: each equation is solved for its noise, by a declared inverse or because it is affine in it (additive
+        and multiplicative noise), which is tried at draws. ``"importance"``: draws of the noise are kept where they give
+        the observed value (counts, floors), or weighted by a kernel (continuous nodes; needs ``tolerance``), and
+        resampled. ``"auto"``: exact where equations can be solved, importance elsewhere; a continuous node that shares
+        noise with others is solved for its own noise at each draw of the shared one. ``"nuts"`` and ``"svi"``: Pyro's
+        inference over all explicit noise, continuous noise only, each node observed with a normal error of standard
+        deviation ``tolerance``: an approximation.
+    inverses
+        For some nodes a function from the row's nodes (a dictionary of tensors of shape (n,)) to their noise: a tensor,
+        or a dictionary of them if the node reads several noise sites. It is checked by putting the noise in.
+    draws
+        The number of posterior draws of each person whose noise is not determined.
+    tolerance
+        The width of the kernel or the standard deviation of the error, in the units of the nodes: one for all, or one
+        for each node.
+    guide
+        For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all people
+        jointly normal: for few people).
+    coupling
+        What noise a node drawn without explicit noise has where its law is another one.
+    parameters
+        The values of sites outside the plate; the others are drawn once.
+    random_state
+        Seeds the draws.
+
+    Returns
+    -------
+    Abduction
+        ``.noise`` (mean and standard deviation), ``.diagnostics``, and ``.do({...})``: what they would have been.
+
+    Raises
+    ------
+    DataError
+        If the table or a setting does not fit, a row is impossible under the program, or the method cannot serve a
+        node; the message names the node, the row and the value.
+
+    References
+    ----------
+    Pearl (2009), theorem 7.1.7; Chikahara et al. (2021), appendix A.1.
+
+    Examples
+    --------
+    >>> import pyro, pyro.distributions as dist
+    >>> def program(n):
+    ...     with pyro.plate("people", n):
+    ...         U_h = pyro.sample("U_h", dist.Normal(0.0, 1.0))
+    ...         U_y = pyro.sample("U_y", dist.Normal(0.0, 1.0))
+    ...         X = pyro.sample("X", dist.Normal(0.0, 1.0))
+    ...         H = pyro.deterministic("H", 0.5 * X + U_h)
+    ...         pyro.deterministic("Y", 0.7 * X + 0.4 * H + U_y)
+    >>> pearl = abduct(program, pd.DataFrame({"X": [0.5], "H": [1.0], "Y": [1.5]}))
+    >>> pearl.do({"H": 2.0}).rows.round(4).to_dict("list")
+    {'X': [0.5], 'H': [2.0], 'Y': [1.9]}
+    """
+    settings = Settings(method, dict(inverses or {}), draws, tolerance, guide)
+    if isinstance(program, Equations):
+        rows = read_people(program, df)
+        run, sensitive = program.program, program.sensitive
+    else:
+        rows = read_rows(program, df, nodes)
+        run, sensitive = program, None
+    seed = seed_from(random_state)
+    with isolated(seed), wide_floats(run):
+        values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in (parameters or {}).items()}
+        evidence = Evidence.read(
+            run,
+            rows.info,
+            rows.nodes,
+            rows.values,
+            rows.index,
+            coupling=coupling,
+            sensitive=sensitive,
+            parameters={name: value.to(torch.get_default_dtype()) for name, value in values.items()},
+        )
+        laws = require_possible(evidence).laws
+        posterior = _by_gradients if method in ("nuts", "svi") else _by_draws
+        return posterior(evidence, settings, rows.columns, laws, seed)
+
+
+def counterfactuals(
+    equations: Equations,
+    df: pd.DataFrame,
+    *,
+    posterior: Mapping[str, npt.ArrayLike] | None = None,
+    do: Mapping[str, Any] | None = None,
+    random_state: int | None = None,
+    draws: int = 1000,
+    **settings: Any,
+) -> Counterfactuals:
+    """Return both worlds of given people; see :meth:`pyrofair.SEM.counterfactual`.
+
+    Parameters
+    ----------
+    equations
+        The program with its unfair paths.
+    df
+        The people.
+    posterior
+        Draws of the parameters; up to 50 of them, evenly spaced, share the draws of each person.
+    do
+        Nodes that are set in both worlds besides.
+    random_state
+        Seeds the draws.
+    draws
+        The number of posterior draws.
+    **settings
+        As for :func:`abduct`.
+    """
+    seed = seed_from(random_state)
+    if not posterior:
+        return abduct(equations, df, draws=draws, random_state=seed, **settings).worlds(equations, do)
+    arrays = {name: np.asarray(values) for name, values in posterior.items()}
+    size = min(len(values) for values in arrays.values())
+    picks = np.unique(np.linspace(0, size - 1, min(size, PARAMETER_DRAWS, draws)).astype(int))
+    share = -(-draws // len(picks))
+    parts = []
+    for pick in picks:
+        parameters = {name: values[pick] for name, values in arrays.items()}
+        found = abduct(equations, df, draws=share, parameters=parameters, random_state=seed + int(pick), **settings)
+        parts.append(found.worlds(equations, do))
+    return pool(parts, share) if len(parts) > 1 else parts[0]
+
+
+# -- exactly, or by draws ----------------------------------------------------------------------------------------------
+
+
+def _by_draws(
+    evidence: Evidence, settings: Settings, columns: dict[str, str], laws: dict[str, Any], seed: int
+) -> Abduction:
+    found = solve(evidence, settings.inverses, lines=settings.method != "importance")
+    blocks = blocks_of(evidence, found)
+    if settings.method == "exact":
+        _require_solved(evidence, found, blocks)
+    report = NoiseReport(evidence, found, laws, settings.draws)
+    drawn: dict[str, Tensor] = {}
+    for block in blocks:
+        pivots = settings.method == "auto"
+        rows, noise, effective, proposals = draw_block(
+            evidence, found, block, settings.draws, settings.width, pivots=pivots
+        )
+        report.block(block, found, rows, effective, proposals)
+        for key, values in noise.items():
+            every = torch.full((evidence.n, settings.draws, *values.shape[2:]), torch.nan, dtype=torch.float64)
+            if key in found.values:
+                known = found.is_known(key)
+                every[known] = found.values[key][known].double().unsqueeze(1)
+            every[rows] = values.double()
+            drawn[key] = every.to(values.dtype)
+    points = {key: values for key, values in found.values.items() if key not in drawn}
+    known = {key: found.is_known(key) for key in (*points, *drawn)}
+    return Abduction(evidence, columns, points, known, drawn, laws, report.table(), settings.draws, 1, seed)
+
+
+def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        for site in block.drawn:
+            raise DataError(
+                f"method='exact' cannot serve {site!r}: its law reads the noise {', '.join(evidence.keys[site])}, which "
+                "other nodes do not determine. Use method='auto' or 'importance'."
+            )
+        for site in block.computed:
+            left = ~found.done[site] & ~found.flat[site]
+            if bool(left.any()):
+                row = int(left.int().argmax())
+                raise DataError(
+                    f"{evidence.describe(site, row)}: method='exact' cannot solve the equation of {site!r} for its noise "
+                    f"({', '.join(evidence.keys[site])}): it is not affine in one unknown. Declare an inverse, "
+                    f"inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
+                )
+
+
+# -- by gradients ------------------------------------------------------------------------------------------------------
+
+
+def _by_gradients(
+    evidence: Evidence, settings: Settings, columns: dict[str, str], laws: dict[str, Any], seed: int
+) -> Abduction:
+    if settings.inverses:
+        raise DataError(f"method={settings.method!r} uses no inverses; leave them out, or use method='auto'.")
+    found = solve(evidence, {}, lines=False)
+    report = NoiseReport(evidence, found, laws, settings.draws)
+    chains = 1
+    noise: dict[str, Tensor] = {}
+    if evidence.keys_of(evidence.explained):
+        if settings.method == "nuts":
+            noise, effective, r_hat = draw_nuts(evidence, settings.require_width, settings.draws)
+            chains = CHAINS
+            report.gradients("nuts", effective, r_hat)
+        else:
+            noise, ess = draw_svi(evidence, settings.require_width, settings.draws, settings.guide)
+            told = {} if ess is None else dict.fromkeys(noise, ess)
+            report.gradients(f"svi ({settings.guide})", told, {})
+    size = next(iter(noise.values())).shape[1] if noise else settings.draws
+    known = {key: torch.zeros(evidence.n, dtype=torch.bool) for key in noise}
+    return Abduction(evidence, columns, {}, known, noise, laws, report.table(), size, chains, seed)

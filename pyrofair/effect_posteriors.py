@@ -1,0 +1,310 @@
+"""How unfair is a model, given what the data leave open of the SEM? The posterior of its unfair effect and of PIU."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from pyrofair.couplings import Coupling
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph import CausalGraph
+from pyrofair.inference_data import to_arviz
+from pyrofair.isolation import seed_from
+from pyrofair.paths import UnfairPaths
+from pyrofair.posterior_predictive import flat_draws
+from pyrofair.posteriors import Posterior
+from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.programs import Program
+from pyrofair.scoring import positive_scores
+from pyrofair.sem import SEM
+from pyrofair.truth import Estimate, TruthDecisions, require_settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EffectPosterior", "effect_posterior"]
+
+LABELS = {"mean_unfair_effect": "mean unfair effect", "piu": "PIU", "p_y0": "P(Y0 = 1)", "p_ypi": "P(Ypi = 1)"}
+QUANTITIES = tuple(LABELS)
+
+
+@dataclass(frozen=True, eq=False)
+class EffectPosterior:
+    """The posterior of what models do: for each draw of the SEM's parameters their effects in both worlds.
+
+    Attributes
+    ----------
+    samples : dict of str to ndarray of shape (chain, draw, model)
+        ``mean_unfair_effect``, ``piu``, ``p_y0`` and ``p_ypi`` (P(Y = 1) in the baseline and in the switched world).
+    errors : dict of str to ndarray of shape (chain, draw, model)
+        Their Monte-Carlo standard errors. All draws see the same people, so that these errors move all draws alike:
+        the spread of the samples does not hold them.
+    models : tuple of str
+        The models.
+    people : int
+        The number of people that each draw was evaluated with.
+    decisions, threshold : str, float
+        How decisions are made of scores, as in :meth:`pyrofair.sem.SEM.truth`.
+    coupling : str
+        How the noise of nodes drawn without explicit noise hangs together across the worlds.
+    coupled : tuple of str
+        These nodes; if there are none, the coupling plays no part.
+    level : float
+        Of the intervals.
+    """
+
+    samples: dict[str, NDArray[np.float64]] = field(repr=False)
+    errors: dict[str, NDArray[np.float64]] = field(repr=False)
+    models: tuple[str, ...]
+    people: int
+    decisions: TruthDecisions
+    threshold: float
+    coupling: str
+    coupled: tuple[str, ...]
+    level: float
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each model and quantity.
+
+        Columns: model, decisions, coupling, quantity, estimate (posterior mean), sd, lower and upper (equal-tailed
+        interval), mc_error (root mean square over draws), draws, people.
+        """
+        tail = (1.0 - self.level) / 2.0
+        rows = []
+        for place, model in enumerate(self.models):
+            for quantity in QUANTITIES:
+                drawn = self.samples[quantity][..., place].ravel()
+                error = float(np.sqrt(np.mean(self.errors[quantity][..., place] ** 2)))
+                low, high = np.quantile(drawn, [tail, 1.0 - tail])
+                rows.append(
+                    (model, self.decisions, self.coupling, quantity, drawn.mean(), drawn.std(), low, high, error)
+                )
+        names = ["model", "decisions", "coupling", "quantity", "estimate", "sd", "lower", "upper", "mc_error"]
+        drawn = self.samples["piu"][..., 0]
+        return pd.DataFrame(rows, columns=names).assign(draws=drawn.size, people=self.people)
+
+    def to_inference_data(self) -> Any:
+        """Return the draws as ArviZ data: the quantities as posterior, a dimension for the models."""
+        dims = {quantity: ["model"] for quantity in QUANTITIES}
+        return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
+
+    def summary(self, **settings: Any) -> pd.DataFrame:
+        """Return ``arviz.summary`` of the quantities; settings are passed on."""
+        from arviz import summary
+
+        with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
+            table: Any = summary(self.to_inference_data(), **settings)
+        return pd.DataFrame(table)
+
+    def plot(self, **settings: Any) -> Figure:
+        """Return a forest plot: of each quantity the median, the quartiles and the interval.
+
+        Parameters
+        ----------
+        settings
+            Passed on to ``arviz.plot_forest``.
+        """
+        import arviz
+        import matplotlib.pyplot as plt
+
+        name: dict[tuple[str, str], str] = {
+            (quantity, model): LABELS[quantity] + (f", {model}" if len(self.models) > 1 else "")
+            for quantity in QUANTITIES
+            for model in self.models
+        }
+        drawn = {text: self.samples[q][..., self.models.index(model)] for (q, model), text in name.items()}
+        forest: Any = arviz.plot_forest
+        new = "ci_probs" in inspect.signature(forest).parameters  # ArviZ 1.x, whose result is no array of axes
+        own = {"ci_probs": (0.5, self.level)} if new else {"hdi_prob": self.level, "textsize": 10}
+        result = forest(to_arviz({"posterior": drawn}), **({"combined": True} | own | settings))
+        axes = result.viz["plot"].to_numpy().ravel()[-1] if new else np.ravel(result)[0]
+        axes.axvline(0.0, color="#666666", linestyle="--", linewidth=1, zorder=0)
+        noise = f", {self.coupling} noise of {', '.join(self.coupled)}" if self.coupled else ""
+        axes.set_title(f"posterior; decisions: {self.decisions}{noise}", fontsize=10)
+        figure: Figure = axes.figure
+        figure.set_size_inches(8.0, 1.2 + 0.35 * len(drawn))
+        figure.set_layout_engine("constrained")
+        plt.close(figure)
+        return figure
+
+
+def effect_posterior(
+    sem_or_program: SEM | Program,
+    unfair: UnfairPaths | None,
+    model: Any,
+    posterior: Posterior | Mapping[str, npt.ArrayLike],
+    *,
+    people: int = 20_000,
+    draws: int | None = None,
+    decisions: TruthDecisions = "threshold",
+    threshold: float = 0.5,
+    coupling: Coupling | None = None,
+    level: float = 0.95,
+    progress: bool = True,
+    random_state: int | np.random.Generator | None = None,
+) -> EffectPosterior:
+    """Return the posterior of a model's mean unfair effect and of its PIU.
+
+    For each draw of the parameters both worlds are made for the same people: the noise has the same seed in all draws,
+    so that draws differ by their parameters and not by chance.
+
+    *Assumes* that the program's equations hold, and that the posterior of their parameters is sound. A model fitted on
+    the rows that the posterior rests on is taken as given: its own uncertainty plays no part.
+
+    Parameters
+    ----------
+    sem_or_program
+        A program with parameters, or an SEM made of it, which also gives ``unfair`` and ``coupling`` if they are None.
+    unfair
+        The unfair paths.
+    model
+        Anything with ``predict_proba``, or a dictionary of such models by name.
+    posterior
+        What :func:`pyrofair.posteriors.fit_posterior` returns, or for each parameter its draws, shape (draws, ...).
+    people
+        The number of people.
+    draws
+        The number of posterior draws to use, spread evenly; by default all.
+    decisions, threshold
+        As in :meth:`pyrofair.sem.SEM.truth`.
+    coupling
+        As in :class:`pyrofair.sem.SEM`.
+    level
+        Of the intervals.
+    progress
+        Whether to show a progress bar.
+    random_state
+        Seeds the people.
+
+    Raises
+    ------
+    DataError
+        If the posterior lacks a parameter of the program or has others, a model does not fit the graph, or a setting is
+        unknown.
+
+    Warns
+    -----
+    PyrofairWarning
+        If the Monte-Carlo error is more than half the posterior's spread: take more people.
+
+    References
+    ----------
+    Chikahara et al. (2021), eq. (6) and definition 4, for each draw.
+
+    Examples
+    --------
+    >>> import pyro, torch
+    >>> import pyro.distributions as dist
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> def program(n):
+    ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
+    ...         pyro.deterministic("M", b * A + U)
+    >>> unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    >>> model = LogisticRegression().fit(pd.DataFrame({"M": [-1.0, 1.0]}), [0, 1])
+    >>> found = effect_posterior(program, unfair, model, {"b": [0.0, 0.5, 1.0]}, progress=False, random_state=0)
+    >>> found.samples["piu"].round(1).ravel().tolist()
+    [0.0, 0.2, 0.3]
+    """
+    require_settings(people, decisions, threshold)
+    if not 0.0 < level < 1.0:
+        raise DataError(f"level={level!r} must lie between 0 and 1.")
+    given = sem_or_program if isinstance(sem_or_program, SEM) else None
+    paths = unfair if unfair is not None or given is None else given.unfair
+    if paths is None:
+        raise DataError("unfair is None: name the unfair paths, or pass an SEM.")
+    sem = SEM(
+        given.program if given is not None else sem_or_program,
+        paths,
+        coupling=coupling or (given.coupling if given is not None else "monotone"),
+    )
+    models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
+    equations = sem.equations()
+    parameters = equations.info.parameters
+    held = flat_draws(posterior, parameters, draws)
+    if absent := [name for name in parameters if name not in held]:
+        raise DataError(
+            f"The posterior lacks the program's parameter {', '.join(map(repr, absent))}; it would be drawn from its "
+            f"prior. It holds: {', '.join(held)}."
+        )
+    count = len(next(iter(held.values())))
+    chains = next(iter(posterior.samples.values())).shape[0] if isinstance(posterior, Posterior) else 1
+    chains = chains if count % chains == 0 else 1
+    samples = {name: np.empty((count, len(models))) for name in QUANTITIES}
+    errors = {name: np.empty((count, len(models))) for name in QUANTITIES}
+    seed = seed_from(random_state)
+    for place in tqdm(range(count), desc="posterior of effects", disable=not progress, leave=False):
+        sem.posterior = {name: values[place : place + 1] for name, values in held.items()}
+        worlds = sem.worlds(people, seed)
+        for which, (name, each) in enumerate(models.items()):
+            found = _measure(name, each, worlds, paths.graph, decisions, threshold)
+            for quantity, estimate in found.items():
+                samples[quantity][place, which], errors[quantity][place, which] = estimate.value, estimate.error
+    shape = (chains, count // chains, len(models))
+    result = EffectPosterior(
+        samples={name: values.reshape(shape) for name, values in samples.items()},
+        errors={name: values.reshape(shape) for name, values in errors.items()},
+        models=tuple(models),
+        people=people,
+        decisions=decisions,
+        threshold=threshold,
+        coupling=sem.coupling,
+        coupled=tuple(
+            site
+            for site in equations.sites
+            if site in equations.endogenous and equations.node_of[site] != paths.graph.outcome
+        ),
+        level=level,
+    )
+    _warn_of_chance(result.table)
+    return result
+
+
+def _measure(
+    name: str,
+    model: Any,
+    worlds: tuple[CounterfactualSample, CounterfactualSample],
+    graph: CausalGraph,
+    decisions: TruthDecisions,
+    threshold: float,
+) -> dict[str, Estimate]:
+    """Return each quantity with its Monte-Carlo error."""
+    c0, c1 = (positive_scores(name, model, _double(world.rows), graph, graph.input_columns) for world in worlds)
+    if decisions == "threshold":
+        c0, c1 = ((c > threshold).astype(np.float64) for c in (c0, c1))
+    differs = c0 + c1 - 2.0 * c0 * c1 if decisions == "own" else np.abs(c1 - c0)
+    values = (c1 - c0, differs, c0, c1)
+    return {quantity: Estimate.of(each) for quantity, each in zip(QUANTITIES, values, strict=True)}
+
+
+def _double(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows in double precision, so that a score of exactly 1/2 does not exceed 1/2 by rounding."""
+    return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
+
+
+def _warn_of_chance(table: pd.DataFrame) -> None:
+    effects = table[table["quantity"].isin(QUANTITIES[:2])]
+    blurred = effects[(effects["sd"] > 0) & (effects["mc_error"] > effects["sd"] / 2)]
+    if len(blurred):
+        worst = float((blurred["mc_error"] / blurred["sd"]).max())
+        people = int(table["people"].iloc[0])
+        warnings.warn(
+            f"With {people} people the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
+            f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take people="
+            f"{math.ceil(people * (4 * worst) ** 2 / 1000) * 1000} to make it a quarter.",
+            PyrofairWarning,
+            stacklevel=3,
+        )

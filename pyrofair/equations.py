@@ -1,0 +1,151 @@
+"""How does a program match a causal graph? Its nodes, what each reads, and what value of A reaches it in a world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyrofair.exceptions import GraphError
+from pyrofair.paths import Regime, UnfairPaths
+from pyrofair.programs import PEOPLE, Program, ProgramSites, read_sites
+
+__all__ = ["Equations", "State", "read_equations"]
+
+State = tuple[Any, ...]
+"""For each parent of a site the value of the sensitive attribute that it reads, or that parent's own state."""
+
+
+@dataclass(frozen=True)
+class Equations:
+    """A program as structural equations: its node sites, which node each belongs to, and who reads whom.
+
+    Parameters
+    ----------
+    program, unfair, info
+        The program, the unfair paths, and what was read off the program.
+    node_of
+        For each node site, in the order of the graph, its node; a node of several columns has a site for each.
+    """
+
+    program: Program
+    unfair: UnfairPaths
+    info: ProgramSites
+    node_of: dict[str, str]
+
+    @cached_property
+    def sites(self) -> tuple[str, ...]:
+        """The node sites but that of the sensitive attribute, each after those that it reads."""
+        return tuple(site for site in self.info.sites if site in self.node_of and site != self.sensitive)
+
+    @cached_property
+    def sensitive(self) -> str:
+        """The site of the sensitive attribute."""
+        return next(site for site, node in self.node_of.items() if node == self.unfair.graph.sensitive)
+
+    @cached_property
+    def causes(self) -> dict[str, tuple[str, ...]]:
+        """For each node site the node sites that it reads."""
+        every = tuple(self.node_of)
+        return {site: self.info.causes(site, every)[0] for site in every}
+
+    @cached_property
+    def endogenous(self) -> frozenset[str]:
+        """The random sites whose law depends on a node."""
+        every = tuple(self.node_of)
+        return frozenset(site for site in self.info.random if self.info.causes(site, every)[0])
+
+    def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
+        """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""
+        needed: set[str] = set()
+        known = {self.sensitive} if held is None else {*held}
+        waiting = list(wanted)
+        while waiting:
+            site = waiting.pop()
+            if site not in needed and site not in known:
+                needed.add(site)
+                waiting.extend(self.info.reads[site])
+        return self.info.random - needed
+
+    def states(self, regime: Regime) -> dict[str, State]:
+        """Return the state in which each site is shown in a world.
+
+        That of its node's edge to the outcome, if there is one; otherwise of its shortest way there. A node that does
+        not lead to the outcome reads its parents as they are shown, and the sensitive attribute as fair paths carry it.
+        """
+        graph = self.unfair.graph
+        ways = {node: graph.directed_paths(node, graph.outcome) for node in self.node_of.values()}
+        shown: dict[str, State] = {}
+
+        def state(site: str, way: tuple[str, ...]) -> State:
+            """Return the state of a site whose value goes on along a way to the outcome."""
+            parts: list[Any] = []
+            for parent in self.causes[site]:
+                node = self.node_of[parent]
+                if parent == self.sensitive:
+                    parts.append(regime.value((node, *way)))
+                else:
+                    # A column of the same node stands at the same place of the path.
+                    parts.append(state(parent, way if node == self.node_of[site] else (node, *way)))
+            return tuple(parts)
+
+        for site in self.sites:
+            leads = ways[self.node_of[site]]
+            if leads:
+                shown[site] = state(site, min(leads, key=len))
+            else:
+                shown[site] = tuple(
+                    regime.on_fair if parent == self.sensitive else shown[parent] for parent in self.causes[site]
+                )
+        return shown
+
+
+def read_equations(program: Program, unfair: UnfairPaths) -> Equations:
+    """Match a program's sites with the graph's nodes.
+
+    The outcome, latent nodes, and nodes that do not lead to the outcome need no site.
+
+    Raises
+    ------
+    GraphError
+        If another node has no site, a site is given data or is not one number a person, or a site reads a parent that
+        the graph lacks.
+    """
+    graph = unfair.graph
+    info = read_sites(program)
+    free = {*graph.nodes} - {graph.sensitive, *graph.ancestors(graph.outcome)} | {*graph.latent}
+    node_of: dict[str, str] = {}
+    for node in graph.order:
+        sites = info.sites_of(node, graph.columns.get(node, [node]))
+        if node in free and not any(site in info.sites for site in sites):
+            continue
+        info.require(sites)
+        for site in sites:
+            _require_usable(info, node, site, latent=node in graph.latent)
+        node_of |= dict.fromkeys(sites, node)
+    equations = Equations(program, unfair, info, node_of)
+    for site, causes in equations.causes.items():
+        node = node_of[site]
+        for cause in causes:
+            if node_of[cause] != node and node_of[cause] not in graph.parents(node):
+                raise GraphError(
+                    f"In the program {site!r} reads {cause!r}, but the graph has no edge {node_of[cause]} -> {node}. "
+                    f"Add it to the graph, or remove it from the program. The program's edges: "
+                    f"{'; '.join(f'{c} -> {s}' for s, above in equations.causes.items() for c in above)}."
+                )
+    return equations
+
+
+def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -> None:
+    if site in info.observed:
+        raise GraphError(
+            f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
+            "draws people, without data."
+        )
+    if not latent and info.shapes[site] not in ((), (PEOPLE,)):
+        shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
+        raise GraphError(
+            f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}), but a column holds "
+            f"one number a person. Give each column a site of its own, and name them: columns={{{node!r}: [...]}}."
+        )

@@ -1,0 +1,410 @@
+"""What do given people's rows say? A program run with every observed node held at its value and the noise left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import torch
+from numpy.typing import NDArray
+from pyro import poutine
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from pyrofair.couplings import Coupling
+from pyrofair.exceptions import DataError
+from pyrofair.implicit_noise import at_noise, noise_like, noise_of
+from pyrofair.programs import PEOPLE, Program, ProgramSites
+
+__all__ = ["Enough", "Evidence", "Reading", "quiet", "repeat_each", "require_possible", "wide_floats"]
+
+Partly = Mapping[str, tuple[Tensor, Tensor]]
+"""For each noise site values, shape (m, ...), and where they hold, shape (m,); elsewhere it is drawn."""
+
+ROUNDING = 1e-5
+"""How far, relative to the size of a node, a row may be from what the program computes: float32 rounding."""
+
+
+class Enough(Exception):  # noqa: N818 - no error: it ends a run whose further sites nobody needs
+    """All the sites that were asked for have been met."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Run a program without gradients, Pyro's checks, or handlers outside that look on."""
+    with poutine.block(), pyro.validation_enabled(False), torch.no_grad():
+        yield
+
+
+@contextmanager
+def wide_floats(program: Program) -> Iterator[None]:
+    """Run in float64 where the program can: recovered noise then gives the observed values back to 15 digits.
+
+    A program that insists on the default type, through a float32 network say, keeps it.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        try:
+            with quiet():
+                program(2)
+        except (RuntimeError, TypeError, ValueError):
+            torch.set_default_dtype(before)
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@dataclass
+class Reading:
+    """What one run said, for m people.
+
+    Parameters
+    ----------
+    natural
+        For each observed deterministic site the value that its equation gives, shape (m,).
+    laws
+        For each random site that was met its law.
+    noise
+        For each unobserved random site its noise, shape (m, ...): its value, or what :func:`noise_like` draws where its
+        law depends on a node.
+    """
+
+    natural: dict[str, Tensor] = field(default_factory=dict)
+    laws: dict[str, Any] = field(default_factory=dict)
+    noise: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A program, and people of whom some nodes are observed.
+
+    Parameters
+    ----------
+    program, info
+        The program, and what was read off it.
+    nodes
+        The node sites, observed or not, in causal order.
+    observed
+        For each observed node site its values, shape (n,), in the site's type.
+    index
+        The people's labels, shape (n,).
+    coupling
+        How the noise of a node drawn without explicit noise hangs together across worlds.
+    sensitive
+        The site of the sensitive attribute, whose own noise nobody needs; None if there is none.
+    parameters
+        The values of the sites outside the plate.
+    spare
+        For each random site the value of one person, given where the value does not matter.
+    """
+
+    program: Program
+    info: ProgramSites
+    nodes: tuple[str, ...]
+    observed: dict[str, Tensor]
+    index: pd.Index[Any]
+    coupling: Coupling
+    sensitive: str | None
+    parameters: dict[str, Tensor]
+    spare: dict[str, Tensor]
+
+    @classmethod
+    def read(
+        cls,
+        program: Program,
+        info: ProgramSites,
+        nodes: tuple[str, ...],
+        table: Mapping[str, NDArray[np.float64]],
+        index: pd.Index[Any],
+        *,
+        coupling: Coupling,
+        sensitive: str | None = None,
+        parameters: Mapping[str, Tensor] | None = None,
+    ) -> Evidence:
+        """Put values, shape (n,) for each observed site, in the types of their sites.
+
+        Raises
+        ------
+        DataError
+            If a site of whole numbers is given a fraction, or an observed site has more than one number a person.
+        """
+        with quiet(), poutine.trace() as tracer, poutine.condition(data=dict(parameters or {})):
+            program(2)
+        met: dict[str, Any] = {n: site["value"] for n, site in tracer.trace.nodes.items() if site["type"] == "sample"}
+        observed = {}
+        for site, values in table.items():
+            if len(info.shapes[site]) > 1:
+                raise DataError(
+                    f"The site {site!r} has more than one number a person, so no column can hold it. Give each of its "
+                    "numbers a site of its own."
+                )
+            whole = not info.dtypes[site].is_floating_point
+            wrong = whole & (values != np.round(values))
+            if wrong.any():
+                at = int(np.argmax(wrong))
+                raise DataError(
+                    f"Row {show_label(index, at)}: {site} = {values[at]:g}, but in the program it is a whole number "
+                    f"({str(info.dtypes[site]).removeprefix('torch.')})."
+                )
+            observed[site] = torch.tensor(values).to(info.dtypes[site] if whole else torch.get_default_dtype())
+        spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random}
+        found = cls(
+            program,
+            info,
+            nodes,
+            observed,
+            index,
+            coupling,
+            sensitive,
+            {name: met[name] for name in info.parameters},
+            spare,
+        )
+        for key in found.keys_of(observed):
+            if info.shapes[key][0] != PEOPLE:
+                raise DataError(
+                    f"The noise {key!r} has the shape {info.shapes[key]} (-1: people); people must come first. Write its "
+                    "further dimensions as an event: dist.Normal(...).expand([k]).to_event(1)."
+                )
+        return found
+
+    def spare_for(self, site: str, m: int) -> Tensor:
+        """Return a value for m people of a random site whose value does not matter."""
+        return self.spare[site].expand(self.info.shape(site, m))
+
+    @property
+    def n(self) -> int:
+        """The number of people."""
+        return len(self.index)
+
+    # -- what depends on what ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def implicit(self) -> frozenset[str]:
+        """The random sites whose law depends on a node, so that their value is no noise: it has noise of its own."""
+        return frozenset(site for site in self.info.random if self.info.causes(site, self.nodes)[0])
+
+    @cached_property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """For each observed site the unobserved random sites that its equation reads."""
+        return {site: self.info.causes(site, tuple(self.observed))[1] for site in self.observed}
+
+    @cached_property
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """For each unobserved random site that an observed one reads, those that read it."""
+        every = dict.fromkeys(key for keys in self.keys.values() for key in keys)
+        return {key: tuple(site for site in self.observed if key in self.keys[site]) for key in every}
+
+    @cached_property
+    def above(self) -> dict[str, tuple[str, ...]]:
+        """For each noise site that an observed one reads, the noise that its own law reads."""
+        return {key: self.info.causes(key, tuple(self.observed))[1] for key in self.readers}
+
+    @cached_property
+    def explained(self) -> tuple[str, ...]:
+        """The observed sites whose values say something of the noise that is needed, in causal order.
+
+        The sensitive attribute says something only if its noise feeds another node: it is set in both worlds.
+        """
+        idle = self.sensitive if all(self.readers[k] == (self.sensitive,) for k in self.sensitive_keys) else None
+        return tuple(site for site in self.nodes if site in self.observed and site != idle)
+
+    @property
+    def sensitive_keys(self) -> tuple[str, ...]:
+        """The noise of the sensitive attribute."""
+        return self.keys[self.sensitive] if self.sensitive is not None else ()
+
+    def below(self, targets: Iterable[str]) -> frozenset[str]:
+        """Return the nodes that depend on some targets, these left out."""
+        chosen = set(targets)
+        found: set[str] = set()
+        for node in self.nodes:
+            if set(self.info.causes(node, self.nodes)[0]) & (found | chosen):
+                found.add(node)
+        return frozenset(found - chosen)
+
+    def keys_of(self, sites: Iterable[str]) -> tuple[str, ...]:
+        """Return the noise that some node sites read, through unobserved sites too."""
+        every = tuple(self.observed)
+        return tuple(dict.fromkeys(key for site in sites for key in self.info.causes(site, every)[1]))
+
+    # -- running it ----------------------------------------------------------------------------------------------------
+
+    def given(
+        self, rows: Tensor | None = None, repeat: int = 1, sites: Iterable[str] | None = None
+    ) -> dict[str, Tensor]:
+        """Return the observed values of some people, each ``repeat`` times in a row, shape (m * repeat,).
+
+        Parameters
+        ----------
+        rows, repeat
+            The people, by default all, and how often each.
+        sites
+            The sites whose equations are to be evaluated; other nodes that these do not read may be left out.
+        """
+        wanted = set(self.observed)
+        if sites is not None:
+            wanted = {*sites, *(s for site in sites for s in self.info.causes(site, tuple(self.observed))[0])}
+        chosen = {s: v if rows is None else v[rows] for s, v in self.observed.items() if s in wanted}
+        return {site: repeat_each(values, repeat) for site, values in chosen.items()}
+
+    def run(
+        self,
+        given: Mapping[str, Tensor],
+        sites: Iterable[str],
+        noise: Mapping[str, Tensor] | None = None,
+        partly: Partly | None = None,
+    ) -> Reading:
+        """Evaluate the equations of some observed sites with all observed sites held: ``do`` on all their parents.
+
+        Parameters
+        ----------
+        given
+            The observed values, shape (m,) each.
+        sites
+            The observed sites whose equations are wanted; the run ends once it has met them.
+        noise
+            Noise that is known, shape (m, ...).
+        partly
+            Noise that is known of some people.
+
+        Returns
+        -------
+        Reading
+            Noise that the sites read and that is not given is drawn.
+        """
+        chosen = frozenset(sites)
+        handler = _Reader(self, given, noise or {}, partly or {}, chosen)
+        with quiet(), handler, suppress(Enough):
+            self.program(len(next(iter(given.values()))))
+        return handler.reading
+
+    def close(self, site: str, natural: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+        """Tell where a computed value is the observed one, up to rounding, shape (m,)."""
+        value = given[site].to(torch.get_default_dtype())
+        return (natural - value).abs() <= self.leeway(site, value)
+
+    def leeway(self, site: str, value: Tensor) -> Tensor:
+        """Return how far an observed value may be from the computed one by rounding, shape (m,)."""
+        return ROUNDING * value.abs().clamp(min=self.scale[site])
+
+    @cached_property
+    def scale(self) -> dict[str, float]:
+        """For each observed site computed from others its size, by which rounding is judged."""
+        given = self.given()
+        computed = [site for site in self.observed if site not in self.info.random]
+        natural = self.run(given, computed).natural if computed else {}
+        sizes = {s: max(v.abs().double().mean().item() for v in (given[s], natural[s])) for s in computed}
+        return {site: size if 0.0 < size < torch.inf else 1.0 for site, size in sizes.items()}
+
+    def describe(self, site: str, row: int) -> str:
+        """Say who is meant, what is observed, and at which parents, for messages."""
+        parents = [s for s in self.info.causes(site, self.nodes)[0] if s in self.observed]
+        at = ", ".join(f"{s}={self.observed[s][row].item():g}" for s in parents)
+        value = self.observed[site][row].item()
+        return f"Row {self.label(row)}: {site} = {value:g}" + (f" given {at}" if at else "")
+
+    def label(self, row: int) -> str:
+        """Return a person's label as text."""
+        return show_label(self.index, row)
+
+
+def show_label(index: pd.Index[Any], row: int) -> str:
+    """Return the label of a row as text, a number of NumPy's as Python's."""
+    label = index[row]
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+def repeat_each(values: Tensor, repeat: int) -> Tensor:
+    """Repeat each value: an expanded view copied, several times faster than ``repeat_interleave``."""
+    return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
+
+
+class _Reader(Messenger):  # type: ignore[misc]
+    def __init__(
+        self,
+        evidence: Evidence,
+        given: Mapping[str, Tensor],
+        noise: Mapping[str, Tensor],
+        partly: Partly,
+        sites: frozenset[str],
+    ) -> None:
+        super().__init__()
+        self.evidence, self.given, self.noise, self.partly = evidence, given, noise, partly
+        self.waiting = set(sites)
+        self.needed = {key for site in sites for key in evidence.keys[site]}
+        self.needed |= {above for key in self.needed for above in evidence.above[key]}
+        self.m = len(next(iter(given.values())))
+        self.reading = Reading()
+
+    def _pyro_sample(self, msg: Any) -> None:
+        name = msg["name"]
+        if poutine.util.site_is_subsample(msg):
+            return
+        if name in self.given:
+            if msg["infer"].get("_deterministic"):
+                self.reading.natural[name] = msg["value"]
+            else:
+                self.reading.laws[name] = msg["fn"]
+            msg["value"], msg["done"] = self.given[name], True
+        elif msg["is_observed"] or msg["value"] is not None:
+            return
+        elif name in self.evidence.parameters:
+            msg["value"], msg["done"] = self.evidence.parameters[name], True
+        elif name in self.needed:
+            self.reading.laws[name] = msg["fn"]
+            msg["value"], msg["done"] = self.draw(name, msg["fn"]), True
+        elif name in self.evidence.spare:
+            msg["value"], msg["done"] = self.evidence.spare_for(name, self.m), True
+
+    def draw(self, name: str, law: Any) -> Tensor:
+        """Return the value of an unobserved random site: at its known noise, or drawn."""
+        implicit = name in self.evidence.implicit
+        noise = self.noise.get(name)
+        if noise is None:
+            noise = noise_like(law, self.m, self.evidence.coupling) if implicit else law()
+            if name in self.partly:
+                values, holds = self.partly[name]
+                noise = torch.where(holds.reshape(-1, *[1] * (noise.ndim - 1)), values.to(noise.dtype), noise)
+        self.reading.noise[name] = noise
+        return at_noise(name, law, noise, self.evidence.coupling) if implicit else noise
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        self.waiting.discard(msg["name"])
+        if not self.waiting:
+            raise Enough
+
+
+def require_possible(evidence: Evidence) -> Reading:
+    """Refuse rows with a value that its law cannot take, and return the laws of nodes drawn without explicit noise.
+
+    Raises
+    ------
+    DataError
+        With the node, the row and the value.
+    """
+    drawn = [site for site in evidence.observed if site in evidence.info.random]
+    given = evidence.given()
+    if not drawn:
+        return Reading()
+    reading = evidence.run(given, drawn)
+    for site in drawn:
+        law, value = reading.laws[site], given[site]
+        possible = law.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
+        if not evidence.keys[site] and bool(possible.all()):
+            low, high = noise_of(site, law, value)
+            possible = possible & (high > low) if law.support.is_discrete else possible
+        if not bool(possible.all()):
+            row = int((~possible).int().argmax())
+            raise DataError(
+                f"{evidence.describe(site, row)} is impossible under the program: its law there, "
+                f"{type(law).__name__}, has the support {law.support}, and gives it no probability. Correct the row, or "
+                "the program."
+            )
+    return reading

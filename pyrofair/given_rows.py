@@ -1,0 +1,109 @@
+"""Which rows are given? A table of people read as the values of a program's sites."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.equations import Equations
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.programs import Program, ProgramSites, read_sites
+from pyrofair.tables import is_categorical, read_sensitive, read_table, warn_unused
+
+__all__ = ["GivenRows", "read_people", "read_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """The values of observed sites, shape (n,) each, and what they are observations of.
+
+    Parameters
+    ----------
+    info
+        What was read off the program.
+    nodes
+        The node sites, observed or not, in causal order.
+    values, columns
+        For each observed site its values and its column, in the order of the table.
+    index
+        The people's labels.
+    """
+
+    info: ProgramSites
+    nodes: tuple[str, ...]
+    values: dict[str, NDArray[np.float64]]
+    columns: dict[str, str]
+    index: pd.Index[Any]
+
+
+def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
+    """Read rows of a program with a graph: all observed nodes, the outcome if it is there.
+
+    Raises
+    ------
+    DataError
+        For a missing column, a missing value, a third value of the sensitive attribute, or categories where the program
+        has numbers.
+    """
+    graph = equations.unfair.graph
+    columns: dict[str, str] = {}
+    for site, node in equations.node_of.items():
+        own = graph.columns.get(node, [])
+        if node not in graph.latent and not (node == graph.outcome and own[0] not in getattr(df, "columns", ())):
+            columns[site] = site if site in own else own[0]
+    table = read_table(df, list(columns.values()))
+    warn_unused(df, graph)
+    place = {column: i for i, column in enumerate(df.columns)}
+    columns = dict(sorted(columns.items(), key=lambda pair: place[pair[1]]))
+    values = {}
+    for site, column in columns.items():
+        if site == equations.sensitive:
+            values[site] = read_sensitive(table, graph, both=False).astype(np.float64)
+        elif equations.node_of[site] == graph.outcome and is_categorical(table[column]):
+            values[site] = np.asarray(table[column] == graph.positive, dtype=np.float64)
+        else:
+            values[site] = _numbers(table[column])
+    return GivenRows(equations.info, tuple(equations.node_of), values, columns, table.index)
+
+
+def read_rows(program: Program, df: pd.DataFrame, nodes: Sequence[str] | None) -> GivenRows:
+    """Read rows of a program without a graph: the columns named like its sites are its nodes.
+
+    Raises
+    ------
+    DataError
+        If no column is a site, or a column is missing or holds no numbers.
+    GraphError
+        If a named node is no site.
+    """
+    info = read_sites(program)
+    if nodes is None:
+        have = [str(name) for name in getattr(df, "columns", ())]
+        nodes = [name for name in have if name in info.sites]
+        if not nodes:
+            raise DataError(
+                f"No column of the data is a site of the program. Its sites: {', '.join(info.sites)}; the columns: "
+                f"{', '.join(have) or 'none'}."
+            )
+        if others := [name for name in have if name not in info.sites]:
+            warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=4)
+    info.require(nodes)
+    table = read_table(df, list(nodes))
+    ordered = tuple(site for site in info.sites if site in nodes)
+    values = {site: _numbers(table[site]) for site in nodes}
+    return GivenRows(info, ordered, values, {n: n for n in nodes}, table.index)
+
+
+def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
+    if is_categorical(values):
+        raise DataError(
+            f"The column {values.name!r} holds categories, but the program's values are numbers. Code them as the program "
+            "does."
+        )
+    return values.to_numpy(dtype=np.float64)

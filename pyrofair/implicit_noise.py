@@ -1,0 +1,142 @@
+"""What noise made a value that was drawn without explicit noise? The distribution function, read backwards."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from pyrofair.couplings import SCIPY, Coupling, CouplingError, gumbel_max, quantile, unwrap
+
+__all__ = ["at_noise", "is_point", "noise_given", "noise_like", "noise_of", "partner"]
+
+
+def _is_gumbel(law: Any, coupling: Coupling) -> bool:
+    return coupling == "gumbel" and isinstance(unwrap(law), torch.distributions.Categorical)
+
+
+def _inside(u: Tensor) -> Tensor:
+    least = torch.finfo(u.dtype).eps / 2
+    return u.clamp(least, 1.0 - least)
+
+
+def noise_like(law: Any, m: int, coupling: Coupling) -> Tensor:
+    """Draw the noise of m people for a site: uniform, shape (m, *event), or Gumbel, shape (m, k), for categories."""
+    if _is_gumbel(law, coupling):
+        return -torch.log(-torch.log(_inside(torch.rand(m, unwrap(law).logits.shape[-1]))))
+    return _inside(torch.rand(m, *law.event_shape))
+
+
+def at_noise(name: str, law: Any, noise: Tensor, coupling: Coupling) -> Tensor:
+    """Return the value that a law takes at some noise, shape (m, *event)."""
+    return gumbel_max(law, noise) if _is_gumbel(law, coupling) else quantile(name, law, noise)
+
+
+def partner(noise: Tensor, law: Any, coupling: Coupling) -> Tensor:
+    """Return the noise that a site has where its law is another one, given the noise it has here."""
+    if coupling == "independent":
+        return _inside(torch.rand_like(noise))
+    return 1.0 - noise if coupling == "antithetic" else noise
+
+
+def is_point(law: Any, coupling: Coupling) -> bool:
+    """Tell whether a value under a law tells the noise that matters in every world.
+
+    >>> import pyro.distributions as dist
+    >>> is_point(dist.Normal(0.0, 1.0), "monotone"), is_point(dist.Poisson(1.0), "monotone")
+    (True, False)
+    """
+    if type(unwrap(law)).__name__ == "Delta":
+        return True
+    return coupling != "independent" and not law.support.is_discrete
+
+
+def noise_of(name: str, law: Any, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the interval of uniforms, open below and closed above, at which the quantile function takes a value.
+
+    Parameters
+    ----------
+    name
+        The site, for messages.
+    law
+        Its law, of batch shape (m,) or one that broadcasts with it.
+    value
+        Its values, shape (m,).
+
+    Returns
+    -------
+    low, high : tensors of shape (m,)
+        Equal where the law is continuous.
+
+    Raises
+    ------
+    CouplingError
+        If the family has no distribution function.
+
+    Examples
+    --------
+    >>> import pyro.distributions as dist
+    >>> [u.item() for u in noise_of("D", dist.Bernoulli(torch.tensor([0.25])), torch.tensor([1.0]))]
+    [0.75, 1.0]
+    """
+    inner = unwrap(law)
+    family = type(inner).__name__
+    if isinstance(inner, torch.distributions.Bernoulli):
+        zero = (1.0 - inner.probs).expand(value.shape)
+        return torch.where(value > 0, zero, 0.0), torch.where(value > 0, 1.0, zero)
+    if isinstance(inner, torch.distributions.Categorical):
+        cumulative = inner.probs.cumsum(-1)[..., :-1].expand(*value.shape, -1)
+        ends = [torch.zeros(*value.shape, 1), cumulative, torch.ones(*value.shape, 1)]
+        edges = torch.cat([end.to(cumulative.dtype) for end in ends], -1)
+        place = value.long().unsqueeze(-1)
+        return edges.gather(-1, place).squeeze(-1), edges.gather(-1, place + 1).squeeze(-1)
+    if family == "Delta":
+        return torch.zeros(value.shape), torch.ones(value.shape)
+    high = _distribution(name, inner, family, value)
+    return (_distribution(name, inner, family, value - 1) if law.support.is_discrete else high), high
+
+
+def _distribution(name: str, inner: Any, family: str, value: Tensor) -> Tensor:
+    if family in SCIPY:
+        found = SCIPY[family](inner).cdf(value.detach().cpu().numpy())
+        return torch.as_tensor(found, dtype=torch.get_default_dtype()).expand(value.shape)
+    try:
+        return cast(Tensor, inner.cdf(value)).expand(value.shape)
+    except (NotImplementedError, AttributeError) as error:
+        raise CouplingError(
+            f"The site {name!r} is drawn from {family}, which has no usable distribution function, so the noise behind "
+            "a given value cannot be told. Write its noise as a site of its own (U = pyro.sample(...); "
+            f"{name} = pyro.deterministic({name!r}, f(parents, U)))."
+        ) from error
+
+
+def noise_given(name: str, law: Any, value: Tensor, coupling: Coupling) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw the noise of a site given its value, and return it with its mean and variance given all else.
+
+    Returns
+    -------
+    noise : tensor of shape (m,), or (m, k) for Gumbel noise
+    mean, variance : tensors of shape (m,)
+        Those of the uniform; NaN for Gumbel noise.
+    """
+    if _is_gumbel(law, coupling):
+        noise = _gumbel_given(unwrap(law), value)
+        unknown = torch.full(value.shape, torch.nan)
+        return noise, unknown, unknown
+    low, high = noise_of(name, law, value)
+    width = high - low
+    return _inside(high - width * torch.rand(value.shape)), (low + high) / 2, width.square() / 12
+
+
+def _gumbel_given(inner: Any, value: Tensor) -> Tensor:
+    """Draw Gumbel noise given which category wins (Maddison and Tarlow, 2017): first the maximum, then all below it."""
+    logits = inner.logits.expand(*value.shape, -1)
+
+    def gumbel(shape: Any) -> Tensor:
+        return -torch.log(-torch.log(_inside(torch.rand(shape))))
+
+    best = (gumbel(value.shape) + logits.logsumexp(-1)).unsqueeze(-1)
+    others = -torch.log(torch.exp(-best) + torch.exp(-(gumbel(logits.shape) + logits)))
+    won = torch.nn.functional.one_hot(value.long(), logits.shape[-1]).bool()
+    return torch.where(won, best, others) - logits

@@ -1,0 +1,349 @@
+"""Which noise may have made a row that does not determine it? Prior draws, weighted by what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pyrofair.evidence import Evidence, Reading, repeat_each
+from pyrofair.exceptions import DataError
+from pyrofair.inversion import Findings, find_line
+
+__all__ = ["Block", "blocks_of", "draw_block"]
+
+# A run holds at most so many people times proposals.
+BATCH = 1_000_000
+# Proposals for a person before the row counts as impossible, and before few matches are taken for what can be had.
+MOST, MANY = 1_000_000, 100_000
+PROBES, FEW = 4096, 10
+# Effective draws: so many are aimed at, and for less than so many the most proposals are made.
+ENOUGH, POOR = 100, 50
+
+
+@dataclass(frozen=True)
+class Block:
+    """Nodes whose unknown noise hangs together.
+
+    Parameters
+    ----------
+    computed, drawn
+        The nodes computed from noise, and those drawn from a law that reads it.
+    keys
+        The unknown noise sites.
+    """
+
+    computed: tuple[str, ...]
+    drawn: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def blocks_of(evidence: Evidence, found: Findings) -> list[Block]:
+    """Return the nodes that are not yet explained, put together where they share unknown noise."""
+    groups: list[tuple[set[str], set[str]]] = []
+    for site in evidence.explained:
+        if bool(found.done.get(site, torch.zeros(1, dtype=torch.bool)).all()):
+            continue
+        keys = {key for key in evidence.keys[site] if not bool(found.is_known(key).all())}
+        keys |= {above for key in keys for above in evidence.above[key]}
+        if not keys:
+            continue
+        sites = {site}
+        for group in [group for group in groups if group[1] & keys]:
+            groups.remove(group)
+            sites, keys = sites | group[0], keys | group[1]
+        groups.append((sites, keys))
+    random = evidence.info.random
+    return [
+        Block(
+            tuple(s for s in evidence.nodes if s in sites and s not in random),
+            tuple(s for s in evidence.nodes if s in sites and s in random),
+            tuple(key for key in evidence.info.sites if key in keys),
+        )
+        for sites, keys in groups
+    ]
+
+
+@dataclass
+class _Kept:
+    """Proposals with positive weight: whose they are, their log-weights, and their noise, shape (kept, ...)."""
+
+    person: list[Tensor] = field(default_factory=list)
+    weight: list[Tensor] = field(default_factory=list)
+    noise: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def weights(self, n: int) -> tuple[Tensor, Tensor]:
+        """Return whose each proposal is, and its weight relative to the largest of that person."""
+        person, log_weight = torch.cat(self.person), torch.cat(self.weight)
+        most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, person, log_weight, "amax")
+        return person, (log_weight - most[person]).exp()
+
+    def effective(self, n: int) -> Tensor:
+        """Return Kish's effective sample size of each person, shape (n,)."""
+        person, weight = self.weights(n)
+        total = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight)
+        squares = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight.square())
+        return torch.where(squares > 0, total.square() / squares, 0.0)
+
+
+def draw_block(
+    evidence: Evidence,
+    found: Findings,
+    block: Block,
+    draws: int,
+    tolerance: Callable[[str], float | None],
+    *,
+    pivots: bool,
+) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
+    """Draw the unknown noise of a block for the people for whom it is unknown.
+
+    People whose rows say the same of it share their proposals; each resamples by herself.
+    Proposals come from the prior. A node is explained by exact match if its values repeat (counts, floors), by its
+    noise if it is affine in a noise site of its own (this is solved for, and its density at the solution is the
+    weight), and otherwise by an Epanechnikov kernel as wide as the tolerance. The weights of the nodes multiply.
+
+    Parameters
+    ----------
+    draws
+        How many draws to resample for each person.
+    tolerance
+        For each node the width of its kernel, or None.
+    pivots
+        Whether affine nodes are solved.
+
+    Returns
+    -------
+    rows : tensor of shape (m,)
+        The people.
+    noise : dict
+        For each noise site of the block its draws, shape (m, draws, ...).
+    effective, proposals : tensors of shape (m,)
+        Their effective sample sizes, and how many proposals were made.
+
+    Raises
+    ------
+    DataError
+        If a continuous node needs a tolerance, or no proposal reproduces a row.
+    """
+    open_ = torch.zeros(evidence.n, dtype=torch.bool)
+    for key in block.keys:
+        open_ = open_ | ~found.is_known(key)
+    people = open_.nonzero().squeeze(1)
+    like = _alike(evidence, found, block, people)
+    rows = people[_first_of(like)]
+    weigh = _Weigher(evidence, found, block, tolerance, pivots, rows)
+    m = len(rows)
+    kept = _Kept(noise={key: [] for key in block.keys})
+    proposals = torch.zeros(m, dtype=torch.long)
+    effective = torch.zeros(m, dtype=torch.float64)
+    count = max(draws, 100)
+    active = torch.arange(m)
+    while len(active):
+        for some in active.split(max(1, BATCH // count)):
+            person, log_weight, noise = weigh(some, count)
+            kept.person.append(some[person])
+            kept.weight.append(log_weight)
+            for key, values in noise.items():
+                kept.noise[key].append(values)
+            proposals[some] += count
+        effective = kept.effective(m)
+        _require_matches(evidence, block, rows, effective, proposals)
+        active = ((effective < max(draws / 5, ENOUGH)) & (proposals < MANY)).nonzero().squeeze(1)
+        if not len(active):  # a few at a time, so that one impossible row is found out soon
+            active = ((effective < POOR) & (proposals < MOST)).nonzero().squeeze(1)
+            active = active[effective[active].argsort()][:FEW]
+        count = min(count * 4, MANY)
+    return people, _resample(kept, like, m, draws), effective[like], proposals[like]
+
+
+def _alike(evidence: Evidence, found: Findings, block: Block, people: Tensor) -> Tensor:
+    """Return for each person the number of the group of people whose rows say the same of the noise, shape (m,)."""
+    sites = {*block.computed, *block.drawn}
+    sites |= {s for site in sites for s in evidence.info.causes(site, tuple(evidence.observed))[0]}
+    told = [evidence.observed[site][people].double() for site in evidence.observed if site in sites]
+    told += [found.done[site][people].double() for site in block.computed]
+    for key in evidence.keys_of([*block.computed, *block.drawn]):
+        known = found.is_known(key)[people]
+        told.append(known.double())
+        if key in found.values and bool(known.any()):
+            told.extend(found.values[key][people].double().nan_to_num().reshape(len(people), -1).unbind(1))
+    return torch.unique(torch.stack(told, 1), dim=0, return_inverse=True)[1]
+
+
+def _first_of(group: Tensor) -> Tensor:
+    """Return the place of a member of each group."""
+    place = torch.empty(int(group.max()) + 1, dtype=torch.long)
+    place[group] = torch.arange(len(group))
+    return place
+
+
+def _require_matches(evidence: Evidence, block: Block, rows: Tensor, effective: Tensor, proposals: Tensor) -> None:
+    failed = (effective == 0) & (proposals >= MOST)
+    if not bool(failed.any()):
+        return
+    row = int(rows[int(failed.int().argmax())])
+    sites = (*block.computed, *block.drawn)
+    told = "; ".join(evidence.describe(site, row).split(": ", 1)[1] for site in sites)
+    raise DataError(
+        f"Row {evidence.label(row)} is impossible under the program, or nearly so: of {int(proposals.max()):,} draws of "
+        f"the noise {', '.join(block.keys)} none gives {told}. Correct the row or the program, or declare an inverse: "
+        f"inverses={{{sites[0]!r}: ...}}."
+    )
+
+
+class _Weigher:
+    """Propose noise for people, and weigh it by what it gives."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        found: Findings,
+        block: Block,
+        tolerance: Callable[[str], float | None],
+        pivots: bool,
+        rows: Tensor,
+    ) -> None:
+        self.evidence, self.found, self.block, self.rows = evidence, found, block, rows
+        self.sites = (*block.computed, *block.drawn)
+        self.width = {site: tolerance(site) for site in block.computed}
+        probe = rows[torch.randperm(len(rows))[:PROBES]]
+        self.pivots = {s: key for s in block.computed if pivots and (key := self._pivot(s, probe)) is not None}
+        self.kernel = {s: self._by_kernel(s) for s in block.computed}
+
+    def _propose(self, at: Tensor, count: int) -> tuple[dict[str, Tensor], Reading]:
+        given = self.evidence.given(at, count, self.sites)
+        partly = self.found.partly(self.evidence.keys_of(self.sites), at, count)
+        return given, self.evidence.run(given, self.sites, partly=partly)
+
+    def _pivot(self, site: str, at: Tensor) -> str | None:
+        """Return a noise site of a node's own in which it is affine, whatever the other noise."""
+        evidence = self.evidence
+        given, reading = self._propose(at, 1)
+        for key in evidence.keys[site]:
+            own = evidence.readers[key] == (site,) and key not in evidence.implicit and not evidence.above[key]
+            if not own or len(evidence.info.shapes[key]) != 1 or bool(self.found.is_known(key)[at].any()):
+                continue
+            others = {other: values for other, values in reading.noise.items() if other != key}
+            line = find_line(evidence, given, site, key, others)
+            if line is not None and not bool(line.flat.all()):
+                return key
+        return None
+
+    def _by_kernel(self, site: str) -> Tensor:
+        """Tell for whom a node is compared through a kernel rather than by exact match, shape (m,).
+
+        Values that are whole, or mostly repeat, are matched. So is a single value that a continuous node takes again
+        and again (a zero that it is cut off at).
+        """
+        m = len(self.rows)
+        if site in self.pivots:
+            return torch.zeros(m, dtype=torch.bool)
+        evidence = self.evidence
+        count = max(32, PROBES // m)
+        values, close = [], []
+        for some in self.rows.split(max(1, BATCH // count)):
+            given, reading = self._propose(some, count)
+            natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
+            values.append(natural.reshape(-1, count))
+            close.append(evidence.close(site, natural, given).reshape(-1, count))
+        f, hit = torch.cat(values), torch.cat(close)
+        ordered = f.sort(1).values
+        repeated = (ordered[:, 1:] == ordered[:, :-1]).double().mean().item()
+        if bool((f == f.round()).all()) or repeated > 0.5:
+            return torch.zeros(m, dtype=torch.bool)
+        least = f.masked_fill(~hit, torch.inf).amin(1)
+        most = f.masked_fill(~hit, -torch.inf).amax(1)
+        atom = (hit.sum(1) > 1) & (least == most)
+        if self.width[site] is None and not bool(atom.all()):
+            row = int(self.rows[int((~atom).int().argmax())])
+            raise DataError(
+                f"{evidence.describe(site, row)}: the node {site!r} is continuous, and its equation was not solved for "
+                f"its noise ({', '.join(self.evidence.keys[site])}), so draws will not meet its value exactly. Pass "
+                f"tolerance=, a kernel's width in the units of {site} (an approximation), or declare an inverse: "
+                f"inverses={{{site!r}: lambda values: ...}}, or use method='auto', which solves affine equations."
+            )
+        return ~atom
+
+    def __call__(self, some: Tensor, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Return which of the people ``some`` each kept proposal is for, its log-weight, and its noise."""
+        at = self.rows[some]
+        given, reading = self._propose(at, count)
+        log_weight = torch.zeros(len(at) * count, dtype=torch.float64)
+        noise = dict(reading.noise)
+        if self.pivots:
+            reading, log_weight = self._solve_pivots(given, reading, log_weight)
+            noise = reading.noise
+        for site in self.block.computed:
+            if site in self.pivots:
+                continue
+            log_weight = log_weight + self._compare(site, some, count, given, reading)
+        for site in self.block.drawn:
+            value = given[site]
+            log_prob = reading.laws[site].log_prob(value).double().expand(len(log_weight))
+            log_weight = log_weight + torch.where(reading.laws[site].support.check(value), log_prob, -torch.inf)
+        log_weight = torch.nan_to_num(log_weight, nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
+        keep = (log_weight > -torch.inf).nonzero().squeeze(1)
+        person = torch.div(keep, count, rounding_mode="floor")
+        return person, log_weight[keep], {key: noise[key][keep] for key in self.block.keys}
+
+    def _compare(self, site: str, some: Tensor, count: int, given: Mapping[str, Tensor], reading: Reading) -> Tensor:
+        """Return the log-weight of proposals for a node, shape (m * count,): by match, or by kernel."""
+        natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
+        weight = self.evidence.close(site, natural, given).double()
+        kernel = repeat_each(self.kernel[site][some], count)
+        width = self.width[site]
+        if width is not None and bool(kernel.any()):
+            away = (natural - given[site].to(natural.dtype)).double() / width
+            weight = torch.where(kernel, (1.0 - away.square()).clamp(min=0.0), weight)
+        done = repeat_each(self.found.done[site][self.rows[some]], count)
+        return torch.where(done, 1.0, weight).log()
+
+    def _solve_pivots(
+        self, given: dict[str, Tensor], first: Reading, log_weight: Tensor
+    ) -> tuple[Reading, Tensor]:
+        """Replace the proposed noise of affine nodes by what gives the observed value, at the other proposed noise."""
+        keys = set(self.pivots.values())
+        others = {key: values for key, values in first.noise.items() if key not in keys}
+        other = self.evidence.run(given, self.sites, others)
+        solved = dict(others)
+        slopes = {}
+        for site, key in self.pivots.items():
+            run = other.noise[key] - first.noise[key]
+            slope = (other.natural[site] - first.natural[site]) / run
+            u = first.noise[key] + (given[site] - first.natural[site]) / slope
+            level = (slope == 0) | ~torch.isfinite(u)
+            solved[key] = torch.where(level, first.noise[key], u)
+            slopes[site] = torch.where(level, torch.ones_like(slope), slope)
+        final = self.evidence.run(given, self.sites, solved)
+        for site, key in self.pivots.items():
+            law, u = final.laws[key], solved[key]
+            level = u == first.noise[key]
+            density = torch.where(law.support.check(u), law.log_prob(u), -torch.inf).double()
+            if not law.support.is_discrete:
+                density = density - slopes[site].abs().log()
+            fits = self.evidence.close(site, final.natural[site], given)
+            log_weight = log_weight + torch.where(fits, torch.where(level, 0.0, density), -torch.inf)
+        return final, log_weight
+
+
+def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
+    """Draw for each person from her group's proposals by their weights, shape (m, draws, ...).
+
+    It is done systematically, which adds the least noise, and in random order, so that blocks stay independent.
+    """
+    owner, weight = kept.weights(n)
+    order = owner.argsort(stable=True)
+    cumulative = weight[order].cumsum(0)
+    total = torch.zeros(n, dtype=weight.dtype).index_add(0, owner, weight)
+    start = total.cumsum(0) - total
+    place = (torch.arange(draws, dtype=weight.dtype) + torch.rand(len(group), 1, dtype=weight.dtype)) / draws
+    place = place.gather(1, torch.rand(len(group), draws).argsort(1))
+    found = torch.searchsorted(cumulative, start[group].unsqueeze(1) + place * total[group].unsqueeze(1), right=True)
+    # Rounding of the sums must not hand anyone a neighbour's proposals.
+    size = torch.bincount(owner, minlength=n)
+    last = size.cumsum(0) - 1
+    found = torch.minimum(torch.maximum(found, (last - size + 1)[group].unsqueeze(1)), last[group].unsqueeze(1))
+    picked = order[found]
+    return {key: torch.cat(values)[picked] for key, values in kept.noise.items()}

@@ -1,0 +1,81 @@
+"""Randomness that leaves no trace: global generators and Pyro's parameter store are as they were before."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyro
+import torch
+
+__all__ = ["isolated", "seed_from", "set_seed"]
+
+_TURN = threading.RLock()
+
+
+def seed_from(random_state: int | np.random.Generator | None) -> int:
+    """Return a seed: the number itself, one drawn from a generator, or a fresh one.
+
+    >>> seed_from(3)
+    3
+    """
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(np.random.default_rng(random_state).integers(2**31 - 1))
+
+
+def set_seed(seed: int) -> None:
+    """Seed Python's, NumPy's and torch's generators.
+
+    As ``pyro.set_rng_seed``, but quick where CUDA is not in use: torch keeps a stack trace of each call otherwise.
+    """
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(seed)
+
+
+@contextmanager
+def isolated(seed: int | None) -> Iterator[None]:
+    """Run with seeded generators, and put these and the parameter store back afterwards, also after an error.
+
+    A program may read parameters that the store holds; what it adds or replaces is undone. Only a tensor that it
+    overwrites in place stays overwritten. Generators, store and Pyro's handlers are global, so threads take turns.
+
+    Parameters
+    ----------
+    seed
+        Seeds Python's, NumPy's and torch's generators; None leaves them as they are until the end.
+    """
+    with _TURN:
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - a program may use the global one
+        store = pyro.get_param_store()
+        # Reading the state cuts the link from each parameter to its unconstrained self, which optimisers follow.
+        links = [(value, vars(value)["unconstrained"]) for value in _raw(store) if "unconstrained" in vars(value)]
+        parameters = store.get_state()
+        _relink(links)
+        cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        try:
+            with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if cuda else ()):
+                if seed is not None:
+                    set_seed(seed)
+                yield
+        finally:
+            store.clear()
+            store.set_state(parameters)
+            _relink(links)
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _raw(store: pyro.params.param_store.ParamStoreDict) -> list[torch.Tensor]:
+    return [value for _, value in store.named_parameters()]
+
+
+def _relink(links: list[tuple[torch.Tensor, object]]) -> None:
+    for value, link in links:
+        value.unconstrained = link  # type: ignore[attr-defined]

@@ -1,0 +1,153 @@
+"""What would people be like if a site were set to a value? Draws under an intervention, parameters from a posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.typing import NDArray
+from pyro import poutine
+from torch import Tensor
+
+from pyrofair.dependencies import read_dependencies
+from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.interventions import do as intervene
+from pyrofair.isolation import isolated, seed_from
+from pyrofair.posteriors import Posterior
+from pyrofair.programs import Program, read_sites
+
+__all__ = ["flat_draws", "predictive"]
+
+
+def predictive(
+    program: Program,
+    posterior: Posterior | Mapping[str, npt.ArrayLike],
+    *,
+    do: Mapping[str, Any] | None = None,
+    n: int | None = None,
+    draws: int | None = None,
+    random_state: int | np.random.Generator | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Draw people from a program with posterior parameters, after an intervention if one is named.
+
+    It is ``pyro.infer.Predictive`` of ``do(program, values)``, but for what goes wrong there: if the posterior draws
+    hold values of what the intervention changes, of a mediator say, Predictive replays them, and the intervention has
+    no effect below. Here the draws of each intervened site and of all its descendants are dropped, and these are drawn
+    anew.
+
+    Parameters
+    ----------
+    program
+        A Pyro program of the number of people.
+    posterior
+        What :func:`pyrofair.posteriors.fit_posterior` returns; or, for some sites, draws of shape (draws, ...),
+        per-person sites (draws, n). Sites that the program computes are computed anew.
+    do
+        For each site to set its value, as in :func:`pyrofair.interventions.do`.
+    n
+        The number of people; by default that of the rows fitted, or of the per-person draws.
+    draws
+        The number of draws to use, spread evenly; by default all.
+    random_state
+        Seeds what is drawn; the global generators and Pyro's parameter store are left as they were.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (draws, n)
+        All per-person sites, an intervened one with its new value.
+
+    Raises
+    ------
+    DataError
+        If the posterior names a site that the program does not have, draws differ in number, per-person draws are not
+        of n people, or n cannot be told.
+    InterventionError
+        If ``do`` names an unknown site, or a value does not fit it.
+
+    Examples
+    --------
+    >>> import pyro
+    >>> import pyro.distributions as dist
+    >>> def program(n):
+    ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         D = pyro.sample("D", dist.Normal(b * A, 0.1))
+    ...         pyro.sample("M", dist.Normal(D, 0.1))
+    >>> stale = {"b": np.full(100, 2.0), "D": np.zeros((100, 3))}
+    >>> predictive(program, stale, do={"A": 1}, random_state=0)["M"].mean().round(1)
+    np.float32(2.0)
+    """
+    info = read_sites(program)
+    reads, people = read_dependencies(program, info), info.sites
+    held = flat_draws(posterior, (*reads.drawn, *reads.computed), draws)
+    rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
+    if isinstance(posterior, Posterior) and posterior.observed:
+        rows = rows or {len(next(iter(posterior.observed.values())))}
+    if n is None:
+        if len(rows) != 1:
+            raise DataError("The posterior does not tell the number of people; pass n=...")
+        n = rows.pop()
+    values = dict(do or {})
+    stale = {*values, *reads.descendants(values)}
+    kept = {site: torch.as_tensor(held[site]) for site in reads.drawn if site in held and site not in stale}
+    for site in kept.keys() & set(people):
+        if kept[site].shape[1:2] != (n,):
+            raise DataError(
+                f"The draws of the per-person site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
+                f"{n}, ...) for n={n} people."
+            )
+    return _replay(program, kept, values, len(next(iter(held.values()))), n, people, random_state)
+
+
+def _replay(
+    program: Program,
+    kept: Mapping[str, Tensor],
+    values: Mapping[str, Any],
+    draws: int,
+    n: int,
+    people: Sequence[str],
+    random_state: int | np.random.Generator | None,
+) -> dict[str, NDArray[Any]]:
+    found: dict[str, list[NDArray[Any]]] = {}
+    with isolated(seed_from(random_state)), torch.no_grad():
+        for place in range(draws):
+            run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
+            sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
+            for site in people:
+                found.setdefault(site, []).append(sites[site]["value"].numpy())
+    return {site: np.stack(each) for site, each in found.items()}
+
+
+def flat_draws(
+    posterior: Posterior | Mapping[str, npt.ArrayLike], known: Sequence[str], draws: int | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the draws of sites, shape (draws, ...), as many as asked for and spread evenly.
+
+    Raises
+    ------
+    DataError
+        If there are none, a name is not among the known sites, or the numbers of draws differ or do not suffice.
+    """
+    held = posterior.flat if isinstance(posterior, Posterior) else {s: np.asarray(v) for s, v in posterior.items()}
+    for site, values in held.items():
+        if site not in known:
+            raise DataError(
+                f"The posterior holds {site!r}, which the program does not have. It has: {', '.join(known)}."
+                f"{did_you_mean(site, known)}"
+            )
+        if values.ndim == 0:
+            raise DataError(f"The posterior of {site!r} is one number; expected draws, shape (draws, ...).")
+    lengths = {site: len(values) for site, values in held.items()}
+    if not held or len(set(lengths.values())) > 1:
+        raise DataError(f"The posterior must hold equally many draws of each site; it holds {lengths or 'none'}.")
+    total = next(iter(lengths.values()))
+    if draws is None:
+        return held
+    if not 1 <= draws <= total:
+        raise DataError(f"draws={draws} must be between 1 and the {total} draws of the posterior.")
+    chosen = np.arange(draws) * total // draws
+    return {site: values[chosen] for site, values in held.items()}

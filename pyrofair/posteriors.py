@@ -1,0 +1,219 @@
+"""What do the data say of a program's parameters? Their posterior, by NUTS or variational inference."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyro
+
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph import CausalGraph
+from pyrofair.inference_data import to_arviz
+from pyrofair.isolation import isolated, seed_from
+from pyrofair.likelihood import PosteriorError, read_likelihood
+from pyrofair.paths import UnfairPaths
+from pyrofair.programs import Program
+from pyrofair.samplers import GUIDES, Draws, derive, draw_nuts, draw_svi
+
+__all__ = ["Posterior", "PosteriorError", "fit_posterior"]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws of a program's parameters, given a table.
+
+    Attributes
+    ----------
+    samples : dict of str to ndarray of shape (chain, draw, ...)
+        All sites outside the plate of people, those that the program computes (``pyro.deterministic``) included.
+    parameters : tuple of str
+        The sites that are drawn in the program.
+    observed : dict of str to ndarray of shape (n,)
+        The nodes as the program saw them, the sensitive attribute as 0 and 1.
+    method : str
+        ``"nuts"``, or ``"svi"`` with its guide: ``"svi, normal guide"``.
+    diagnostics : dict
+        NUTS: for the worst element of each parameter ``r_hat`` (split R-hat) and ``ess`` (effective sample size);
+        ``divergences``, ``acceptance`` (of each chain). SVI: ``steps``, ``drop`` (how far the loss fell over the last
+        quarter of the steps), ``drop_error`` (its standard error).
+    sample_stats : dict of str to ndarray of shape (chain, draw)
+        NUTS: ``diverging`` and ``lp``, the log-density of the unconstrained parameters up to a constant.
+    losses : ndarray of shape (steps,), or None
+        SVI: the negative evidence lower bound at each step, in nats.
+    """
+
+    samples: Draws = field(repr=False)
+    parameters: tuple[str, ...]
+    observed: Draws = field(repr=False)
+    method: str
+    diagnostics: dict[str, Any]
+    sample_stats: Draws = field(repr=False, default_factory=dict)
+    losses: npt.NDArray[np.float64] | None = field(repr=False, default=None)
+
+    @property
+    def flat(self) -> Draws:
+        """The drawn parameters with the chains in a row, shape (draws, ...): what ``SEM(posterior=...)`` takes."""
+        return {name: self.samples[name].reshape(-1, *self.samples[name].shape[2:]) for name in self.parameters}
+
+    def to_inference_data(self, predictive: Mapping[str, npt.ArrayLike] | None = None) -> Any:
+        """Return the posterior as ArviZ data, with the observed data and the sampler's statistics (SVI: the loss).
+
+        Parameters
+        ----------
+        predictive
+            Draws of per-person sites, shape (chains * draws, people), for the group ``posterior_predictive``: what
+            :func:`pyrofair.posterior_predictive.predictive` returns.
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+        """
+        groups: dict[str, Draws] = {"posterior": self.samples, "observed_data": self.observed}
+        if self.sample_stats:
+            groups["sample_stats"] = self.sample_stats
+        elif self.losses is not None:
+            groups["sample_stats"] = {"loss": self.losses[None]}
+        dims = {site: ["person"] for site in self.observed}
+        if predictive is not None:
+            shape = next(iter(self.samples.values())).shape[:2]
+            drawn = {site: np.asarray(values) for site, values in predictive.items()}
+            for site, values in drawn.items():
+                if values.ndim != 2 or len(values) != math.prod(shape):
+                    raise DataError(
+                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people), a "
+                        "row for each posterior draw. Draw it with draws=None."
+                    )
+            groups["posterior_predictive"] = {s: v.reshape(*shape, -1) for s, v in drawn.items()}
+            dims = {site: ["person"] for site in (*self.observed, *drawn)}
+        return to_arviz(groups, dims=dims)
+
+    def summary(self, **settings: Any) -> pd.DataFrame:
+        """Return ``arviz.summary`` of the parameters; settings are passed on."""
+        from arviz import summary
+
+        table: Any = summary(self.to_inference_data(), **settings)
+        return pd.DataFrame(table)
+
+
+def fit_posterior(
+    program: Program,
+    df: pd.DataFrame,
+    graph_or_unfair: CausalGraph | UnfairPaths,
+    *,
+    method: Literal["nuts", "svi"] = "nuts",
+    guide: Literal["normal", "multivariate"] = "normal",
+    draws: int = 500,
+    warmup: int = 500,
+    chains: int = 2,
+    steps: int = 4000,
+    learning_rate: float = 0.1,
+    progress: bool = True,
+    random_state: int | np.random.Generator | None = None,
+) -> Posterior:
+    """Learn the parameters of a program from a table.
+
+    Sites outside the program's plate of people are parameters, and what they are drawn from is their prior. The node
+    sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
+    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``. Noise that is shared by
+    several nodes stays unknown for each person and is drawn along with the parameters. What is known of people is not
+    kept.
+
+    *Assumes* that the program describes how the rows arose, independently of each other.
+
+    Parameters
+    ----------
+    program
+        A Pyro program of the number of people, without data.
+    df
+        The n rows. Without the column of the outcome the parameters of its equation are not learned. The outcome is
+        coded as 0 and 1 by the graph's ``positive`` if it has two values, and is a number otherwise.
+    graph_or_unfair
+        The causal graph, or unfair paths in it.
+    method
+        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal law, in the
+        unconstrained space, fitted by stochastic variational inference; fast, but too narrow where it does not fit.
+    guide
+        SVI: ``"normal"``, independent for each parameter (mean-field), or ``"multivariate"``, with all correlations.
+    draws, warmup, chains
+        The draws of each chain; NUTS: the steps thrown away before. Chains run one after the other, each from a random
+        start. SVI draws one chain.
+    steps, learning_rate
+        SVI: the number of steps of Adam, and the size of the first; the last is a tenth of it. The guide is averaged
+        over the last quarter of the steps.
+    progress
+        Whether to show a progress bar.
+    random_state
+        Seeds everything; the global generators and Pyro's parameter store are left as they were.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    PosteriorError
+        If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete unknown, a node whose
+        density cannot be told; or if the loss is not a number.
+    DataError
+        If the table does not fit the program, or a setting is unknown.
+    GraphError
+        If a node has no per-person site.
+
+    Warns
+    -----
+    PyrofairWarning
+        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled, or the fit was
+        interrupted (Ctrl-C), in which case the steps done so far are used; if no node depends on a parameter.
+
+    References
+    ----------
+    Hoffman and Gelman (2014), the sampler; Kucukelbir et al. (2017), the variational fit; Gelman et al. (2013),
+    section 11.4, split R-hat.
+
+    Examples
+    --------
+    >>> import pyro.distributions as dist
+    >>> def program(n):
+    ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
+    ...         pyro.deterministic("M", b * A + U)
+    >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    >>> df = pd.DataFrame({"A": [0, 1] * 50, "M": [0.0, 2.0] * 50})
+    >>> found = fit_posterior(program, df, graph, method="svi", steps=1000, progress=False, random_state=0)
+    >>> found.flat["b"].shape, bool(abs(found.flat["b"].mean() - 2) < 0.1)
+    ((500,), True)
+    """
+    if method not in ("nuts", "svi") or guide not in GUIDES:
+        raise DataError(
+            f"method={method!r} with guide={guide!r} is not known; methods are 'nuts' and 'svi', guides "
+            f"{' and '.join(map(repr, GUIDES))}."
+        )
+    for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
+        if number < 1 + 3 * (name == "draws"):
+            raise DataError(f"{name}={number} is too few; it must be at least {1 + 3 * (name == 'draws')}.")
+    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    likelihood = read_likelihood(program, df, graph)
+    with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
+        if method == "nuts":
+            samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)
+        else:
+            samples, found = draw_svi(likelihood, guide, draws, steps, learning_rate, progress)
+        samples |= derive(likelihood, samples)
+    for text in found.pop("warnings"):
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
+    return Posterior(
+        samples=samples,
+        parameters=likelihood.parameters,
+        observed={site: values.numpy() for site, values in likelihood.rows.items()},
+        method="nuts" if method == "nuts" else f"svi, {guide} guide",
+        **found,
+    )

@@ -1,0 +1,257 @@
+"""What does a Pyro program say? Its sites, which of them are per person, and who reads whom."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyro
+import torch
+
+from pyrofair.edges import EdgeList
+from pyrofair.exceptions import GraphError, PyrofairWarning, did_you_mean
+from pyrofair.isolation import isolated
+from pyrofair.probing import Program, followed, is_deterministic, perturbed, run_program
+
+__all__ = ["Program", "ProgramSites", "read_sites"]
+
+PROBES = (61, 53)
+PEOPLE = -1
+"""Stands for the number of people in the shape of a site."""
+
+_PLATE = "Write it as program(n), with 'with pyro.plate(\"people\", n):' around the equations."
+
+
+@dataclass(frozen=True)
+class ProgramSites:
+    """The per-person sites of a program in the order it runs, and what each reads directly.
+
+    Parameters
+    ----------
+    sites
+        All per-person sites: nodes, deterministic steps, and noise.
+    random
+        Those that are drawn.
+    observed
+        Those whose value the program is given (``obs=``), so that nothing causes it.
+    parameters
+        The sites outside the plate, drawn once.
+    reads
+        For each per-person site the per-person sites that it reads.
+    shapes, dtypes
+        For each per-person site its shape, with -1 for the number of people, and its type.
+    """
+
+    sites: tuple[str, ...]
+    random: frozenset[str]
+    observed: frozenset[str]
+    parameters: tuple[str, ...]
+    reads: dict[str, tuple[str, ...]]
+    shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, torch.dtype]
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """For each per-person site the number of its dimensions, people included."""
+        return {site: len(shape) for site, shape in self.shapes.items()}
+
+    def shape(self, site: str, n: int) -> tuple[int, ...]:
+        """Return the shape of a site's values for n people."""
+        return tuple(n if size == PEOPLE else size for size in self.shapes[site])
+
+    def require(self, nodes: Iterable[str]) -> None:
+        """Refuse names that are no per-person sites.
+
+        Raises
+        ------
+        GraphError
+            With the sites that there are.
+        """
+        for node in nodes:
+            if node in self.parameters:
+                raise GraphError(
+                    f"{node!r} is drawn once, outside the plate of people, so it is a parameter and no node. Put it "
+                    "inside the plate, or leave it out of the nodes."
+                )
+            if node not in self.sites:
+                raise GraphError(
+                    f"The program has no per-person site {node!r}. It has: {', '.join(self.sites)}. Name it with "
+                    f"pyro.sample or pyro.deterministic inside the plate.{did_you_mean(node, self.sites)}"
+                )
+
+    def sites_of(self, node: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the sites of a node: those named like its columns or, if it has one column, like itself."""
+        if len(columns) == 1 and columns[0] not in self.sites and node in self.sites:
+            return (node,)
+        return tuple(columns)
+
+    def causes(self, node: str, nodes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the nodes that a node reads, directly or through sites that are no nodes, and the noise it reads."""
+        met = self._above(node, frozenset(nodes))
+        return tuple(n for n in nodes if n in met), tuple(
+            s for s in self.sites if s in met and s in self.random and s not in nodes
+        )
+
+    def graph_of(self, nodes: Sequence[str], columns: Mapping[str, Sequence[str]] | None = None) -> EdgeList:
+        """Return the causal graph over some nodes; noise that feeds two of them becomes a latent node.
+
+        Noise that feeds one node is its own error term and is left out; a random step between nodes is a latent node
+        if it feeds two.
+
+        Parameters
+        ----------
+        nodes
+            The nodes.
+        columns
+            For a node that is not one site of the same name: the sites of its columns.
+
+        Raises
+        ------
+        GraphError
+            If a name is no per-person site.
+        """
+        sites = {node: self.sites_of(node, (columns or {}).get(node, (node,))) for node in nodes}
+        owner = {site: node for node, own in sites.items() for site in own}
+        self.require(owner)
+        owner |= {site: site for site in self.random if site not in owner}
+        above: dict[str, list[str]] = {node: [] for node in (*nodes, *(owner[s] for s in self.sites if s in owner))}
+        for site, node in owner.items():
+            met = self._above(site, frozenset(owner))
+            found = [owner[s] for s in self.sites if s in met and s in owner and owner[s] != node]
+            above[node] += [parent for parent in dict.fromkeys(found) if parent not in above[node]]
+        while single := [s for s in above if s not in sites and sum(s in p for p in above.values()) <= 1]:
+            parents = above.pop(single[0])
+            for child, others in above.items():
+                if single[0] in others:
+                    others.remove(single[0])
+                    above[child] = others + [p for p in parents if p not in others]
+        latent = tuple(site for site in above if site not in sites)
+        place = {node: i for i, node in enumerate((*nodes, *latent))}
+        edges = sorted(
+            ((p, c) for c, parents in above.items() for p in parents), key=lambda e: (place[e[0]], place[e[1]])
+        )
+        return EdgeList(tuple(place), tuple(edges), latent)
+
+    def _above(self, site: str, stop: frozenset[str]) -> set[str]:
+        """Return the sites that lead to a site, going no further up than those in ``stop``."""
+        met: set[str] = set()
+        waiting = list(self.reads[site])
+        while waiting:
+            one = waiting.pop()
+            if one not in met:
+                met.add(one)
+                waiting.extend(() if one in stop else self.reads[one])
+        return met
+
+
+def read_sites(program: Program) -> ProgramSites:
+    """Run a program on a few people and read off its sites and who reads whom.
+
+    Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
+    assignment into a tensor) is caught by perturbing each site while all others are held: such a dependence is added,
+    with a warning.
+
+    Parameters
+    ----------
+    program
+        The program; it is called with a number of people.
+
+    Raises
+    ------
+    GraphError
+        If the program fails, has no per-person sites, has other sites for another number of people, or draws random
+        numbers outside Pyro.
+
+    Examples
+    --------
+    >>> import pyro.distributions as dist
+    >>> def program(n):
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         pyro.sample("D", dist.Normal(2 * A, 1.0))
+    >>> read_sites(program).reads
+    {'A': (), 'D': ('A',)}
+    """
+    with isolated(0), pyro.validation_enabled(False), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain, other = (_first_run(program, n) for n in PROBES)
+        shapes = _shapes(plain, other)
+        drawn = [name for name, site in plain.items() if not is_deterministic(site)]
+        found = ProgramSites(
+            sites=tuple(shapes),
+            random=frozenset(name for name in drawn if name in shapes),
+            observed=frozenset(name for name in drawn if name in shapes and plain[name]["is_observed"]),
+            parameters=tuple(name for name in drawn if name not in shapes),
+            reads={},
+            shapes=shapes,
+            dtypes={name: plain[name]["value"].dtype for name in shapes},
+        )
+        tracked = followed(program, PROBES[0], found.sites, found.parameters)
+        hidden = perturbed(program, PROBES[0], found.sites, tracked, plain)
+    for name, more in hidden.items():
+        warnings.warn(
+            f"The program's site {name!r} reads {', '.join(map(repr, more))} in a way that torch does not show "
+            "(.item(), NumPy, or assignment into a tensor). It was found by changing values, which can miss a rare "
+            "dependence: write the equation in torch operations if you can.",
+            PyrofairWarning,
+            stacklevel=_outside(),
+        )
+    for name in found.sites:
+        met = {*tracked.get(name, ()), *hidden.get(name, ())} - {name}
+        found.reads[name] = tuple(site for site in found.sites if site in met)
+    return found
+
+
+def _outside() -> int:
+    """Return how far up the caller is who called the package, for a warning to point there."""
+    level, frame = 1, inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").startswith("pyrofair."):
+        level, frame = level + 1, frame.f_back
+    return level - 1
+
+
+def _first_run(program: Program, n: int) -> dict[str, Any]:
+    if not callable(program):
+        raise GraphError(f"A program is a function of the number of people, not {program!r}. {_PLATE}")
+    try:
+        return run_program(program, n)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0]  # Pyro adds a table of shapes
+        raise GraphError(
+            f"The program failed when it was called with n={n} people: {said}. It must run for any number. {_PLATE}"
+        ) from error
+
+
+def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the per-person sites with their shapes, told by what changes with the number of people."""
+    if odd := sorted(one.keys() ^ other.keys()):
+        raise GraphError(
+            f"The program has other sites for {PROBES[0]} people than for {PROBES[1]}: {', '.join(odd[:5])}. Its sites "
+            f"must be the same for any number; do not loop over people. {_PLATE}"
+        )
+    found = {}
+    for name, site in one.items():
+        first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
+        places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
+        inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])
+        if any(frame.full_size == PROBES[0] != frame.size for frame in site["cond_indep_stack"]):
+            raise GraphError(f"The site {name!r} stands in a subsampled plate; a model of people needs all of them.")
+        if places and not inside and not is_deterministic(site):
+            raise GraphError(
+                f"The site {name!r} has a value for each of n people, but stands outside the plate of people. {_PLATE}"
+            )
+        if len(first) != len(second) or len(places) > 1:
+            raise GraphError(
+                f"The site {name!r} has the shapes {first} for {PROBES[0]} people and {second} for {PROBES[1]}; it "
+                "must have one dimension of the number of people."
+            )
+        if places or (inside and not first):
+            found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))
+    if not found:
+        raise GraphError(
+            "The program has no per-person sites: none stands in a plate of the size that it was called with. " + _PLATE
+        )
+    return found

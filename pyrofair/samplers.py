@@ -1,0 +1,223 @@
+"""How are the unknowns of a conditioned program drawn? By Pyro's No-U-Turn sampler, or from a variational guide."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pyro import poutine
+from pyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal, init_to_median
+from pyro.ops.stats import effective_sample_size, split_gelman_rubin
+from pyro.optim import ClippedAdam
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from pyrofair.likelihood import Likelihood, PosteriorError
+
+__all__ = ["GUIDES", "Draws", "derive", "draw_nuts", "draw_svi"]
+
+GUIDES = {"normal": AutoNormal, "multivariate": AutoMultivariateNormal}
+R_HAT = 1.01
+MOST_DENSE = 200
+"""Beyond so many parameters NUTS scales each by itself instead of learning how they hang together."""
+FINAL_RATE = 0.1
+"""The last step of variational inference is so much shorter than the first."""
+SETTLED = 0.5
+"""A loss has settled if, over the last quarter of the steps, it falls by less than so many nats times the root of the
+number of unknowns, two standard errors allowed for: its own noise grows like that root."""
+
+Draws = dict[str, NDArray[Any]]
+
+
+def derive(likelihood: Likelihood, samples: Draws) -> Draws:
+    """Return the sites that the program computes from each draw of its parameters, shape (chain, draw, ...)."""
+    if not likelihood.derived:
+        return {}
+    chains, draws = next(iter(samples.values())).shape[:2]
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in likelihood.derived}
+    for place in np.ndindex(chains, draws):
+        given = {name: torch.as_tensor(values[place]) for name, values in samples.items()}
+        with torch.no_grad(), poutine.trace() as tracer, poutine.condition(data=given):
+            likelihood()
+        sites: Any = tracer.trace.nodes
+        for name, values in found.items():
+            values.append(sites[name]["value"].numpy())
+    return {name: np.stack(values).reshape(chains, draws, *values[0].shape) for name, values in found.items()}
+
+
+# -- the No-U-Turn sampler --------------------------------------------------------------------------------------------
+
+
+def draw_nuts(
+    likelihood: Likelihood, draws: int, warmup: int, chains: int, progress: bool
+) -> tuple[Draws, dict[str, Any]]:
+    """Draw the parameters by the No-U-Turn sampler, one chain after the other, each from a random start.
+
+    Parameters
+    ----------
+    likelihood
+        The conditioned program.
+    draws, warmup, chains
+        The draws kept of each chain, those thrown away before, and the number of chains.
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    samples : dict of str to ndarray of shape (chain, draw, ...)
+        The parameters.
+    found : dict
+        ``diagnostics`` and ``sample_stats`` as in :class:`pyrofair.posteriors.Posterior`, and the texts of
+        ``warnings``.
+    """
+    parts: list[dict[str, Tensor]] = []
+    lp: list[float] = []
+    diverging = np.zeros((chains, draws), dtype=bool)
+    acceptance = []
+    with tqdm(total=chains * (warmup + draws), desc="NUTS", disable=not progress, leave=False) as bar:
+
+        def note(kernel: NUTS, unconstrained: dict[str, Tensor], stage: str, _: int) -> None:
+            bar.update()
+            if stage == "Sample":
+                lp.append(-kernel.potential_fn(unconstrained).item())
+
+        for chain in range(chains):
+            kernel = NUTS(likelihood, full_mass=_dense(likelihood))  # type: ignore[no-untyped-call]
+            sampler = MCMC(kernel, draws, warmup, hook_fn=note, disable_progbar=True)  # type: ignore[no-untyped-call]
+            sampler.run()
+            found = sampler.get_samples(group_by_chain=True)  # type: ignore[no-untyped-call]
+            parts.append({name: found[name] for name in likelihood.parameters})
+            diagnosed = sampler.diagnostics()  # type: ignore[no-untyped-call]
+            diverging[chain, [int(i) for i in diagnosed["divergences"]["chain 0"]]] = True
+            acceptance.append(float(diagnosed["acceptance rate"]["chain 0"]))
+    samples = {name: torch.cat([part[name] for part in parts]) for name in likelihood.parameters}
+    r_hat, ess = {}, {}
+    for name, values in samples.items():
+        r_hat[name] = float(split_gelman_rubin(values, 0, 1).max())  # type: ignore[no-untyped-call]
+        ess[name] = float(effective_sample_size(values, 0, 1).min())  # type: ignore[no-untyped-call]
+    texts = []
+    # An R-hat that is not a number comes from a chain that never moved.
+    if unmixed := {name: value for name, value in r_hat.items() if not value <= R_HAT}:
+        texts.append(
+            f"The chains have not mixed: R-hat is {', '.join(f'{v:.3f} for {n!r}' for n, v in unmixed.items())} (at "
+            f"most {R_HAT} is wanted). Take more warmup and draws, several chains, or tighter priors."
+        )
+    if diverging.any():
+        texts.append(
+            f"{int(diverging.sum())} of {diverging.size} draws diverged, so parts of the posterior may be missing. "
+            "Take more warmup, or write the program so that its parameters are of one scale and independent a priori."
+        )
+    stats = {"diverging": diverging, "lp": np.array(lp).reshape(chains, draws)}
+    return {name: values.numpy() for name, values in samples.items()}, {
+        "diagnostics": {"r_hat": r_hat, "ess": ess, "divergences": int(diverging.sum()), "acceptance": acceptance},
+        "sample_stats": stats,
+        "warnings": texts,
+    }
+
+
+def _dense(likelihood: Likelihood) -> bool | list[tuple[str, ...]]:
+    """Return the block of the mass matrix that is learned whole: that of the parameters, unless they are many."""
+    sizes = _sizes(likelihood)
+    few = sum(sizes[name] for name in likelihood.parameters) <= MOST_DENSE
+    return [tuple(likelihood.parameters)] if few else False
+
+
+def _sizes(likelihood: Likelihood) -> dict[str, int]:
+    """Return how many numbers each unknown site holds."""
+    with torch.no_grad(), poutine.trace() as tracer:
+        likelihood()
+    sites: Any = tracer.trace.nodes
+    return {name: sites[name]["value"].numel() for name in (*likelihood.parameters, *likelihood.latent)}
+
+
+# -- variational inference --------------------------------------------------------------------------------------------
+
+
+def draw_svi(
+    likelihood: Likelihood, guide: str, draws: int, steps: int, learning_rate: float, progress: bool
+) -> tuple[Draws, dict[str, Any]]:
+    """Fit a guide to the unknown sites, and draw the parameters from it.
+
+    The guide's numbers are averaged over the last quarter of the steps, which removes most of their noise.
+
+    Parameters
+    ----------
+    likelihood
+        The conditioned program.
+    guide
+        A key of ``GUIDES``.
+    draws, steps, learning_rate
+        The draws, the steps of Adam, and the size of the first.
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    samples : dict of str to ndarray of shape (1, draw, ...)
+        The parameters.
+    found : dict
+        ``diagnostics`` and ``losses`` as in :class:`pyrofair.posteriors.Posterior`, and the texts of ``warnings``.
+
+    Raises
+    ------
+    PosteriorError
+        If the loss is not a finite number.
+    """
+    family = GUIDES[guide](likelihood, init_loc_fn=init_to_median)
+    adam = ClippedAdam({"lr": learning_rate, "lrd": FINAL_RATE ** (1.0 / steps), "clip_norm": math.inf})
+    svi = SVI(likelihood, family, adam, Trace_ELBO())  # type: ignore[no-untyped-call]
+    svi.evaluate_loss()  # type: ignore[no-untyped-call] # makes the guide's parameters
+    means = [torch.zeros_like(values) for values in family.parameters()]
+    tail = max(steps // 4, 1)
+    losses: list[float] = []
+    texts = []
+    with tqdm(total=steps, desc="SVI", disable=not progress, leave=False) as bar:
+        try:
+            for step in range(steps):
+                loss = svi.step()  # type: ignore[no-untyped-call]
+                if not math.isfinite(loss):
+                    raise PosteriorError(
+                        f"The loss is {loss} at step {step}. Lower learning_rate={learning_rate:g}, tighten the "
+                        "priors, or see whether a row is impossible under the program."
+                    )
+                losses.append(loss)
+                if (late := step - steps + tail) >= 0:
+                    for values, mean in zip(family.parameters(), means, strict=True):
+                        mean += (values.detach() - mean) / (late + 1)
+                bar.update()
+        except KeyboardInterrupt:
+            if not losses:
+                raise
+            texts.append(f"Interrupted after {len(losses)} of {steps} steps; the guide is used as it is then.")
+    drop, error = _fall(np.array(losses))
+    if not drop + 2.0 * error <= SETTLED * math.sqrt(sum(_sizes(likelihood).values())):
+        texts.append(
+            f"The loss may not have settled: it falls by {drop:.2f} nats (standard error {error:.2f}) over the last "
+            f"quarter of {len(losses)} steps. Take more steps, or another learning_rate than {learning_rate:g}."
+        )
+    with torch.no_grad():
+        if len(losses) == steps:
+            for values, mean in zip(family.parameters(), means, strict=True):
+                values.copy_(mean)
+        drawn = [family() for _ in range(draws)]
+    samples = {name: torch.stack([each[name] for each in drawn])[None].numpy() for name in likelihood.parameters}
+    return samples, {
+        "diagnostics": {"steps": len(losses), "drop": drop, "drop_error": error},
+        "losses": np.array(losses),
+        "warnings": texts,
+    }
+
+
+def _fall(losses: NDArray[np.float64]) -> tuple[float, float]:
+    """Return how far the loss fell over the last quarter of the steps by a straight line, and the standard error."""
+    last = losses[-max(len(losses) // 4, 3) :]
+    if len(last) < 3:
+        return math.nan, math.nan
+    time = np.linspace(-0.5, 0.5, len(last))
+    slope = float(time @ last / (time @ time))
+    residual = last - last.mean() - slope * time
+    return -slope, float(np.sqrt(residual @ residual / (len(last) - 2) / (time @ time)))

@@ -1,0 +1,119 @@
+"""What does a model say of these rows? Its probability of the positive outcome, from the columns that it may read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.exceptions import DataError
+from pyrofair.graph import CausalGraph
+
+__all__ = ["positive_scores"]
+
+
+def positive_scores(
+    name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str] | None = None
+) -> NDArray[np.float64]:
+    """Return the probability of the positive outcome that a model gives to each row.
+
+    Parameters
+    ----------
+    name
+        What messages call the model.
+    model
+        Anything with ``predict_proba``. If it was fitted with column names, it gets these; otherwise all that it may
+        read, as an array if it counted unnamed columns in ``fit``.
+    rows
+        The m rows. Of their columns only those of the outcome's observed parents are passed on.
+    graph
+        The graph, which says what a classifier may read and which outcome is positive.
+    order
+        The order in which a model that was fitted without column names gets them; by default that of ``rows``.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+
+    Raises
+    ------
+    DataError
+        If the model has no ``predict_proba``, reads other columns than the observed parents of the outcome, does not
+        know the positive label, or returns scores outside [0, 1] or of another shape than (m, 2).
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rows = pd.DataFrame({"A": [0, 1, 0, 1], "M": [0, 0, 1, 1]})
+    >>> model = LogisticRegression().fit(rows, [0, 0, 1, 1])
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> (positive_scores("logistic", model, rows, graph) > 0.5).tolist()
+    [False, False, True, True]
+    """
+    if not hasattr(model, "predict_proba"):
+        raise DataError(
+            f"{name!r} is a {type(model).__name__} without predict_proba. Pass a fitted classifier that has it: scores "
+            "of observed rows do not tell those of rows in another world."
+        )
+    proba = np.asarray(_proba(name, model, rows, graph, order), dtype=np.float64)
+    if proba.shape != (len(rows), 2):
+        raise DataError(
+            f"{name!r}: predict_proba returned the shape {proba.shape}, expected {(len(rows), 2)}, a column for each "
+            "of two classes."
+        )
+    scores: NDArray[np.float64] = proba[:, _positive_column(name, model, graph)]
+    wrong = ~((scores >= 0.0) & (scores <= 1.0))
+    if wrong.any():
+        raise DataError(
+            f"{name!r} gives {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. Scores are "
+            "probabilities of the positive outcome; log-odds must be put through the logistic function."
+        )
+    return scores
+
+
+def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> Any:
+    """Call the model with the columns that it reads."""
+    may_read = graph.input_columns
+    order = [column for column in (rows.columns if given is None else given) if column in may_read]
+    if hasattr(model, "feature_names_in_"):
+        reads = np.asarray(model.feature_names_in_).tolist()
+        outside = [column for column in reads if column not in order]
+        if outside:
+            why = "they are no observed parents of the outcome"
+            if graph.sensitive_column in outside:
+                why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
+            raise DataError(
+                f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. "
+                "Correct the graph, or fit the model without these columns."
+            )
+        return model.predict_proba(rows[reads])
+    X = rows[order]
+    if hasattr(model, "n_features_in_"):
+        if model.n_features_in_ != X.shape[1]:
+            raise DataError(
+                f"{name!r} was fitted on {model.n_features_in_} unnamed columns, but the graph lets it read "
+                f"{X.shape[1]}: {', '.join(order)}. Fit it on a DataFrame, so that its columns have names."
+            )
+        return model.predict_proba(X.to_numpy())
+    try:
+        return model.predict_proba(X)
+    except KeyError as error:
+        raise DataError(
+            f"{name!r} looked for {error} in vain: it is given the columns that the graph lets it read, "
+            f"{', '.join(order)}. Correct the graph, or fit the model without other columns."
+        ) from error
+
+
+def _positive_column(name: str, model: Any, graph: CausalGraph) -> int:
+    positive = graph.positive
+    classes = list(getattr(model, "classes_", [None, positive]))
+    if positive not in classes:
+        known = [each.item() if isinstance(each, np.generic) else each for each in classes]
+        raise DataError(
+            f"{name!r} knows the classes {known}, not the graph's positive value {positive!r}. Fit it on the labels "
+            "that the data hold, or make the graph with positive=... of these."
+        )
+    return classes.index(positive)

@@ -1,0 +1,237 @@
+"""What would these people's nodes be, had others been set? Action and prediction with the noise that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+from pyro import poutine
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from pyrofair.couplings import law_parameters
+from pyrofair.equations import Equations, State
+from pyrofair.evidence import Enough, Evidence, quiet
+from pyrofair.exceptions import DataError
+from pyrofair.implicit_noise import at_noise, noise_given, partner
+from pyrofair.noise import choose_noise
+
+__all__ = ["Crowd"]
+
+class Crowd:
+    """People with their noise: some rows, each as often as its noise has draws.
+
+    Where all that a node reads is as observed, the node is as observed. The noise of a node drawn without explicit
+    noise is drawn given its value; where its law is another one, the coupling says what its noise is there.
+
+    Parameters
+    ----------
+    evidence
+        The people whose rows are given.
+    rows
+        Who of them, shape (r,).
+    repeat
+        How often each; m = r * repeat.
+    noise
+        For each unobserved random site that an observed one reads its noise, shape (m, ...).
+    """
+
+    def __init__(self, evidence: Evidence, rows: Tensor, repeat: int, noise: Mapping[str, Tensor]) -> None:
+        self.evidence, self.noise = evidence, noise
+        self.m = len(rows) * repeat
+        given = evidence.given(rows, repeat)
+        handler = _Factual(self, given)
+        with quiet(), handler:
+            evidence.program(self.m)
+        self.factual, self.laws = handler.values, handler.laws
+        self.base_laws: dict[str, dict[str, list[Tensor]]] = {}
+        self.moments: dict[str, tuple[Tensor, Tensor]] = {}
+        self.own: dict[str, Tensor] = {}
+        self.other: dict[str, Tensor] = {}
+        for site, law in self.laws.items():
+            if site not in given:
+                self.own[site] = noise[site]
+            else:
+                self.own[site], mean, variance = noise_given(site, law, given[site], evidence.coupling)
+                self.moments[site] = mean, variance
+                impossible = (variance <= 0) if law.support.is_discrete else ~torch.isfinite(self.own[site])
+                if bool(impossible.any()):
+                    row = int(rows[int(impossible.int().argmax()) // repeat])
+                    raise DataError(
+                        f"{evidence.describe(site, row)} has no probability under the program, given what the other "
+                        "nodes say of the noise. Correct the row or the program."
+                    )
+            self.other[site] = partner(self.own[site], law, evidence.coupling)
+
+    # -- a node at given parents ---------------------------------------------------------------------------------------
+
+    def value(self, site: str, held: Mapping[str, Tensor], *, base: bool | None = None) -> Tensor:
+        """Return a node with the nodes that it reads held at some values: ``do`` on all of them, the noise as it is.
+
+        Parameters
+        ----------
+        site
+            The node's site.
+        held
+            For each node site that it reads the value, shape (m,).
+        base
+            Whether this is the baseline world or the switched one, for couplings that tell them apart; None where
+            there is no such pair.
+        """
+        same = torch.ones(self.m, dtype=torch.bool)
+        for parent, values in held.items():
+            same = same & (values == self.factual[parent])
+        laws_matter = base is True and any(self.other[name] is not self.own[name] for name in self.laws)
+        if bool(same.all()) and not laws_matter:
+            return self.factual[site]
+        handler = _Supposed(self, site, held, base)
+        with quiet(), handler, suppress(Enough):
+            self.evidence.program(self.m)
+        natural = handler.value.expand(self.m).to(self.factual[site].dtype)
+        return torch.where(same, self.factual[site], natural)
+
+    # -- whole worlds --------------------------------------------------------------------------------------------------
+
+    def had(self, values: Mapping[str, Tensor], wanted: Iterable[str]) -> dict[str, Tensor]:
+        """Return the wanted nodes had some been set to values, shape (m,) each."""
+        evidence = self.evidence
+        found = dict(values)
+
+        def evaluate(site: str) -> Tensor:
+            if site not in found:
+                parents = evidence.info.causes(site, evidence.nodes)[0]
+                found[site] = self.value(site, {parent: evaluate(parent) for parent in parents})
+            return found[site]
+
+        return {site: evaluate(site) for site in wanted}
+
+    def worlds(
+        self, equations: Equations, values: Mapping[str, Tensor], wanted: Iterable[str]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the wanted nodes, the sensitive one left out, in the baseline and with the unfair paths switched.
+
+        Parameters
+        ----------
+        equations
+            The program with its unfair paths.
+        values
+            Nodes that are set in both worlds besides, shape (m,) each.
+        wanted
+            The node sites.
+        """
+        sensitive, (low, high) = equations.sensitive, equations.unfair.regimes
+        base, switched = equations.states(low), equations.states(high)
+        done: dict[tuple[str, State], Tensor] = {}
+
+        def evaluate(site: str, state: State) -> Tensor:
+            if site in values:
+                return values[site]
+            if (site, state) not in done:
+                held = {
+                    parent: torch.full_like(self.factual[sensitive], part)
+                    if parent == sensitive
+                    else evaluate(parent, part)
+                    for parent, part in zip(equations.causes[site], state, strict=True)
+                }
+                done[site, state] = self.value(site, held, base=state == base[site])
+            return done[site, state]
+
+        shown = [site for site in wanted if site != sensitive]
+        first = {site: evaluate(site, base[site]) for site in shown}
+        return first, {site: evaluate(site, switched[site]) for site in shown}
+
+
+class _WithNoise(Messenger):  # type: ignore[misc]
+    """Hold some sites, and give every other random site its value from the noise, so that a run only computes."""
+
+    def __init__(self, crowd: Crowd, held: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.crowd, self.held = crowd, held
+
+    def _pyro_sample(self, msg: Any) -> None:
+        name, crowd, evidence = msg["name"], self.crowd, self.crowd.evidence
+        if poutine.util.site_is_subsample(msg):
+            return
+        if name in self.held:
+            self.note(name, msg)
+            value = self.held[name]
+        elif msg["is_observed"] or msg["value"] is not None:
+            return
+        elif name in evidence.parameters:
+            value = evidence.parameters[name]
+        elif name in evidence.implicit:
+            value = self.draw(name, msg["fn"])
+        elif name in crowd.noise:
+            value = crowd.noise[name]
+        elif name in evidence.observed:
+            value = crowd.factual[name]
+        elif name in evidence.spare:
+            value = evidence.spare_for(name, crowd.m)
+        else:
+            return
+        msg["value"], msg["done"] = value, True
+
+    def note(self, name: str, msg: Any) -> None:
+        """See a site that is held."""
+
+    def draw(self, name: str, law: Any) -> Tensor:
+        """Return the value of a site drawn without explicit noise."""
+        raise NotImplementedError
+
+
+class _Factual(_WithNoise):
+    """Keep every node, and the laws of those drawn without explicit noise."""
+
+    def __init__(self, crowd: Crowd, given: Mapping[str, Tensor]) -> None:
+        super().__init__(crowd, given)
+        self.laws: dict[str, Any] = {}
+        self.values: dict[str, Tensor] = {}
+
+    def note(self, name: str, msg: Any) -> None:
+        if name in self.crowd.evidence.implicit and name != self.crowd.evidence.sensitive:
+            self.laws[name] = msg["fn"]
+
+    def draw(self, name: str, law: Any) -> Tensor:
+        if name not in self.crowd.noise:
+            return self.crowd.evidence.spare_for(name, self.crowd.m)
+        self.laws[name] = law
+        return at_noise(name, law, self.crowd.noise[name], self.crowd.evidence.coupling)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.crowd.evidence.nodes:
+            self.values[msg["name"]] = msg["value"]
+
+
+class _Supposed(_WithNoise):
+    """Draw with the noise that people have in this world, up to the site that is wanted."""
+
+    def __init__(self, crowd: Crowd, site: str, held: Mapping[str, Tensor], base: bool | None) -> None:
+        super().__init__(crowd, held)
+        self.site, self.base = site, base
+        self.base_laws = crowd.base_laws.setdefault(site, {})
+        self.value = torch.empty(0)
+
+    def draw(self, name: str, law: Any) -> Tensor:
+        crowd = self.crowd
+        coupling = crowd.evidence.coupling
+        if name not in crowd.own:  # nothing observed depends on it
+            return crowd.evidence.spare_for(name, crowd.m)
+        own, other = crowd.own[name], crowd.other[name]
+        if other is not own:
+            now, factual = law_parameters(law), law_parameters(crowd.laws[name])
+            if self.base:
+                self.base_laws[name] = now
+            # There are two noises, the baseline law's and that of all other laws; a person's own one is that of the law
+            # under which she was observed.
+            baseline = self.base_laws.get(name, factual)
+            first = choose_noise(own, other, baseline, factual)
+            second = choose_noise(other, own, baseline, factual)
+            own = choose_noise(first, second, baseline, now)
+        return at_noise(name, law, own, coupling)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] == self.site:
+            self.value = msg["value"]
+            raise Enough

@@ -1,0 +1,400 @@
+"""What is read off a program: its sites, who reads whom, and the causal graph; and which programs are refused."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from torch import Tensor
+
+from pyrofair.exceptions import GraphError, PyrofairWarning
+from pyrofair.graph import CausalGraph
+from pyrofair.interventions import do
+from pyrofair.programs import Program, read_sites
+
+# -- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def linear(graph: CausalGraph) -> Program:
+    """Write a graph as a program: a node of two columns has a site for each, a latent node is noise."""
+
+    def program(n: int) -> None:
+        value: dict[str, Tensor] = {}
+        with pyro.plate("people", n):
+            for node in graph.order:
+                if node in graph.latent:
+                    value[node] = pyro.sample(node, dist.Normal(0.0, 1.0))
+                    continue
+                for column in graph.columns[node]:
+                    u = pyro.sample(f"U_{column}", dist.Normal(0.0, 1.0))
+                    total = sum((value[parent] for parent in graph.parents(node)), start=u)
+                    value[node] = pyro.deterministic(column, total + value.get(node, 0.0))
+
+    return program
+
+
+HIRING = CausalGraph("Q -> A; {A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+ADULT = CausalGraph(
+    "{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y",
+    sensitive="A",
+    outcome="Y",
+    columns={"R": ["workclass", "hours"], "C": ["age", "country"]},
+)
+LATENT = CausalGraph("A -> R; H -> R; {A R} -> M; {A R M H} -> Y", sensitive="A", outcome="Y", latent=["H"])
+
+
+@pytest.mark.parametrize("graph", [HIRING, ADULT, LATENT])
+def test_a_graph_written_as_a_program_is_read_back(graph: CausalGraph) -> None:
+    names = {"sensitive": graph.sensitive, "outcome": graph.outcome}
+    columns = {node: own for node, own in graph.columns.items() if own != [node]}
+    found = CausalGraph.from_pyro(linear(graph), nodes=graph.observed, columns=columns, **names)
+    assert set(found.edges) == set(graph.edges)
+    assert found.latent == graph.latent
+    assert found.nodes == (*graph.observed, *graph.latent)
+    assert found.columns == graph.columns
+
+
+def test_labels_and_columns_are_kept() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            sex = pyro.sample("sex", dist.Bernoulli(0.5))
+            pyro.sample("Y", dist.Bernoulli(logits=sex))
+
+    found = CausalGraph.from_pyro(
+        program,
+        nodes=["A", "Y"],
+        sensitive="A",
+        outcome="Y",
+        columns={"A": "sex"},
+        baseline="woman",
+        contrast="man",
+        positive="yes",
+    )
+    assert (found.baseline, found.contrast, found.positive) == ("woman", "man", "yes")
+    assert found.columns == {"A": ["sex"], "Y": ["Y"]}
+    assert found.edges == (("A", "Y"),)
+
+
+def test_noise_becomes_latent_only_where_it_feeds_two_nodes() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            far = pyro.sample("far", dist.Normal(0.0, 1.0))
+            near = pyro.sample("near", dist.Normal(far, 1.0))
+            own = pyro.sample("own", dist.Normal(0.0, 1.0))
+            A = pyro.deterministic("A", (own > 0).float())
+            between = pyro.sample("between", dist.Normal(A, 1.0))
+            single = pyro.sample("single", dist.Normal(A, 1.0))
+            step = pyro.deterministic("step", near + 1)
+            D = pyro.deterministic("D", step + between + single)
+            M = pyro.deterministic("M", step * between)
+            pyro.sample("Y", dist.Bernoulli(logits=D + M))
+
+    found = CausalGraph.from_pyro(program, nodes=["A", "D", "M", "Y"], sensitive="A", outcome="Y")
+    assert found.latent == ("near", "between")
+    assert set(found.edges) == {
+        ("A", "D"),
+        ("A", "between"),
+        ("between", "D"),
+        ("between", "M"),
+        ("near", "D"),
+        ("near", "M"),
+        ("D", "Y"),
+        ("M", "Y"),
+    }
+
+
+def test_importing_the_package_does_not_import_pyro() -> None:
+    code = "import sys, pyrofair; sys.exit('pyro' in sys.modules)"
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=False).returncode == 0
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_sites_parameters_shapes_and_types() -> None:
+    def program(n: int) -> str:
+        loc = pyro.sample("loc", dist.Normal(0.0, 1.0))
+        twice = pyro.deterministic("twice", 2 * loc)
+        pyro.param("weight", torch.ones(2))
+        with pyro.plate("features", 3):
+            table = pyro.sample("table", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", n, dim=-1):
+            A = pyro.sample("A", dist.Categorical(torch.ones(3)))
+            V = pyro.sample("V", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+            one = pyro.deterministic("one", torch.tensor(1.0))
+            pyro.deterministic("eye", torch.eye(2))
+            with pyro.plate("repeats", 4, dim=-2):
+                R = pyro.sample("R", dist.Normal(twice, 1.0))
+            M = pyro.sample("M", dist.Normal(table[A] + V.sum(-1) + one, 1.0))
+        mean = pyro.deterministic("mean", M.mean())
+        pyro.deterministic("Y", R.sum(0) + mean)
+        return "whatever"
+
+    found = read_sites(program)
+    assert found.sites == ("A", "V", "one", "R", "M", "Y")
+    assert found.parameters == ("loc", "table")
+    assert found.random == {"A", "V", "R", "M"}
+    assert found.observed == frozenset()
+    assert found.shapes == {"A": (-1,), "V": (-1, 2), "one": (), "R": (4, -1), "M": (-1,), "Y": (-1,)}
+    assert found.dimensions["V"] == 2
+    assert found.shape("R", 7) == (4, 7)
+    assert found.dtypes["A"] == torch.int64
+    # The mean over people is no site of theirs, so that Y reads M through it.
+    assert found.reads == {"A": (), "V": (), "one": (), "R": (), "M": ("A", "V", "one"), "Y": ("R", "M")}
+
+
+def reads_of(law: Callable[[Tensor, Tensor], Any]) -> tuple[str, ...]:
+    """Return what a site D reads, whose law or value is made of A, which is 0, 1 or 2, and Q."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Categorical(torch.ones(3)))
+            Q = pyro.sample("Q", dist.Normal(1.0, 1.0))
+            pyro.sample("E", dist.Normal(0.0, 1.0))
+            made = law(A, Q)
+            if isinstance(made, Tensor):
+                pyro.deterministic("D", made)
+            else:
+                pyro.sample("D", made)
+
+    return read_sites(program).reads["D"]
+
+
+TABLE = torch.arange(6.0).reshape(3, 2)
+
+
+class Improper(dist.Normal):  # type: ignore[misc]
+    """A law without a density."""
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: torch.where(A == 1, Q, -Q),
+        lambda A, Q: TABLE[A, 0] * Q,
+        lambda A, Q: TABLE[:, 0].gather(0, A) * Q,
+        lambda A, Q: torch.nn.functional.one_hot(A, 3)[..., 1] * Q,
+        lambda A, Q: torch.nn.functional.embedding(A, TABLE)[..., 0] + Q,
+        lambda A, Q: torch.stack([A, Q], -1) @ torch.ones(2),
+        lambda A, Q: A * Q - (A * Q).mean(),
+        lambda A, Q: A + Q > 1,
+        lambda A, Q: torch.einsum("i,i->i", A.float(), Q),
+        lambda A, Q: torch.nn.Linear(2, 1).requires_grad_(False)(torch.stack([A, Q], -1)).squeeze(-1) * 0 + A + Q,
+        lambda A, Q: dist.Normal(A.float(), Q.exp()),
+        lambda A, Q: dist.Categorical(logits=torch.stack([A, Q], -1)),
+        lambda A, Q: dist.Uniform(Q, Q + A + 1),
+        lambda A, Q: dist.Delta(A + Q),
+        lambda A, Q: Improper(A.float(), Q.exp()),
+        lambda A, Q: dist.LogNormal(A + Q, 1.0).mask(False),
+        lambda A, Q: dist.TransformedDistribution(
+            dist.Normal(torch.zeros(len(A)), 1.0), [dist.transforms.AffineTransform(A, Q.exp())]
+        ),
+        lambda A, Q: dist.MixtureSameFamily(
+            dist.Categorical(logits=torch.stack([Q, -Q], -1)), dist.Normal(torch.stack([A, 0 * A], -1).float(), 1.0)
+        ),
+        lambda A, Q: dist.Normal(torch.stack([A, Q], -1), 1.0).to_event(1),
+        lambda A, Q: dist.ZeroInflatedPoisson(A + 1.0, gate=torch.sigmoid(Q)),
+        lambda A, Q: torch.log(A + Q),  # with NaN
+    ],
+)
+def test_dependencies_through_torch_need_no_warning(law: Callable[[Tensor, Tensor], Any]) -> None:
+    assert reads_of(law) == ("A", "Q")
+
+
+def assigned(A: Tensor, Q: Tensor) -> Tensor:
+    made = torch.zeros(len(Q))
+    made[A > 0] = 1.0
+    made[0] = Q[0]
+    return made
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: torch.full((len(Q),), Q.mean().item() + A.float().mean().item()),
+        lambda A, Q: torch.full((len(Q),), float(Q.sum()) * int(A.sum())),
+        lambda A, Q: torch.as_tensor(A.numpy() + Q.numpy()),
+        lambda A, Q: torch.as_tensor(np.where(np.asarray(A) > 0, np.asarray(Q), 0)),
+        lambda A, Q: torch.tensor([a + q for a, q in zip(A.tolist(), Q.tolist(), strict=True)]),
+        lambda A, Q: dist.Normal(Q.mean().item(), 1.0 + A.max().item()),
+        lambda A, Q: torch.ones(len(Q)) if A.float().mean() > 1.9 or Q.mean() < 0.0 else torch.zeros(len(Q)),
+        lambda A, Q: dist.Normal(torch.vmap(lambda a, q: a * q)(A, Q), 1.0),
+        assigned,
+    ],
+)
+def test_what_torch_does_not_show_is_found_with_a_warning(law: Callable[[Tensor, Tensor], Any]) -> None:
+    with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'A', 'Q' in a way that torch does not show"):
+        assert reads_of(law) == ("A", "Q")
+
+
+def test_noise_read_outside_torch_is_shared_all_the_same() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            U = pyro.sample("U", dist.Normal(0.0, 1.0))
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            D = pyro.deterministic("D", A + torch.as_tensor(U.numpy()))
+            pyro.deterministic("Y", D + U)
+
+    with pytest.warns(PyrofairWarning, match="'D' reads 'U'"):
+        found = CausalGraph.from_pyro(program, nodes=["A", "D", "Y"], sensitive="A", outcome="Y")
+    assert found.latent == ("U",)
+
+
+def test_what_is_not_read_is_not_found() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5, validate_args=False).mask(torch.tensor(True)))
+            G = pyro.sample("G", dist.Gamma(A + 0.1, 1.0))  # takes a number of random numbers that depends on A
+            with poutine.mask(mask=A > 0):
+                Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            pyro.deterministic("D", torch.log(-Q.abs()))  # NaN for everybody
+            pyro.sample("P", dist.Poisson(Q.exp()), infer={"enumerate": "sequential"})
+            pyro.deterministic("Y", G)
+
+    assert read_sites(program).reads == {
+        "A": (),
+        "G": ("A",),
+        "Q": (),
+        "D": ("Q",),
+        "P": ("Q",),
+        "Y": ("G",),
+    }
+
+
+def test_an_intervened_program_reads_nothing_there() -> None:
+    program = do(linear(HIRING), {"A": 1, "D": 2})
+    found = read_sites(program)
+    assert found.reads["D"] == ()
+    assert found.causes("Y", ["A", "Q", "D", "M"])[0] == ("A", "Q", "D", "M")
+
+
+def test_reading_ignores_the_handlers_around_it() -> None:
+    with pyro.plate("copies", 3, dim=-3), poutine.trace() as outer:
+        assert read_sites(linear(HIRING)).reads["M"] == ("Q", "A", "U_M")
+    assert not [name for name in outer.trace.nodes if name not in ("_INPUT", "_RETURN")]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def without_plate(n: int) -> None:
+    pyro.sample("A", dist.Bernoulli(0.5))
+
+
+def fixed(n: int) -> None:
+    with pyro.plate("people", 100):
+        pyro.sample("A", dist.Bernoulli(0.5))
+
+
+def outside(n: int) -> None:
+    pyro.sample("A", dist.Bernoulli(torch.full((n,), 0.5)).to_event(1))
+
+
+def one_by_one(n: int) -> None:
+    for i in pyro.plate("people", n):
+        pyro.sample(f"A_{i}", dist.Bernoulli(0.5))
+
+
+def subsampled(n: int) -> None:
+    with pyro.plate("people", n, subsample_size=5):
+        pyro.sample("A", dist.Bernoulli(0.5))
+
+
+def hard_coded(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.deterministic("D", A + torch.zeros(100))
+
+
+def hidden_noise(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.deterministic("D", A + torch.randn(n))
+
+
+def group_level(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+    pyro.sample("theta", dist.Normal(A.mean(), 1.0))
+
+
+def squared(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.deterministic("distance", (A[:, None] - A).abs())
+
+
+@pytest.mark.parametrize(
+    ("program", "match"),
+    [
+        (without_plate, "no per-person sites.*Write it as program"),
+        (fixed, "no per-person sites.*size that it was called with"),
+        (lambda n: None, "no per-person sites"),
+        (outside, r"'A' has a value for each of n people, but stands outside the plate"),
+        (one_by_one, r"other sites for 61 people than for 53: A_53.*do not loop over people"),
+        (subsampled, "'A' stands in a subsampled plate"),
+        (hard_coded, r"failed when it was called with n=61 people: RuntimeError.*It must run for any number"),
+        (lambda: None, "failed when it was called with n=61 people: TypeError"),
+        (3, "A program is a function of the number of people, not 3"),
+        (hidden_noise, r"'D' differs from run to run.*name it, U = pyro.sample"),
+        (group_level, "'theta' is drawn once, outside the plate of people, and yet reads.*: A"),
+        (squared, r"'distance' has the shapes \(61, 61\) for 61 people and \(53, 53\) for 53"),
+    ],
+)
+def test_programs_that_are_no_model_of_people_are_refused(program: Any, match: str) -> None:
+    with pytest.raises(GraphError, match=match):
+        read_sites(program)
+
+
+def test_nodes_that_are_no_sites_are_refused() -> None:
+    def program(n: int) -> None:
+        pyro.sample("theta", dist.Normal(0.0, 1.0))
+        linear(HIRING)(n)
+
+    for nodes, match in [
+        (["A", "Y", "theta"], "'theta' is drawn once, outside the plate of people, so it is a parameter and no node"),
+        (["A", "Y", "m"], "no per-person site 'm'. It has: U_Q, Q, .*Did you mean 'M'"),
+        (["Y", "M"], "'A', named as the sensitive attribute, is not in the graph"),
+    ]:
+        with pytest.raises(GraphError, match=match):
+            CausalGraph.from_pyro(program, nodes=nodes, sensitive="A", outcome="Y")
+
+
+def test_the_warning_points_at_the_caller() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.deterministic("Y", torch.as_tensor(A.numpy()))
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_sites(program)
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_reading_a_large_model_takes_few_runs() -> None:
+    runs = []
+    k = 20
+
+    def program(n: int) -> None:
+        runs.append(n)
+        total: Any = 0.0
+        with pyro.plate("people", n):
+            for i in range(k):
+                total = pyro.sample(f"X{i}", dist.Normal(total, 1.0))
+
+    assert read_sites(program).reads["X7"] == ("X6",)
+    assert len(runs) <= 3 * k + math.ceil(k / 2)
