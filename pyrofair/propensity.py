@@ -197,9 +197,10 @@ class Boosted(Propensity):
         for train, test in folds.split(data, a):
             trees = HistGradientBoostingClassifier(
                 learning_rate=0.1,
-                max_iter=200,
+                max_iter=400,
                 max_leaf_nodes=15,
-                early_stopping=False,
+                early_stopping=True,
+                n_iter_no_change=20,
                 categorical_features="from_dtype",
                 random_state=self.seed,
             )
