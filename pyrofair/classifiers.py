@@ -196,7 +196,8 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, pd.DataFrame) and isinstance(sample_weight, pd.Series):
             require_aligned(X, sample_weight, "sample_weight")
         weight = read_weight(sample_weight, len(table))
-        random = check_random_state(self.random_state)
+        fresh = int(np.random.default_rng().integers(2**31))  # None would advance numpy's global generator
+        random = check_random_state(fresh if self.random_state is None else self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         kept = np.flatnonzero(weight > 0)
         table, target, weight = table.iloc[kept], target[kept], weight[kept]

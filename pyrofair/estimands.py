@@ -16,6 +16,8 @@ from pyrofair.paths import Regime, UnfairPaths, show_path
 __all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
 
 Target = Literal["prediction", "outcome"]
+Event = tuple[str, int | None]
+"""A node, and the value it takes where one is named."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Weight:
     def latex(self) -> str:
         """The weight as LaTeX."""
         above, below = (self._product(sign, self._tex) for sign in (1, -1))
-        indicator = rf"\mathbf{{1}}({self.sensitive}={self.group}) " if self.group is not None else ""
+        indicator = rf"\mathbf{{1}}({_tex_name(self.sensitive)}={self.group}) " if self.group is not None else ""
         return rf"{indicator}\frac{{{above or '1'}}}{{{below or '1'}}}"
 
     def _product(self, sign: int, write: Callable[[int, tuple[str, ...]], str]) -> str:
@@ -91,10 +93,10 @@ class Weight:
         )
 
     def _text(self, value: int, prefix: tuple[str, ...]) -> str:
-        return f"P({self.sensitive}={value}{' | ' + ', '.join(prefix) if prefix else ''})"
+        return _text((self.sensitive, value), [(node, None) for node in prefix])
 
     def _tex(self, value: int, prefix: tuple[str, ...]) -> str:
-        return self._text(value, prefix).replace(" | ", r" \mid ")
+        return _tex((self.sensitive, value), [(node, None) for node in prefix])
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class RegimeEstimand:
         """The group that the paper weights: the arm of the outcome, or of the fair paths where it has none."""
         return self.regime.on_fair if self.outcome_arm is None else self.outcome_arm
 
-    def weight(self, group: int | None, upto: int | None = None) -> Weight:
+    def weight(self, group: int | Literal["pooled"] | None, upto: int | None = None) -> Weight:
         """Return the weight that turns the rows of a group into this world.
 
         Density ratios become odds by Bayes: P(V | pre, A=a) / P(V | pre, A=g) = P(A=a | pre, V) P(A=g | pre) /
@@ -138,11 +140,20 @@ class RegimeEstimand:
         Parameters
         ----------
         group
-            0, 1, or None to pool both groups: the weight of a group times the probability of that group given the
+            0, 1, or ``"pooled"`` (None) for both: the weight of a group times the probability of that group given the
             features, the same for both.
         upto
             Stop after so many nodes of the order: the weight then reproduces the law of these nodes alone.
+
+        Raises
+        ------
+        GraphError
+            For another group.
         """
+        if group == "pooled":
+            group = None
+        if isinstance(group, bool) or group not in (0, 1, None):
+            raise GraphError(f"group={group!r} is not known; it is 0, 1 or 'pooled'.")
         last = len(self.order) if upto is None else upto
         powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
         if group is not None:
@@ -170,25 +181,24 @@ class RegimeEstimand:
         return {int(value) for value in (*later, *(() if group is None else (group,)))}
 
     def __str__(self) -> str:
-        graph = self.regime.unfair.graph
-        sensitive = graph.sensitive
-        own = [f"{sensitive}={self.outcome_arm}"] if self.outcome_arm is not None else []
-        laws = " ".join(
-            _law(f.node, [*f.given, *([f"{sensitive}={f.arm}"] if f.arm is not None else [])])
-            for f in reversed(self.factors)
-        )
-        total = f"sum over {', '.join(self.order)} of " if self.order else ""
-        target = _law(f"{graph.outcome}=1", [*own, *self.outcome_given])
-        return f"P({self.regime.symbol} = 1) = {total}{target} {laws}".rstrip()
+        over = f"sum over {', '.join(self.order)} of " if self.order else ""
+        return f"P({self.regime.symbol} = 1) = {over}{self._laws(_text)}"
 
     @property
     def latex(self) -> str:
         """The g-formula as LaTeX."""
-        text = str(self).split(" = ", 2)[2].replace(" | ", r" \mid ")
-        if " of " in text:
-            over, rest = text.removeprefix("sum over ").split(" of ", 1)
-            text = rf"\sum_{{{over}}} {rest}"
-        return rf"P({self.regime.latex} = 1) = {text}"
+        over = rf"\sum_{{{', '.join(map(_tex_name, self.order))}}} " if self.order else ""
+        return rf"P({self.regime.latex} = 1) = {over}{self._laws(_tex)}"
+
+    def _laws(self, write: Callable[[Event, Sequence[Event]], str]) -> str:
+        """Write the law of the outcome and those of the features, the last in the order first."""
+        graph = self.regime.unfair.graph
+        own: list[Event] = [] if self.outcome_arm is None else [(graph.sensitive, self.outcome_arm)]
+        laws = [write((graph.outcome, 1), [*own, *((node, None) for node in self.outcome_given)])]
+        for factor in reversed(self.factors):
+            arm: list[Event] = [] if factor.arm is None else [(graph.sensitive, factor.arm)]
+            laws.append(write((factor.node, None), [*((node, None) for node in factor.given), *arm]))
+        return " ".join(laws)
 
 
 @dataclass(frozen=True)
@@ -255,7 +265,10 @@ class Estimand:
 
     def __str__(self) -> str:
         graph = self.unfair.graph
-        lines = [f"Target: the {self.target}; {graph.sensitive}=0 is {graph.baseline!r}, 1 is {graph.contrast!r}."]
+        lines = [
+            f"Target: the {self.target}; {graph.sensitive}=0 is {graph.baseline!r}, 1 is {graph.contrast!r}; "
+            f"{graph.outcome}=1 is {graph.positive!r}."
+        ]
         for part in (self.baseline, self.switched):
             lines.append(str(part))
             lines.append(f"  weight on group {part.paper_group}: {part.weight(part.paper_group)}")
@@ -264,5 +277,33 @@ class Estimand:
         return "\n".join(lines)
 
 
-def _law(node: str, given: Sequence[str]) -> str:
-    return f"P({node}{' | ' + ', '.join(given) if given else ''})"
+def _text(event: Event, given: Sequence[Event]) -> str:
+    """Write a probability as text: P(Y=1 | A=0, M)."""
+
+    def write(one: Event) -> str:
+        return one[0] if one[1] is None else f"{one[0]}={one[1]}"
+
+    return f"P({write(event)}{' | ' + ', '.join(map(write, given)) if given else ''})"
+
+
+def _tex(event: Event, given: Sequence[Event]) -> str:
+    r"""Write a probability as LaTeX: P(Y=1 \mid A=0, M)."""
+
+    def write(one: Event) -> str:
+        return _tex_name(one[0]) + ("" if one[1] is None else f"={one[1]}")
+
+    condition = rf" \mid {', '.join(map(write, given))}" if given else ""
+    return f"P({write(event)}{condition})"
+
+
+def _tex_name(name: str) -> str:
+    r"""Write a node's name as LaTeX: one letter as it is, any other as escaped text.
+
+    >>> print(_tex_name("hours_per week%"))
+    \text{hours\_per week\%}
+    """
+    if len(name) == 1 and name.isalpha():
+        return name
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    escaped = "".join(special.get(c, f"\\{c}" if c in "_%&#${}" else c) for c in name)
+    return rf"\text{{{escaped}}}"

@@ -52,6 +52,8 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     >>> print(found.switched.weight(group=1))
     1[A=1] P(A=1 | Q, D) P(A=0 | Q, D, M) / [P(A=1 | Q) P(A=0 | Q, D) P(A=1 | Q, D, M)]
     """
+    if not isinstance(unfair, UnfairPaths):
+        raise GraphError(f"identify needs unfair paths, graph.unfair('A -> Y') say; got {type(unfair).__name__}.")
     if target not in ("prediction", "outcome"):
         raise GraphError(f"target is {target!r}; it is 'prediction' or 'outcome'.")
     projection = _Projection(unfair, target)

@@ -124,7 +124,17 @@ class UnfairPaths:
         lines = [f"unfair: {show_path(path)}" for path in self.paths] or ["unfair: no path"]
         lines.extend(f"fair:   {show_path(path)}" for path in self.fair_paths)
         lines.append(f"shared by both worlds: {', '.join(self.shared) or 'nothing observed'}")
+        if self.swapped:
+            graph = self.graph
+            lines.append(
+                f"swapped: the baseline world has {graph.sensitive}={graph.contrast!r} on all paths, and the other "
+                f"{graph.baseline!r} on the unfair ones"
+            )
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        paths = ", ".join(repr(show_path(path)) for path in self.paths)
+        return f"UnfairPaths({paths}{', swapped' if self.swapped and paths else ''})"
 
 
 @dataclass(frozen=True)
@@ -145,6 +155,9 @@ class Regime:
     name: str
     on_unfair: int
     on_fair: int
+
+    def __repr__(self) -> str:
+        return f"Regime({self.name!r}, unfair paths carry {self.on_unfair}, fair ones {self.on_fair})"
 
     def value(self, path: Path) -> int:
         """Return the value that a path carries."""

@@ -92,7 +92,10 @@ def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
     DataError
         If the module returns another shape, or a value that is not finite.
     """
-    out = module(rows)
+    try:
+        out = module(rows)
+    except RuntimeError as error:
+        raise DataError(f"The module fails on rows of {rows.shape[1]} encoded features: {error}") from error
     shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
     if shape == (len(rows), 2):
         logits: Tensor = out[:, 1] - out[:, 0]
@@ -222,9 +225,10 @@ def _objective(module: nn.Module, problem: Problem, batch: Batch, penalty: Penal
     one, other = (Scored(scores.index_select(0, s.places), s.weight, s.unit) for s in batch.shares)
     extra = penalty(one, other)
     if not isinstance(extra, Tensor) or extra.ndim:
-        raise DataError(
-            f"The penalty returned {extra!r}; it must return a torch scalar made of the scores of both worlds."
-        )
+        got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)
+        raise DataError(f"The penalty returned {got}; it must return a torch scalar made of the scores of both worlds.")
+    if not bool(extra.isfinite()):
+        raise DataError(f"The penalty returned {extra.item()}; it must be finite for all scores in [0, 1].")
     return loss, extra
 
 

@@ -79,9 +79,7 @@ def table(people: dict[str, torch.Tensor], columns: str) -> pd.DataFrame:
     return pd.DataFrame({name: people[name].double().numpy() for name in columns.split()})
 
 
-WOMAN_AND_MAN = pd.DataFrame(
-    {"A": [0, 1], "Q": [2.0, 2.0], "D": [3.0, 4.0], "M": [1.7, 4.7]}, index=["woman", "man"]
-)
+WOMAN_AND_MAN = pd.DataFrame({"A": [0, 1], "Q": [2.0, 2.0], "D": [3.0, 4.0], "M": [1.7, 4.7]}, index=["woman", "man"])
 
 
 class Logistic:
@@ -631,7 +629,11 @@ def test_a_float32_program_keeps_its_floats() -> None:
         (WOMAN_AND_MAN, {"tolerance": -1.0}, "must be positive"),
         (WOMAN_AND_MAN, {"draws": 0}, "draws=0 must be a whole number"),
         (WOMAN_AND_MAN, {"method": "importance"}, "is continuous.*Pass tolerance="),
-        (WOMAN_AND_MAN, {"inverses": {"Q": lambda v: v["Q"]}}, "inverses names 'Q', which is no observed node computed"),
+        (
+            WOMAN_AND_MAN,
+            {"inverses": {"Q": lambda v: v["Q"]}},
+            "inverses names 'Q', which is no observed node computed",
+        ),
         (WOMAN_AND_MAN, {"inverses": {"D": lambda v: v["D"]}}, "Row 'woman'.*the declared inverse returns"),
         (WOMAN_AND_MAN, {"inverses": {"D": lambda v: v["X"]}}, "asks for 'X'"),
         (WOMAN_AND_MAN, {"inverses": {"D": lambda v: torch.ones(3)}}, r"returns the shape \(3,\)"),

@@ -353,7 +353,7 @@ def test_a_missing_parent_of_the_outcome_is_not_read_by_the_prediction() -> None
 
 def test_text() -> None:
     assert str(identify(hiring())) == (
-        "Target: the prediction; A=0 is 0, 1 is 1.\n"
+        "Target: the prediction; A=0 is 0, 1 is 1; Y=1 is 1.\n"
         "P(Y(A<=0) = 1) = sum over Q, D, M of P(Y=1 | A=0, Q, D, M) P(M | Q, A=0) P(D | Q, A=0) P(Q)\n"
         "  weight on group 0: 1[A=0] 1 / [P(A=0 | Q)]\n"
         "P(Y(A<=1||pi) = 1) = sum over Q, D, M of P(Y=1 | A=1, Q, D, M) P(M | Q, A=0) P(D | Q, A=1) P(Q)\n"
@@ -417,3 +417,24 @@ def test_estimand_of_a_regime() -> None:
             GraphError, match=r"is not one of the two that were identified, whose unfair paths are A -> D"
         ):
             found.of(other.regimes[1])
+
+
+def test_names_are_escaped_in_latex() -> None:
+    graph = CausalGraph('"hours_per week%" -> Y; A -> "hours_per week%"; A -> Y', sensitive="A", outcome="Y")
+    found = identify(graph.unfair(direct=True))
+    assert r"\sum_{\text{hours\_per week\%}}" in found.latex
+    assert r"P(Y=1 \mid A=1, \text{hours\_per week\%})" in found.latex
+    assert r"\text{hours\_per week\%}" in found.switched.weight(1).latex
+
+
+def test_a_graph_is_no_set_of_paths() -> None:
+    graph = CausalGraph("A -> Y", sensitive="A", outcome="Y")
+    with pytest.raises(GraphError, match="identify needs unfair paths"):
+        identify(graph)  # type: ignore[arg-type]
+
+
+def test_both_groups_pooled_have_a_name_and_others_are_refused() -> None:
+    part = identify(CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")).switched
+    assert part.weight("pooled") == part.weight(None)
+    with pytest.raises(GraphError, match="group=7 is not known"):
+        part.weight(7)

@@ -248,3 +248,12 @@ def test_drawing() -> None:
     colors = [to_hex(patch.get_edgecolor()) for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
     assert colors.count("#cc3311") == 3
     assert len(colors) == len(HIRING.edges)
+
+
+def test_swapped_roles_are_told() -> None:
+    graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="f", contrast="m")
+    unfair = graph.unfair("A -> Y")
+    assert "swapped: the baseline world has A='m' on all paths, and the other 'f'" in str(unfair.reversed())
+    assert "swapped" not in str(unfair)
+    assert repr(unfair) == "UnfairPaths('A -> Y')"
+    assert repr(unfair.reversed().regimes[1]) == "Regime('unfair', unfair paths carry 0, fair ones 1)"

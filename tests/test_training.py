@@ -437,3 +437,12 @@ def test_optimizers() -> None:
     assert make_optimizer("sgd", 0.3)(iter(parameters)).defaults["lr"] == 0.3
     own = at_rate(0.7)
     assert make_optimizer(own, None) is own
+
+
+def test_a_penalty_that_is_no_number_is_named() -> None:
+    X = pd.DataFrame({"A": [0, 1] * 50, "M": np.linspace(-1, 1, 100)})
+    graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    source = IPW(graph.unfair("A -> Y"))
+    model = PenalizedClassifier(source=source, penalty=lambda one, _: one.mean * float("nan"), random_state=0)
+    with pytest.raises(DataError, match="The penalty returned nan"):
+        model.fit(X, (X["M"] > 0).astype(int))
