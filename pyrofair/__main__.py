@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits
 
 from pyrofair._version import __version__
 from pyrofair.reproduce import SETTINGS, compare
@@ -31,10 +35,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--strength must be a finite number that is not negative")
     if options.seed < 0:
         parser.error("--seed must not be negative")
-    result = compare(options.data, strength=options.strength, n_boot=options.replicates, seed=options.seed)
+    with _one_thread():
+        result = compare(options.data, strength=options.strength, n_boot=options.replicates, seed=options.seed)
     print(result.text)
     for path in result.save(options.output or Path(f"compare-{options.data}")):
         print(f"wrote {path}")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in one thread: the networks are small, and two threads wait for each other where cores are shared."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 if __name__ == "__main__":

@@ -158,8 +158,8 @@ def test_boosted_trees_do_not_see_the_label_of_the_row_they_judge() -> None:
     a = rng.integers(0, 2, 400).astype(np.int8)
     model = Boosted(0).fit(noise, a, ONES)
     assert 0.4 < roc_auc_score(a, model.fitted) < 0.6
-    # The same trees know the rows they were grown on by heart.
-    assert roc_auc_score(a, model.predict(noise)) > 0.9
+    # The same trees know the rows they were grown on, though they stop early.
+    assert roc_auc_score(a, model.predict(noise)) > 0.8
 
 
 def test_boosted_trees_of_new_rows_are_averaged() -> None:
