@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import re
 import types
+from itertools import pairwise
 from pathlib import Path
 
 import networkx as nx
@@ -31,7 +32,10 @@ PAGE = HOUSE.PAGE.read_text(encoding="utf-8")
 FLOORS: dict[str, int] = HOUSE.read_floors(PAGE)
 FILES: dict[str, Path] = HOUSE.modules()
 IMPORTS: dict[str, set[str]] = HOUSE.import_graph()
+WINGS: dict[str, str] = HOUSE.read_wings(PAGE)
 SOURCES = set(re.findall(r"`(\w+)`", re.search(r"^The sources: ([^.]*)\.", PAGE, re.MULTILINE)[1]))
+NEAR_A_SOURCE = set(re.findall(r"`(\w+)`", re.search(r"that is named\s+here: ((?:`\w+`(?:,\s+)?)+)", PAGE)[1]))
+KNOW_NO_SOURCE = {"training & audit", "graph & tables"}
 
 
 def test_every_module_stands_on_one_floor() -> None:
@@ -54,12 +58,36 @@ def test_imports_never_run_in_a_circle() -> None:
     assert list(nx.simple_cycles(graph)) == []
 
 
-def test_only_the_top_floor_imports_a_source() -> None:
+def test_every_room_between_ground_and_top_stands_in_one_wing() -> None:
+    ends = {0, max(FLOORS.values())}
+    between = {name for name, floor in FLOORS.items() if floor not in ends} - {HOUSE.WAIST}
+    assert set(WINGS) == between, "correct the table of wings in docs/architecture.md"
+
+
+def test_a_module_in_two_wings_is_refused() -> None:
+    with pytest.raises(ValueError, match="a stands in the wings 'x' and 'y'"):
+        HOUSE.read_wings("| wing | modules |\n|---|---|\n| x | `a` |\n| y | `a`, `b` |\n")
+
+
+def test_only_the_top_floor_and_rooms_named_in_the_page_import_a_source() -> None:
     assert set(FLOORS) >= SOURCES
     assert SOURCES
     top = max(FLOORS.values())
     importers = {name for name, others in IMPORTS.items() if others & SOURCES and name not in SOURCES}
-    assert {name for name in importers if FLOORS.get(name) != top} == set()
+    assert {name for name in importers if FLOORS.get(name) != top} == NEAR_A_SOURCE
+
+
+def test_a_room_that_imports_a_source_stands_in_its_wing() -> None:
+    for name in NEAR_A_SOURCE:
+        assert {WINGS[source] for source in IMPORTS[name] & SOURCES} == {WINGS[name]}
+
+
+def test_classifiers_functionals_and_audits_know_no_source_even_by_way_of_others() -> None:
+    assert {WINGS[name] for name in ("classifiers", "functionals", "audit", "penalty_path")} == {"training & audit"}
+    assert {WINGS[source] for source in SOURCES}.isdisjoint(KNOW_NO_SOURCE)
+    graph = nx.DiGraph([(one, other) for one, others in IMPORTS.items() for other in others])
+    knowing = set().union(*(nx.ancestors(graph, source) for source in SOURCES)) - SOURCES
+    assert {name for name in knowing if FLOORS.get(name) != max(FLOORS.values())} == NEAR_A_SOURCE
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -99,9 +127,20 @@ def test_a_module_opens_with_a_sentence_and_its_names(name: str) -> None:
     assert set(listed[0]) <= bound
 
 
+def test_in_the_picture_nothing_overlaps_and_rows_keep_to_a_floor() -> None:
+    levels, row, pieces, x = HOUSE.plan(FLOORS, {}, HOUSE.drawn_arrows(IMPORTS))
+    assert {name: levels[level] for name, level in row.items()} == FLOORS
+    assert all(upper[1] == lower[1] + 1 for upper, lower in pieces)
+    for level in range(len(levels)):
+        each = sorted((place for place in x if place[1] == level), key=x.__getitem__)
+        for one, other in pairwise(each):
+            apart = x[other] - x[one] - (HOUSE.width_of(one, row) + HOUSE.width_of(other, row)) / 2
+            assert apart > 0.09, f"{one} and {other} are {apart:.2f} inches apart"
+
+
 def test_the_picture_is_up_to_date() -> None:
     shown = Image.open(HOUSE.PICTURE).text[HOUSE.KEY]
-    assert shown == HOUSE.describe(FLOORS, HOUSE.drawn_arrows(IMPORTS)), "run python docs/draw_architecture.py"
+    assert shown == HOUSE.describe(FLOORS, WINGS, HOUSE.drawn_arrows(IMPORTS)), "run python docs/draw_architecture.py"
 
 
 @pytest.mark.parametrize(
