@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +15,9 @@ from torch import Tensor
 from pyrofair.counterfactuals import Counterfactuals, pool
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations
-from pyrofair.evidence import Evidence, require_possible, wide_floats
+from pyrofair.evidence import Evidence, require_possible
 from pyrofair.exceptions import DataError
-from pyrofair.given_rows import read_people, read_rows
+from pyrofair.given_rows import GivenRows, read_people, read_rows
 from pyrofair.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
 from pyrofair.importance import Block, blocks_of, draw_block
 from pyrofair.inversion import Findings, Inverse, solve
@@ -25,6 +25,8 @@ from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise_report import NoiseReport
 from pyrofair.posterior_noise import Abduction
 from pyrofair.programs import Program
+from pyrofair.running import wide_floats
+from pyrofair.uncertain import Uncertain
 
 __all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals"]
 
@@ -103,13 +105,13 @@ def abduct(
     nodes
         For a bare program the sites that are observed; by default those that have a column.
     method
-        ``"exact"``: each equation is solved for its noise, by a declared inverse or because it is affine in it (additive
-        and multiplicative noise), which is tried at draws. ``"importance"``: draws of the noise are kept where they give
-        the observed value (counts, floors), or weighted by a kernel (continuous nodes; needs ``tolerance``), and
-        resampled. ``"auto"``: exact where equations can be solved, importance elsewhere; a continuous node that shares
-        noise with others is solved for its own noise at each draw of the shared one. ``"nuts"`` and ``"svi"``: Pyro's
-        inference over all explicit noise, continuous noise only, each node observed with a normal error of standard
-        deviation ``tolerance``: an approximation.
+        ``"exact"``: each equation is solved for its noise, by a declared inverse or because it is affine in it
+        (additive and multiplicative noise), which is tried at draws. ``"importance"``: draws of the noise are kept
+        where they give the observed value (counts, floors), or weighted by a kernel (continuous nodes; needs
+        ``tolerance``), and resampled. ``"auto"``: exact where equations can be solved, importance elsewhere; a
+        continuous node that shares noise with others is solved for its own noise at each draw of the shared one.
+        ``"nuts"`` and ``"svi"``: Pyro's inference over all explicit noise, continuous noise only, each node observed
+        with a normal error of standard deviation ``tolerance``: an approximation.
     inverses
         For some nodes a function from the row's nodes (a dictionary of tensors of shape (n,)) to their noise: a tensor,
         or a dictionary of them if the node reads several noise sites. It is checked by putting the noise in.
@@ -159,16 +161,27 @@ def abduct(
     """
     settings = Settings(method, dict(inverses or {}), draws, tolerance, guide)
     if isinstance(program, Equations):
-        rows = read_people(program, df)
-        run, sensitive = program.program, program.sensitive
+        run, rows = program.program, read_people(program, df)
     else:
-        rows = read_rows(program, df, nodes)
-        run, sensitive = program, None
-    seed = seed_from(random_state)
-    with isolated(seed), wide_floats(run):
-        values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in (parameters or {}).items()}
+        run, rows = program, read_rows(program, df, nodes)
+    return _abduct(run, rows, settings, coupling=coupling, parameters=parameters or {}, seed=seed_from(random_state))
+
+
+def _abduct(
+    program: Program,
+    rows: GivenRows,
+    settings: Settings,
+    *,
+    coupling: Coupling,
+    parameters: Mapping[str, npt.ArrayLike],
+    seed: int,
+    sensitive: str | None = None,
+) -> Abduction:
+    """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
+    with isolated(seed), wide_floats(program):
+        values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in parameters.items()}
         evidence = Evidence.read(
-            run,
+            program,
             rows.info,
             rows.nodes,
             rows.values,
@@ -178,19 +191,19 @@ def abduct(
             parameters={name: value.to(torch.get_default_dtype()) for name, value in values.items()},
         )
         laws = require_possible(evidence).laws
-        posterior = _by_gradients if method in ("nuts", "svi") else _by_draws
+        posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
         return posterior(evidence, settings, rows.columns, laws, seed)
 
 
 def counterfactuals(
     equations: Equations,
     df: pd.DataFrame,
+    settings: Settings,
     *,
+    coupling: Coupling = "monotone",
     posterior: Mapping[str, npt.ArrayLike] | None = None,
     do: Mapping[str, Any] | None = None,
     random_state: int | None = None,
-    draws: int = 1000,
-    **settings: Any,
 ) -> Counterfactuals:
     """Return both worlds of given people; see :meth:`pyrofair.SEM.counterfactual`.
 
@@ -200,30 +213,41 @@ def counterfactuals(
         The program with its unfair paths.
     df
         The people.
+    settings
+        How their noise is inferred.
+    coupling
+        What noise a node drawn without explicit noise has where its law is another one.
     posterior
         Draws of the parameters; up to 50 of them, evenly spaced, share the draws of each person.
     do
         Nodes that are set in both worlds besides.
     random_state
         Seeds the draws.
-    draws
-        The number of posterior draws.
-    **settings
-        As for :func:`abduct`.
     """
     seed = seed_from(random_state)
+    rows = read_people(equations, df)
+
+    def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
+        people = _abduct(
+            equations.program,
+            rows,
+            how,
+            coupling=coupling,
+            parameters=parameters,
+            seed=start,
+            sensitive=equations.sensitive,
+        )
+        return people.worlds(equations, do)
+
     if not posterior:
-        return abduct(equations, df, draws=draws, random_state=seed, **settings).worlds(equations, do)
+        return both(settings, {}, seed)
     arrays = {name: np.asarray(values) for name, values in posterior.items()}
     size = min(len(values) for values in arrays.values())
-    picks = np.unique(np.linspace(0, size - 1, min(size, PARAMETER_DRAWS, draws)).astype(int))
-    share = -(-draws // len(picks))
-    parts = []
-    for pick in picks:
-        parameters = {name: values[pick] for name, values in arrays.items()}
-        found = abduct(equations, df, draws=share, parameters=parameters, random_state=seed + int(pick), **settings)
-        parts.append(found.worlds(equations, do))
-    return pool(parts, share) if len(parts) > 1 else parts[0]
+    picks = np.unique(np.linspace(0, size - 1, min(size, PARAMETER_DRAWS, settings.draws)).astype(int))
+    share = -(-settings.draws // len(picks))
+    each = replace(settings, draws=share)
+    parts = [both(each, {name: values[i] for name, values in arrays.items()}, seed + int(i)) for i in picks]
+    return pool(parts) if len(parts) > 1 else parts[0]
 
 
 # -- exactly, or by draws ----------------------------------------------------------------------------------------------
@@ -237,7 +261,7 @@ def _by_draws(
     if settings.method == "exact":
         _require_solved(evidence, found, blocks)
     report = NoiseReport(evidence, found, laws, settings.draws)
-    drawn: dict[str, Tensor] = {}
+    noise_values = {key: Uncertain.of(values.double().numpy()) for key, values in found.noise.items()}
     for block in blocks:
         pivots = settings.method == "auto"
         rows, noise, effective, proposals = draw_block(
@@ -245,31 +269,34 @@ def _by_draws(
         )
         report.block(block, found, rows, effective, proposals)
         for key, values in noise.items():
-            every = torch.full((evidence.n, settings.draws, *values.shape[2:]), torch.nan, dtype=torch.float64)
-            if key in found.values:
-                known = found.is_known(key)
-                every[known] = found.values[key][known].double().unsqueeze(1)
-            every[rows] = values.double()
-            drawn[key] = every.to(values.dtype)
-    points = {key: values for key, values in found.values.items() if key not in drawn}
-    known = {key: found.is_known(key) for key in (*points, *drawn)}
-    return Abduction(evidence, columns, points, known, drawn, laws, report.table(), settings.draws, 1, seed)
+            unknown = ~found.is_known(key)[rows]
+            none = np.full((evidence.n, *values.shape[2:]), np.nan)
+            point = noise_values[key].point if key in noise_values else none
+            every = (values if bool(unknown.all()) else values[unknown]).double().numpy()
+            noise_values[key] = Uncertain.of(point, rows[unknown].numpy(), every, collapse=False)
+    return Abduction(
+        evidence, columns, _in_order(evidence, noise_values), laws, report.table(), settings.draws, 1, seed
+    )
+
+
+def _in_order(evidence: Evidence, values: Mapping[str, Uncertain]) -> dict[str, Uncertain]:
+    return {key: values[key] for key in evidence.info.sites if key in values}
 
 
 def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]) -> None:
     for block in blocks:
         for site in block.drawn:
             raise DataError(
-                f"method='exact' cannot serve {site!r}: its law reads the noise {', '.join(evidence.keys[site])}, which "
-                "other nodes do not determine. Use method='auto' or 'importance'."
+                f"method='exact' cannot serve {site!r}: its law reads the noise {', '.join(evidence.keys[site])}, "
+                "which other nodes do not determine. Use method='auto' or 'importance'."
             )
         for site in block.computed:
             left = ~found.done[site] & ~found.flat[site]
             if bool(left.any()):
                 row = int(left.int().argmax())
                 raise DataError(
-                    f"{evidence.describe(site, row)}: method='exact' cannot solve the equation of {site!r} for its noise "
-                    f"({', '.join(evidence.keys[site])}): it is not affine in one unknown. Declare an inverse, "
+                    f"{evidence.describe(site, row)}: method='exact' cannot solve the equation of {site!r} for its "
+                    f"noise ({', '.join(evidence.keys[site])}): it is not affine in one unknown. Declare an inverse, "
                     f"inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
                 )
 
@@ -296,5 +323,11 @@ def _by_gradients(
             told = {} if ess is None else dict.fromkeys(noise, ess)
             report.gradients(f"svi ({settings.guide})", told, {})
     size = next(iter(noise.values())).shape[1] if noise else settings.draws
-    known = {key: torch.zeros(evidence.n, dtype=torch.bool) for key in noise}
-    return Abduction(evidence, columns, {}, known, noise, laws, report.table(), size, chains, seed)
+    everyone = np.arange(evidence.n)
+    values = {
+        key: Uncertain.of(
+            np.full((evidence.n, *draws.shape[2:]), np.nan), everyone, draws.double().numpy(), collapse=False
+        )
+        for key, draws in noise.items()
+    }
+    return Abduction(evidence, columns, _in_order(evidence, values), laws, report.table(), size, chains, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,9 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
 from pyrofair.scoring import positive_scores
+from pyrofair.uncertain import Uncertain
 
-__all__ = ["Counterfactuals", "SupposedWorld", "pool"]
-
-Draws = Mapping[str, NDArray[np.float64]]
+__all__ = ["Counterfactuals", "SupposedWorld", "frame_of", "noise_table", "pool"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,23 +28,30 @@ class SupposedWorld:
     ----------
     rows : DataFrame of n rows
         The value of each node, or its posterior mean where it is not determined.
-    draws : dict, or None
-        For each node its posterior draws, shape (n, draws), those of one person's nodes belonging together; None if all
-        is determined.
+    nodes : dict
+        For each node whose values are numbers these, drawn where they are not determined.
+    count : int
+        The number of draws; 1 if all is determined.
     exact : bool
-        Whether all is determined.
+        Whether the rows determine all noise that matters here.
     """
 
     rows: pd.DataFrame
-    draws: Draws | None
+    nodes: Mapping[str, Uncertain]
+    count: int
     exact: bool
 
-    def spread(self) -> pd.DataFrame:
-        """Return the posterior standard deviation of each node, 0 where it is determined."""
-        if self.draws is None:
-            return pd.DataFrame(0.0, index=self.rows.index, columns=self.rows.columns)
-        sd = {name: self.draws[name].std(1) if name in self.draws else 0.0 for name in self.rows.columns}
-        return pd.DataFrame(sd, index=self.rows.index)
+    @cached_property
+    def draws(self) -> dict[str, NDArray[np.float64]] | None:
+        """For each node its posterior draws, shape (n, draws), draw i of all nodes together; None if exact."""
+        return None if self.exact else {name: each.dense(self.count) for name, each in self.nodes.items()}
+
+    @property
+    def sd(self) -> pd.DataFrame:
+        """The posterior standard deviation of each node, 0 where it is determined."""
+        zero = np.zeros(len(self.rows))
+        spread = {name: self.nodes[name].sd if name in self.nodes else zero for name in self.rows.columns}
+        return pd.DataFrame(spread, index=self.rows.index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +65,8 @@ class Counterfactuals:
     noise : DataFrame of n rows
         For each noise site, and for each node drawn without explicit noise its uniform ``u(NODE)``, the posterior mean
         and standard deviation (0 where the row determines it): columns (noise, "mean" or "sd").
-    noise_draws : dict
-        For each explicit noise site its draws, shape (n, draws, ...), with one draw where all is determined.
+    noise_values : dict
+        The explicit noise, drawn where it is not determined.
     diagnostics : DataFrame
         A row for each person and node: person, node, method, ess, r_hat, note.
     graph : CausalGraph
@@ -69,12 +76,12 @@ class Counterfactuals:
 
     References
     ----------
-    Chikahara et al. (2021), appendix A.1 (woman i and man j); Pearl (2009), section 7.1.
+    Chikahara et al. (2021), appendix A.1 (woman i and man j); Pearl (2009), theorem 7.1.7.
     """
 
     worlds: tuple[SupposedWorld, SupposedWorld]
     noise: pd.DataFrame
-    noise_draws: Draws
+    noise_values: Mapping[str, Uncertain]
     diagnostics: pd.DataFrame
     graph: CausalGraph
     chains: int = 1
@@ -91,14 +98,20 @@ class Counterfactuals:
 
     @property
     def exact(self) -> bool:
-        """Whether both worlds are determined for everyone."""
+        """Whether the rows determine both worlds for everyone."""
         return self.worlds[0].exact and self.worlds[1].exact
 
     @property
-    def draws(self) -> tuple[Draws, Draws] | None:
-        """Both worlds' draws, for each node of shape (n, draws); None if all is determined."""
-        first, second = self.worlds
-        return None if first.draws is None or second.draws is None else (first.draws, second.draws)
+    def count(self) -> int:
+        """The number of draws; 1 if the rows determine all noise."""
+        drawn = [int(each.draws.shape[1]) for each in self.noise_values.values()]
+        return max([world.count for world in self.worlds] + drawn)
+
+    @property
+    def draws(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]] | None:
+        """Both worlds' draws, for each node of shape (n, draws); None if exact."""
+        first, second = (world.draws for world in self.worlds)
+        return None if first is None or second is None else (first, second)
 
     def scores(self, model: Any, *, threshold: float = 0.5) -> pd.DataFrame:
         """Return what a classifier says of each person in both worlds.
@@ -123,45 +136,35 @@ class Counterfactuals:
             If the model does not fit the graph, or the threshold is not in [0, 1).
         """
         if not 0.0 <= threshold < 1.0:
-            raise DataError(f"threshold={threshold!r} must be at least 0 and below 1: a decision is 1 if score > threshold.")
-        first, second = (self._scores(model, world) for world in self.worlds)
-        effect = second - first
-        differ = (first > threshold) != (second > threshold)
-        return pd.DataFrame(
-            {
-                "baseline": first.mean(1),
-                "switched": second.mean(1),
-                "effect": effect.mean(1),
-                "effect_sd": effect.std(1),
-                "decisions_differ": differ.mean(1),
-            },
-            index=self.baseline.index,
-        )
+            raise DataError(
+                f"threshold={threshold!r} must be at least 0 and below 1: a decision is 1 if score > threshold."
+            )
+        reads = [name for name in self.graph.input_columns if name in self.baseline.columns]
+        parts = [world.nodes[name] for world in self.worlds for name in reads if name in world.nodes]
+        vary = np.zeros(len(self.baseline), dtype=bool)
+        for part in parts:
+            vary[part.rows] = True
+        found = np.empty((len(vary), 5))
+        for rows, count in [(np.flatnonzero(~vary), 1), (np.flatnonzero(vary), max(w.count for w in self.worlds))]:
+            if len(rows):
+                first, second = (self._scores(model, world, reads, rows, count) for world in self.worlds)
+                effect, differ = second - first, (first > threshold) != (second > threshold)
+                each = [first.mean(1), second.mean(1), effect.mean(1), effect.std(1), differ.mean(1)]
+                found[rows] = np.stack(each, 1)
+        names = ["baseline", "switched", "effect", "effect_sd", "decisions_differ"]
+        return pd.DataFrame(found, index=self.baseline.index, columns=names)
 
-    def _scores(self, model: Any, world: SupposedWorld) -> NDArray[np.float64]:
-        """Return the scores of every draw, shape (n, draws); rows that do not vary are scored once."""
-        name = type(model).__name__
-        reads = self.graph.input_columns
-        if world.draws is None:
-            return positive_scores(name, model, world.rows[reads], self.graph)[:, None]
-        vary = np.zeros(len(world.rows), dtype=bool)
-        for column in reads:
-            values = world.draws.get(column)
-            if values is not None and values.strides[1]:
-                vary |= (values != values[:, :1]).any(1)
-        count = next(iter(world.draws.values())).shape[1]
-        found = np.empty((len(world.rows), count))
-        if not vary.all():
-            found[~vary] = positive_scores(name, model, world.rows.loc[~vary, reads], self.graph)[:, None]
-        if vary.any():
-            rows = pd.DataFrame({column: self._drawn(world, column, vary, count) for column in reads})
-            found[vary] = positive_scores(name, model, rows, self.graph).reshape(-1, count)
-        return found
-
-    def _drawn(self, world: SupposedWorld, column: str, rows: NDArray[np.bool_], count: int) -> Any:
-        if column == self.graph.sensitive_column:
-            return world.rows.loc[rows, column].repeat(count).to_numpy()
-        return (world.draws or {})[column][rows].ravel()
+    def _scores(
+        self, model: Any, world: SupposedWorld, reads: Sequence[str], rows: NDArray[np.int64], count: int
+    ) -> NDArray[np.float64]:
+        """Return the scores of every draw of some people, shape (r, count)."""
+        data: dict[str, Any] = {}
+        for name in reads:
+            if name in world.nodes:
+                data[name] = world.nodes[name].take(rows, count).ravel()
+            else:
+                data[name] = world.rows[name].iloc[rows].repeat(count).to_numpy()
+        return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
 
     def to_inference_data(self) -> Any:
         """Return noise and both worlds as ArviZ data: a posterior over people.
@@ -170,68 +173,58 @@ class Counterfactuals:
         -------
         arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
             In the group ``posterior`` each noise site, and each node as ``baseline_NODE`` and ``switched_NODE``, with
-            the dimensions chain, draw, person. What is determined has one draw.
+            the dimensions chain, draw, person. If all is determined there is one draw.
         """
-        count = max((values.shape[1] for values in self._variables().values()), default=1)
+        found = dict(self.noise_values)
+        for word, world in zip(("baseline", "switched"), self.worlds, strict=True):
+            found |= {
+                f"{word}_{name}": each for name, each in world.nodes.items() if name != self.graph.sensitive_column
+            }
+        count = self.count
         chains = self.chains if count % self.chains == 0 else 1
-        posterior = {}
-        dims = {}
-        for name, values in self._variables().items():
-            wide = np.broadcast_to(values, (len(values), count, *values.shape[2:])) if values.shape[1] == 1 else values
-            moved = np.moveaxis(wide, 0, 1)
+        posterior, dims = {}, {}
+        for name, each in found.items():
+            moved = np.moveaxis(each.dense(count), 0, 1)
             posterior[name] = moved.reshape(chains, count // chains, *moved.shape[1:])
-            dims[name] = ["person", *(f"{name}_axis_{i}" for i in range(values.ndim - 2))]
+            dims[name] = ["person", *(f"{name}_axis_{i}" for i in range(moved.ndim - 2))]
         return to_arviz({"posterior": posterior}, coords={"person": list(self.baseline.index)}, dims=dims)
 
-    def _variables(self) -> dict[str, NDArray[np.float64]]:
-        found = dict(self.noise_draws)
-        for word, world in zip(("baseline", "switched"), self.worlds, strict=True):
-            for column in world.rows.columns:
-                if column != self.graph.sensitive_column:
-                    values = world.rows[column].to_numpy()[:, None] if world.draws is None else world.draws[column]
-                    found[f"{word}_{column}"] = values
-        return found
+
+def noise_table(values: Mapping[str, Uncertain], index: pd.Index[Any]) -> pd.DataFrame:
+    """Return means and standard deviations of noise, columns (noise, "mean" or "sd"); of a vector, each component."""
+    parts: dict[tuple[str, str], NDArray[np.float64]] = {}
+    for key, each in values.items():
+        mean, sd = each.point.reshape(len(index), -1), each.sd.reshape(len(index), -1)
+        for i in range(mean.shape[1]):
+            name = key if each.point.ndim == 1 else f"{key}[{i}]"
+            parts[name, "mean"], parts[name, "sd"] = mean[:, i], sd[:, i]
+    return frame_of(parts, index)
 
 
-def pool(parts: Sequence[Counterfactuals], draws: int) -> Counterfactuals:
-    """Put together what several draws of a program's parameters say of the same people, each with the same weight.
+def frame_of(parts: Mapping[tuple[str, str], NDArray[np.float64]], index: pd.Index[Any]) -> pd.DataFrame:
+    """Return a table with a column for each pair (noise, "mean" or "sd")."""
+    columns = pd.MultiIndex.from_arrays([[a for a, _ in parts], [b for _, b in parts]], names=["noise", "of"])
+    data = np.stack(list(parts.values()), 1) if parts else np.empty((len(index), 0))
+    return pd.DataFrame(data, index=index, columns=columns)
 
-    Parameters
-    ----------
-    parts
-        What each says.
-    draws
-        The draws that each has where it is not exact; an exact one counts as so many equal draws.
-    """
+
+def pool(parts: Sequence[Counterfactuals]) -> Counterfactuals:
+    """Put together what several draws of a program's parameters say of the same people, each with the same weight."""
+    draws = max(part.count for part in parts)
     worlds = [_pool_worlds([part.worlds[i] for part in parts], draws) for i in (0, 1)]
-    mean = sum(part.noise.xs("mean", axis=1, level="of") for part in parts) / len(parts)
-    square = sum(
-        part.noise.xs("sd", axis=1, level="of") ** 2 + part.noise.xs("mean", axis=1, level="of") ** 2 for part in parts
-    ) / len(parts)
-    deviation = (square - mean**2).clip(lower=0.0) ** 0.5
+    means = np.stack([part.noise.xs("mean", axis=1, level="of").to_numpy() for part in parts])
+    spreads = np.stack([part.noise.xs("sd", axis=1, level="of").to_numpy() for part in parts])
     noise = parts[0].noise.copy()
-    for name, word in noise.columns:
-        noise[name, word] = (mean if word == "mean" else deviation)[name]
-    drawn = {
-        key: np.concatenate([_widen(part.noise_draws[key], draws) for part in parts], 1) for key in parts[0].noise_draws
-    }
+    noise.loc[:, (slice(None), "mean")] = means.mean(0)
+    noise.loc[:, (slice(None), "sd")] = np.sqrt((spreads**2).mean(0) + means.var(0))
+    values = {key: Uncertain.pooled([part.noise_values[key] for part in parts], draws) for key in parts[0].noise_values}
     told = parts[0].diagnostics.copy()
-    told["ess"] = sum(part.diagnostics["ess"] for part in parts)
+    told["ess"] = np.sum([part.diagnostics["ess"].to_numpy() for part in parts], 0)
     told["note"] = told["note"] + f" ({len(parts)} draws of the parameters)"
-    return Counterfactuals((worlds[0], worlds[1]), noise, drawn, told, parts[0].graph)
-
-
-def _widen(values: NDArray[np.float64], draws: int) -> NDArray[np.float64]:
-    return values if values.shape[1] == draws else np.repeat(values[:, :1], draws, 1)
+    return Counterfactuals((worlds[0], worlds[1]), noise, values, told, parts[0].graph)
 
 
 def _pool_worlds(worlds: Sequence[SupposedWorld], draws: int) -> SupposedWorld:
-    first = worlds[0].rows
-    names = [name for name in first.columns if all(w.draws is None or name in w.draws for w in worlds)]
-    numbers = [name for name in names if pd.api.types.is_numeric_dtype(first[name])]
-    every = {}
-    for name in numbers:
-        each = [w.rows[name].to_numpy(float)[:, None] if w.draws is None else w.draws[name] for w in worlds]
-        every[name] = np.concatenate([_widen(values, draws) for values in each], 1)
-    rows = first.assign(**{name: values.mean(1) for name, values in every.items()})
-    return SupposedWorld(rows, every, False)
+    values = {name: Uncertain.pooled([world.nodes[name] for world in worlds], draws) for name in worlds[0].nodes}
+    rows = worlds[0].rows.assign(**{name: each.point for name, each in values.items()})
+    return SupposedWorld(rows, values, draws * len(worlds), False)

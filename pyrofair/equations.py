@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from pyrofair.exceptions import GraphError
+from pyrofair.graph import CausalGraph
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.programs import PEOPLE, Program, ProgramSites, read_sites
 
-__all__ = ["Equations", "State", "read_equations"]
+__all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
 State = tuple[Any, ...]
 """For each parent of a site the value of the sensitive attribute that it reads, or that parent's own state."""
@@ -99,6 +101,24 @@ class Equations:
                     regime.on_fair if parent == self.sensitive else shown[parent] for parent in self.causes[site]
                 )
         return shown
+
+
+def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
+    """Return the values that a program's sensitive site takes for the baseline and for the contrast.
+
+    They are the graph's two labels where these are numbers, and 0 and 1 otherwise.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> sensitive_levels(CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man"))
+    (0.0, 1.0)
+    >>> sensitive_levels(CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline=2, contrast=1))
+    (2.0, 1.0)
+    """
+    labels: tuple[Any, Any] = (graph.baseline, graph.contrast)
+    coded = all(isinstance(label, numbers.Real) for label in labels)
+    return (float(labels[0]), float(labels[1])) if coded else (0.0, 1.0)
 
 
 def read_equations(program: Program, unfair: UnfairPaths) -> Equations:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
@@ -21,44 +20,15 @@ from pyrofair.couplings import Coupling
 from pyrofair.exceptions import DataError
 from pyrofair.implicit_noise import at_noise, noise_like, noise_of
 from pyrofair.programs import PEOPLE, Program, ProgramSites
+from pyrofair.running import Enough, quiet, repeat_each, show_label
 
-__all__ = ["Enough", "Evidence", "Reading", "quiet", "repeat_each", "require_possible", "wide_floats"]
+__all__ = ["Evidence", "Reading", "require_possible"]
 
 Partly = Mapping[str, tuple[Tensor, Tensor]]
 """For each noise site values, shape (m, ...), and where they hold, shape (m,); elsewhere it is drawn."""
 
 ROUNDING = 1e-5
 """How far, relative to the size of a node, a row may be from what the program computes: float32 rounding."""
-
-
-class Enough(Exception):  # noqa: N818 - no error: it ends a run whose further sites nobody needs
-    """All the sites that were asked for have been met."""
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Run a program without gradients, Pyro's checks, or handlers outside that look on."""
-    with poutine.block(), pyro.validation_enabled(False), torch.no_grad():
-        yield
-
-
-@contextmanager
-def wide_floats(program: Program) -> Iterator[None]:
-    """Run in float64 where the program can: recovered noise then gives the observed values back to 15 digits.
-
-    A program that insists on the default type, through a float32 network say, keeps it.
-    """
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        try:
-            with quiet():
-                program(2)
-        except (RuntimeError, TypeError, ValueError):
-            torch.set_default_dtype(before)
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 @dataclass
@@ -169,8 +139,8 @@ class Evidence:
         for key in found.keys_of(observed):
             if info.shapes[key][0] != PEOPLE:
                 raise DataError(
-                    f"The noise {key!r} has the shape {info.shapes[key]} (-1: people); people must come first. Write its "
-                    "further dimensions as an event: dist.Normal(...).expand([k]).to_event(1)."
+                    f"The noise {key!r} has the shape {info.shapes[key]} (-1: people); people must come first. "
+                    "Write its further dimensions as an event: dist.Normal(...).expand([k]).to_event(1)."
                 )
         return found
 
@@ -192,8 +162,8 @@ class Evidence:
 
     @cached_property
     def keys(self) -> dict[str, tuple[str, ...]]:
-        """For each observed site the unobserved random sites that its equation reads."""
-        return {site: self.info.causes(site, tuple(self.observed))[1] for site in self.observed}
+        """For each observed site the noise that its equation reads: unobserved random sites."""
+        return {site: self.keys_of([site]) for site in self.observed}
 
     @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
@@ -203,7 +173,7 @@ class Evidence:
 
     @cached_property
     def above(self) -> dict[str, tuple[str, ...]]:
-        """For each noise site that an observed one reads, the noise that its own law reads."""
+        """For each noise site that an observed one reads, the noise that its own law reads in turn."""
         return {key: self.info.causes(key, tuple(self.observed))[1] for key in self.readers}
 
     @cached_property
@@ -230,9 +200,25 @@ class Evidence:
         return frozenset(found - chosen)
 
     def keys_of(self, sites: Iterable[str]) -> tuple[str, ...]:
-        """Return the noise that some node sites read, through unobserved sites too."""
-        every = tuple(self.observed)
-        return tuple(dict.fromkeys(key for site in sites for key in self.info.causes(site, every)[1]))
+        """Return the noise that some node sites read, through unobserved sites too.
+
+        What lies behind a noise site does not matter once its value is given; what lies behind a random step whose law
+        depends on a node does, for its value changes with its law.
+        """
+        met: set[str] = set()
+        waiting = [parent for site in sites for parent in self.info.reads[site]]
+        while waiting:
+            one = waiting.pop()
+            if one not in met and one not in self.observed:
+                met.add(one)
+                if one not in self.info.random or one in self.implicit:
+                    waiting.extend(self.info.reads[one])
+        return tuple(site for site in self.info.sites if site in met and site in self.info.random)
+
+    def is_root(self, key: str) -> bool:
+        """Tell whether a noise site is a number of its own, whose value leaves no other noise to be weighed by it."""
+        alone = key not in self.implicit and len(self.info.shapes[key]) == 1
+        return alone and not any(above in self.readers for above in self.above[key])
 
     # -- running it ----------------------------------------------------------------------------------------------------
 
@@ -315,18 +301,7 @@ class Evidence:
         return show_label(self.index, row)
 
 
-def show_label(index: pd.Index[Any], row: int) -> str:
-    """Return the label of a row as text, a number of NumPy's as Python's."""
-    label = index[row]
-    return repr(label.item() if isinstance(label, np.generic) else label)
-
-
-def repeat_each(values: Tensor, repeat: int) -> Tensor:
-    """Repeat each value: an expanded view copied, several times faster than ``repeat_interleave``."""
-    return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
-
-
-class _Reader(Messenger):  # type: ignore[misc]
+class _Reader(Messenger):
     def __init__(
         self,
         evidence: Evidence,
@@ -404,7 +379,7 @@ def require_possible(evidence: Evidence) -> Reading:
             row = int((~possible).int().argmax())
             raise DataError(
                 f"{evidence.describe(site, row)} is impossible under the program: its law there, "
-                f"{type(law).__name__}, has the support {law.support}, and gives it no probability. Correct the row, or "
-                "the program."
+                f"{type(law).__name__}, has the support {law.support}, and gives it no probability. Correct the row, "
+                "or the program."
             )
     return reading

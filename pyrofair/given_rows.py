@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.equations import Equations
+from pyrofair.equations import Equations, sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs import Program, ProgramSites, read_sites
 from pyrofair.tables import is_categorical, read_sensitive, read_table, warn_unused
@@ -64,7 +64,7 @@ def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
     values = {}
     for site, column in columns.items():
         if site == equations.sensitive:
-            values[site] = read_sensitive(table, graph, both=False).astype(np.float64)
+            values[site] = np.asarray(sensitive_levels(graph))[read_sensitive(table, graph, both=False)]
         elif equations.node_of[site] == graph.outcome and is_categorical(table[column]):
             values[site] = np.asarray(table[column] == graph.positive, dtype=np.float64)
         else:
@@ -92,7 +92,7 @@ def read_rows(program: Program, df: pd.DataFrame, nodes: Sequence[str] | None) -
                 f"{', '.join(have) or 'none'}."
             )
         if others := [name for name in have if name not in info.sites]:
-            warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=4)
+            warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
     info.require(nodes)
     table = read_table(df, list(nodes))
     ordered = tuple(site for site in info.sites if site in nodes)
@@ -103,7 +103,7 @@ def read_rows(program: Program, df: pd.DataFrame, nodes: Sequence[str] | None) -
 def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
     if is_categorical(values):
         raise DataError(
-            f"The column {values.name!r} holds categories, but the program's values are numbers. Code them as the program "
-            "does."
+            f"The column {values.name!r} holds categories, but the program's values are numbers. Code them as "
+            "the program does."
         )
     return values.to_numpy(dtype=np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pyro
 import pyro.distributions as dist
@@ -29,7 +29,7 @@ MOST_DENSE = 200
 STEPS, RATE = 2000, 0.1
 
 
-class _Likelihood(Messenger):  # type: ignore[misc]
+class _Likelihood(Messenger):
     """Observe each node with a normal error, hand its observed value on, and draw only the noise that matters."""
 
     def __init__(self, evidence: Evidence, width: Callable[[str], float], latent: frozenset[str]) -> None:
@@ -58,7 +58,8 @@ class _Likelihood(Messenger):  # type: ignore[misc]
             self.hold(msg, evidence.spare_for(name, evidence.n))
 
     def hold(self, msg: Any, value: Tensor) -> None:
-        msg["fn"] = dist.Delta(value, event_dim=value.ndim).mask(False)
+        delta: Any = dist.Delta
+        msg["fn"] = delta(value, event_dim=value.ndim).mask(False)
         msg["value"], msg["is_observed"], msg["infer"] = value, True, {"_deterministic": True}
 
 
@@ -95,7 +96,7 @@ def _model(evidence: Evidence, width: Callable[[str], float]) -> Callable[[], No
             evidence.program(evidence.n)
 
     # The program's own parameters are given, and must not be trained.
-    return poutine.block(model, hide_types=["param"])  # type: ignore[no-any-return]
+    return poutine.block(model, hide_types=["param"])
 
 
 def draw_nuts(
@@ -112,10 +113,12 @@ def draw_nuts(
     """
     model = _model(evidence, width)
     size = sum(evidence.spare[key].numel() for key in _latent(evidence)) * evidence.n
+    nuts: Any = NUTS
+    run: Any = MCMC
     chains = []
     for _ in range(CHAINS):
-        kernel = NUTS(model, init_strategy=init_to_sample, full_mass=size <= MOST_DENSE)
-        mcmc = MCMC(kernel, num_samples=-(-draws // CHAINS), warmup_steps=WARMUP, disable_progbar=True)
+        kernel = nuts(model, init_strategy=init_to_sample, full_mass=size <= MOST_DENSE)
+        mcmc = run(kernel, num_samples=-(-draws // CHAINS), warmup_steps=WARMUP, disable_progbar=True)
         with pyro.validation_enabled(False):
             mcmc.run()
         chains.append({key: values.detach() for key, values in mcmc.get_samples().items()})
@@ -125,20 +128,22 @@ def draw_nuts(
 
 
 def _diagnose(stacked: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return ArviZ's effective sample sizes and R-hat of draws of shape (chains, draws, n, ...); the worst of a vector."""
-    import arviz
+    """Return ArviZ's effective sample sizes and R-hat, shape (n,), of draws of shape (chains, draws, n, ...).
+
+    Of the components of a vector the worst counts.
+    """
+    import arviz  # takes seconds to import
     import xarray
 
     groups = {}
     for key, values in stacked.items():
         names = ["chain", "draw", *(f"{key} axis {i}" for i in range(values.ndim - 2))]
         groups[key] = (names, values.numpy())
-    data = xarray.Dataset(groups)
-    ess, rhat = arviz.ess(data), arviz.rhat(data)
+    data, diagnose = xarray.Dataset(groups), cast(Any, arviz)
     found = []
-    for table, worst in ((ess, torch.amin), (rhat, torch.amax)):
-        values = {key: torch.as_tensor(table[key].to_numpy().copy()) for key in stacked}
-        found.append({key: worst(v.reshape(len(v), -1), 1) for key, v in values.items()})
+    for table, worst in ((diagnose.ess(data), torch.amin), (diagnose.rhat(data), torch.amax)):
+        each = {key: torch.as_tensor(table[key].to_numpy().copy()) for key in stacked}
+        found.append({key: worst(numbers.reshape(len(numbers), -1), 1) for key, numbers in each.items()})
     return found[0], found[1]
 
 
@@ -159,7 +164,9 @@ def draw_svi(
     q = GUIDES[guide](model, init_loc_fn=init_to_sample)
     q._pyro_name = "pyrofair.abduction"  # not the name of a guide that the parameter store may hold
     optimiser = ClippedAdam({"lr": RATE, "lrd": 0.01 ** (1.0 / STEPS)})
-    svi = SVI(model, q, optimiser, Trace_ELBO())
+    make: Any = SVI
+    loss: Any = Trace_ELBO
+    svi = make(model, q, optimiser, loss())
     with pyro.validation_enabled(False):
         for _ in range(STEPS):
             svi.step()
@@ -178,7 +185,7 @@ def _draw_guide(
         replayed = poutine.trace(poutine.replay(model, trace=proposed)).get_trace()
         for key, site in replayed.nodes.items():
             if site["type"] == "sample" and not site["is_observed"] and key in evidence.info.random:
-                noise.setdefault(key, []).append(site["value"])
+                noise.setdefault(key, []).append(cast(Tensor, site["value"]))
         if by_person:
             ratios.append(_log_density(replayed, evidence.n) - _log_density(proposed, evidence.n))
     stacked = {key: torch.stack(values, 1) for key, values in noise.items()}

@@ -139,4 +139,4 @@ def _gumbel_given(inner: Any, value: Tensor) -> Tensor:
     best = (gumbel(value.shape) + logits.logsumexp(-1)).unsqueeze(-1)
     others = -torch.log(torch.exp(-best) + torch.exp(-(gumbel(logits.shape) + logits)))
     won = torch.nn.functional.one_hot(value.long(), logits.shape[-1]).bool()
-    return torch.where(won, best, others) - logits
+    return cast(Tensor, torch.where(won, best, others) - logits)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from pyrofair.evidence import Evidence, Reading, repeat_each
+from pyrofair.evidence import Evidence, Reading
 from pyrofair.exceptions import DataError
 from pyrofair.inversion import Findings, find_line
+from pyrofair.running import in_batches, repeat_each
 
 __all__ = ["Block", "blocks_of", "draw_block"]
 
@@ -141,7 +143,7 @@ def draw_block(
     count = max(draws, 100)
     active = torch.arange(m)
     while len(active):
-        for some in active.split(max(1, BATCH // count)):
+        for some in in_batches(active, BATCH // count):
             person, log_weight, noise = weigh(some, count)
             kept.person.append(some[person])
             kept.weight.append(log_weight)
@@ -167,9 +169,9 @@ def _alike(evidence: Evidence, found: Findings, block: Block, people: Tensor) ->
     for key in evidence.keys_of([*block.computed, *block.drawn]):
         known = found.is_known(key)[people]
         told.append(known.double())
-        if key in found.values and bool(known.any()):
-            told.extend(found.values[key][people].double().nan_to_num().reshape(len(people), -1).unbind(1))
-    return torch.unique(torch.stack(told, 1), dim=0, return_inverse=True)[1]
+        if key in found.noise and bool(known.any()):
+            told.extend(found.noise[key][people].double().nan_to_num().reshape(len(people), -1).unbind(1))
+    return cast(Tensor, torch.unique(torch.stack(told, 1), dim=0, return_inverse=True)[1])
 
 
 def _first_of(group: Tensor) -> Tensor:
@@ -187,9 +189,9 @@ def _require_matches(evidence: Evidence, block: Block, rows: Tensor, effective: 
     sites = (*block.computed, *block.drawn)
     told = "; ".join(evidence.describe(site, row).split(": ", 1)[1] for site in sites)
     raise DataError(
-        f"Row {evidence.label(row)} is impossible under the program, or nearly so: of {int(proposals.max()):,} draws of "
-        f"the noise {', '.join(block.keys)} none gives {told}. Correct the row or the program, or declare an inverse: "
-        f"inverses={{{sites[0]!r}: ...}}."
+        f"Row {evidence.label(row)} is impossible under the program, or nearly so: of {int(proposals.max()):,} draws "
+        f"of the noise {', '.join(block.keys)} none gives {told}. Correct the row or the program, or declare an "
+        f"inverse: inverses={{{sites[0]!r}: ...}}."
     )
 
 
@@ -222,8 +224,8 @@ class _Weigher:
         evidence = self.evidence
         given, reading = self._propose(at, 1)
         for key in evidence.keys[site]:
-            own = evidence.readers[key] == (site,) and key not in evidence.implicit and not evidence.above[key]
-            if not own or len(evidence.info.shapes[key]) != 1 or bool(self.found.is_known(key)[at].any()):
+            own = evidence.readers[key] == (site,) and evidence.is_root(key)
+            if not own or bool(self.found.is_known(key)[at].any()):
                 continue
             others = {other: values for other, values in reading.noise.items() if other != key}
             line = find_line(evidence, given, site, key, others)
@@ -243,7 +245,7 @@ class _Weigher:
         evidence = self.evidence
         count = max(32, PROBES // m)
         values, close = [], []
-        for some in self.rows.split(max(1, BATCH // count)):
+        for some in in_batches(self.rows, BATCH // count):
             given, reading = self._propose(some, count)
             natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
             values.append(natural.reshape(-1, count))
@@ -300,9 +302,7 @@ class _Weigher:
         done = repeat_each(self.found.done[site][self.rows[some]], count)
         return torch.where(done, 1.0, weight).log()
 
-    def _solve_pivots(
-        self, given: dict[str, Tensor], first: Reading, log_weight: Tensor
-    ) -> tuple[Reading, Tensor]:
+    def _solve_pivots(self, given: dict[str, Tensor], first: Reading, log_weight: Tensor) -> tuple[Reading, Tensor]:
         """Replace the proposed noise of affine nodes by what gives the observed value, at the other proposed noise."""
         keys = set(self.pivots.values())
         others = {key: values for key, values in first.noise.items() if key not in keys}
@@ -338,12 +338,18 @@ def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tenso
     cumulative = weight[order].cumsum(0)
     total = torch.zeros(n, dtype=weight.dtype).index_add(0, owner, weight)
     start = total.cumsum(0) - total
-    place = (torch.arange(draws, dtype=weight.dtype) + torch.rand(len(group), 1, dtype=weight.dtype)) / draws
-    place = place.gather(1, torch.rand(len(group), draws).argsort(1))
-    found = torch.searchsorted(cumulative, start[group].unsqueeze(1) + place * total[group].unsqueeze(1), right=True)
-    # Rounding of the sums must not hand anyone a neighbour's proposals.
     size = torch.bincount(owner, minlength=n)
     last = size.cumsum(0) - 1
-    found = torch.minimum(torch.maximum(found, (last - size + 1)[group].unsqueeze(1)), last[group].unsqueeze(1))
-    picked = order[found]
-    return {key: torch.cat(values)[picked] for key, values in kept.noise.items()}
+    steps = torch.arange(draws, dtype=weight.dtype)
+    every = {key: torch.cat(values)[order] for key, values in kept.noise.items()}
+    picked: dict[str, list[Tensor]] = {key: [] for key in every}
+    for some in in_batches(group, BATCH // draws):
+        place = (steps + torch.rand(len(some), 1, dtype=weight.dtype)) / draws
+        place = place.gather(1, torch.rand(len(some), draws).argsort(1))
+        sought = start[some].unsqueeze(1) + place * total[some].unsqueeze(1)
+        found = torch.searchsorted(cumulative, sought, right=True)
+        # Rounding of the sums must not hand anyone a neighbour's proposals.
+        found = torch.minimum(found.clamp(min=(last - size + 1)[some].unsqueeze(1)), last[some].unsqueeze(1))
+        for key, values in every.items():
+            picked[key].append(values[found])
+    return {key: torch.cat(values) for key, values in picked.items()}

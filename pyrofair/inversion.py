@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyrofair.evidence import Evidence, repeat_each
+from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
+from pyrofair.running import repeat_each
 
 __all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve"]
 
@@ -28,7 +29,7 @@ class Findings:
 
     Parameters
     ----------
-    values, known
+    noise, known
         For each noise site its values, shape (n, ...), and of whom they are known, shape (n,).
     done
         For each observed site that says something of the noise, whose value is explained, shape (n,).
@@ -39,7 +40,7 @@ class Findings:
     """
 
     n: int
-    values: dict[str, Tensor] = field(default_factory=dict)
+    noise: dict[str, Tensor] = field(default_factory=dict)
     known: dict[str, Tensor] = field(default_factory=dict)
     done: dict[str, Tensor] = field(default_factory=dict)
     flat: dict[str, Tensor] = field(default_factory=dict)
@@ -51,18 +52,18 @@ class Findings:
 
     def learn(self, key: str, rows: Tensor, values: Tensor) -> None:
         """Note the noise of some people."""
-        if key not in self.values:
-            self.values[key] = torch.full((self.n, *values.shape[1:]), math.nan, dtype=values.dtype)
+        if key not in self.noise:
+            self.noise[key] = torch.full((self.n, *values.shape[1:]), math.nan, dtype=values.dtype)
             self.known[key] = torch.zeros(self.n, dtype=torch.bool)
-        self.values[key][rows] = values
+        self.noise[key][rows] = values
         self.known[key][rows] = True
 
     def partly(self, keys: Iterable[str], rows: Tensor, repeat: int = 1) -> dict[str, tuple[Tensor, Tensor]]:
         """Return what is known of the noise of some people, each ``repeat`` times in a row."""
         return {
-            key: (repeat_each(self.values[key][rows], repeat), repeat_each(self.known[key][rows], repeat))
+            key: (repeat_each(self.noise[key][rows], repeat), repeat_each(self.known[key][rows], repeat))
             for key in keys
-            if key in self.values
+            if key in self.noise
         }
 
 
@@ -203,7 +204,7 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
 def _solvable(evidence: Evidence, found: Findings, site: str, key: str) -> Tensor:
     """Tell for whom a noise site is the only unknown of an equation, shape (n,)."""
     nowhere = torch.zeros(found.n, dtype=torch.bool)
-    if key in evidence.implicit or evidence.above[key] or len(evidence.info.shapes[key]) != 1:
+    if not evidence.is_root(key):
         return nowhere
     rows = ~found.done[site] & ~found.is_known(key)
     for other in evidence.keys[site]:
@@ -220,7 +221,7 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
     if not len(at):
         return False
     given = evidence.given(at)
-    held = {key: found.values[key][at] for key in evidence.keys[site]}
+    held = {key: found.noise[key][at] for key in evidence.keys[site]}
     natural = evidence.run(given, [site], held).natural[site]
     wrong = ~evidence.close(site, natural, given)
     if bool(wrong.any()):
@@ -237,7 +238,7 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
 
 def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Tensor) -> bool:
     given = evidence.given(at)
-    others = {other: found.values[other][at] for other in evidence.keys[site] if other != key}
+    others = {other: found.noise[other][at] for other in evidence.keys[site] if other != key}
     line = find_line(evidence, given, site, key, others)
     if line is None:
         return False
@@ -277,8 +278,8 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     if site not in found.done or not evidence.keys[site]:
         raise DataError(
             f"inverses names {site!r}, which is no observed node computed from noise. Such nodes: "
-            f"{', '.join(s for s in found.done if evidence.keys[s]) or 'none'}. The noise of a node drawn by pyro.sample "
-            "is recovered through its distribution function."
+            f"{', '.join(s for s in found.done if evidence.keys[s]) or 'none'}. The noise of a node drawn by "
+            "pyro.sample is recovered through its distribution function."
         )
     given = evidence.given()
     try:
@@ -291,8 +292,9 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     named = noise if isinstance(noise, Mapping) else {keys[0]: noise}
     if set(named) != set(keys):
         raise DataError(
-            f"The declared inverse of {site!r} returns {', '.join(named) if isinstance(noise, Mapping) else 'one tensor'}, "
-            f"but {site!r} reads the noise {', '.join(keys)}. Return a dictionary with a tensor for each."
+            f"The declared inverse of {site!r} returns "
+            f"{', '.join(named) if isinstance(noise, Mapping) else 'one tensor'}, but {site!r} reads the noise "
+            f"{', '.join(keys)}. Return a dictionary with a tensor for each."
         )
     held = {key: _as_noise(evidence, site, key, values) for key, values in named.items()}
     reading = evidence.run(given, [site], held)

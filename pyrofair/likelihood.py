@@ -18,6 +18,7 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.dependencies import Dependencies, read_dependencies
+from pyrofair.equations import sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
@@ -210,7 +211,7 @@ def _read_rows(df: pd.DataFrame, graph: CausalGraph, info: ProgramSites) -> dict
 def _numbers(table: pd.DataFrame, column: str, graph: CausalGraph) -> NDArray[Any]:
     values = table[column]
     if column == graph.sensitive_column:
-        return np.asarray(read_sensitive(table, graph, both=False))
+        return np.asarray(sensitive_levels(graph))[read_sensitive(table, graph, both=False)]
     if column == graph.outcome_column and values.nunique() <= 2:
         return np.asarray(read_outcome(values, graph.positive)[0])
     if not is_numeric_dtype(values.dtype):

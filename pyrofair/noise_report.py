@@ -87,16 +87,24 @@ class NoiseReport:
                 kept,
                 method=np.where(flat, "prior", "importance")[~done],
                 ess=np.minimum(ess, self.draws)[~done],
-                note=np.where(flat, f"{site} does not depend on its noise in this row: it stays as its prior", note)[~done],
+                note=np.where(flat, f"{site} does not depend on its noise in this row: it stays as its prior", note)[
+                    ~done
+                ],
             )
         for site in block.drawn:
-            self._put(site, at, method="importance", ess=np.minimum(ess, self.draws), note=f"its law reads {', '.join(block.keys)}")
+            self._put(
+                site,
+                at,
+                method="importance",
+                ess=np.minimum(ess, self.draws),
+                note=f"its law reads {', '.join(block.keys)}",
+            )
         few = int((ess < min(FEW, self.draws)).sum())
         if few:
             warnings.warn(
                 f"The noise {', '.join(block.keys)} of {few} of {self.evidence.n} people rests on fewer than {FEW:g} "
-                f"effective draws (at least {ess.min():.1f}); see .diagnostics. Raise draws or the tolerance, or declare "
-                "an inverse.",
+                f"effective draws (at least {ess.min():.1f}); see .diagnostics. Raise draws or the tolerance, or "
+                "declare an inverse.",
                 PyrofairWarning,
                 stacklevel=5,
             )
@@ -117,8 +125,8 @@ class NoiseReport:
         least = min((float(values.min()) for values in effective.values()), default=np.inf)
         if worst > R_HAT or least < min(FEW, self.draws):
             warnings.warn(
-                f"{method} serves some people badly (R-hat up to {worst:.3f}, effective draws down to {least:.0f}); see "
-                ".diagnostics. Raise draws or the tolerance, or use method='auto'.",
+                f"{method} serves some people badly (R-hat up to {worst:.3f}, effective draws down to {least:.0f}); "
+                "see .diagnostics. Raise draws or the tolerance, or use method='auto'.",
                 PyrofairWarning,
                 stacklevel=5,
             )
@@ -127,7 +135,10 @@ class NoiseReport:
         """Return a row for each person and node: person, node, method, ess, r_hat, note."""
         sites = list(self.parts)
         n = self.evidence.n
-        columns = {name: np.stack([self.parts[s][name] for s in sites], 1).ravel() for name in ("method", "ess", "r_hat", "note")}
+        columns = {
+            name: np.stack([self.parts[s][name] for s in sites], 1).ravel()
+            for name in ("method", "ess", "r_hat", "note")
+        }
         return pd.DataFrame(
             {"person": self.evidence.index.repeat(len(sites)), "node": np.tile(np.array(sites, object), n), **columns}
         )

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,10 +14,13 @@ from torch import Tensor
 from pyrofair.couplings import Coupling, CouplingError, law_parameters
 from pyrofair.equations import Equations
 from pyrofair.isolation import isolated
-from pyrofair.noise import Noise, choose_noise
+from pyrofair.noise import Noise, choose_noise, draw_from
 from pyrofair.worlds import Enough, WithNoise, World, node_by_node, quiet, sensitive_values
 
-__all__ = ["WorldAxisError", "both_worlds", "can_run_side_by_side", "side_by_side"]
+__all__ = ["Way", "WorldAxisError", "both_worlds", "choose_way", "side_by_side"]
+
+Way = Literal["narrow", "wide", "node by node"]
+"""One run with the sensitive attribute as one number a world, or one for each person; or a run for each node."""
 
 TRIAL = (2, 3, 50)
 """The numbers of people with which a program is tried: as many as there are worlds, and more."""
@@ -71,12 +74,16 @@ class _SideBySide(WithNoise):
     on that node.
     """
 
-    def __init__(self, equations: Equations, noise: Noise, wanted: Iterable[str], held: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, equations: Equations, noise: Noise, wanted: Iterable[str], held: Mapping[str, Tensor], *, narrow: bool
+    ) -> None:
         super().__init__(equations, noise)
-        self.held = held
+        self.held, self.narrow = held, narrow
         self.sides = _Sides.needed(equations, held)
         self.wanted = set(wanted)
         self.idle = equations.idle(self.wanted, [equations.sensitive, *held])
+        # Zeros will do for idle noise where the program has been tried with them; elsewhere they might break it.
+        self.tried = not held and self.wanted == set(read_by_classifier(equations))
         self.read = frozenset(parent for parents in equations.causes.values() for parent in parents)
         self.first: World = {}
         self.second: World = {}
@@ -84,40 +91,46 @@ class _SideBySide(WithNoise):
     def _pyro_sample(self, msg: Any) -> None:
         name, info = msg["name"], self.equations.info
         if name in self.idle and msg["value"] is None:
-            empty = torch.zeros((), dtype=info.dtypes[name])
-            msg["value"], msg["done"] = empty.expand(info.shape(name, self.noise.n)), True
+            empty = torch.zeros((), dtype=info.dtypes[name]).expand(info.shape(name, self.noise.n))
+            msg["value"], msg["done"] = empty if self.tried else draw_from(msg["fn"]), True
         else:
             super()._pyro_sample(msg)
 
     def respond(self, name: str, law: Any) -> Tensor:
         own, second = self.pair(name, law)
-        shape = self.equations.info.shape(name, self.noise.n)
-        if second is not own and self._is_wide(name, law.shape(), shape):
+        if second is not own and self._has_axis(name, law.shape()):
             laws = law_parameters(law)
             first = [each[0] for each in laws]
             others = [choose_noise(own, second, first, [p[i] for p in laws]) for i in range(1, len(self.sides.values))]
             own = torch.stack([own, *others])
         return self.noise.value(name, law, own)
 
-    def _is_wide(self, name: str, got: Iterable[int], plain: tuple[int, ...]) -> bool:
+    def _shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a site in one world; a constant may come to differ between people."""
+        return self.equations.info.shape(name, self.noise.n) or (self.noise.n,)
+
+    def _has_axis(self, name: str, got: Iterable[int]) -> bool:
         """Tell whether a shape has taken on the axis of worlds, and refuse any other change."""
-        shape, count, n = tuple(got), len(self.sides.values), self.noise.n
-        if shape in (plain, plain or (n,)):
+        shape, count, plain = tuple(got), len(self.sides.values), self._shape(name)
+        once = self.equations.info.shape(name, 1) or (1,)
+        if shape in (plain, self.equations.info.shape(name, self.noise.n)):
             return False
-        if shape != (count, *(plain or (n,))):
+        if shape not in ((count, *plain), (count, *once)):
             raise WorldAxisError(f"The site {name!r} has the shape {shape} in {count} worlds, and {plain} in one.")
         return True
 
     def _pyro_post_sample(self, msg: Any) -> None:
         name, value = msg["name"], msg["value"]
         if name == self.equations.sensitive:
-            msg["value"] = sensitive_values(self.equations, self.noise.n, self.sides.values)
+            msg["value"] = sensitive_values(self.equations, 1 if self.narrow else self.noise.n, self.sides.values)
         elif name in self.equations.node_of:
             side = self.sides.of[name]
             first = second = value
             if name in self.held:
                 first = second = msg["value"] = self.held[name]
-            elif self._is_wide(name, value.shape, self.equations.info.shape(name, self.noise.n)):
+            elif self._has_axis(name, value.shape):
+                # Where it depends on the sensitive attribute alone, it may be one number a world.
+                value = msg["value"] = value.expand(len(value), *self._shape(name))
                 first, second = value[0], value[side]
                 if side == 0:
                     msg["value"] = first
@@ -134,6 +147,8 @@ def side_by_side(
     noise: Noise,
     wanted: Iterable[str] | None = None,
     held: Mapping[str, Tensor] | None = None,
+    *,
+    narrow: bool = False,
 ) -> tuple[World, World]:
     """Evaluate sites in both worlds by one run with a leading axis of two or three worlds.
 
@@ -147,6 +162,8 @@ def side_by_side(
         The sites to evaluate, by default all; the run ends once it has met them.
     held
         Sites that are set to the same values in both worlds.
+    narrow
+        Whether the sensitive attribute is one number a world, which saves time, and not one for each person.
 
     Raises
     ------
@@ -156,17 +173,22 @@ def side_by_side(
         If a site changes its shape otherwise than by the axis of worlds.
     """
     chosen = equations.sites if wanted is None else tuple(wanted)
-    handler = _SideBySide(equations, noise, chosen, held or {})
+    handler = _SideBySide(equations, noise, chosen, held or {}, narrow=narrow)
     if chosen:
         with quiet(), handler, suppress(Enough):
             equations.program(noise.n)
     return {site: handler.first[site] for site in chosen}, {site: handler.second[site] for site in chosen}
 
 
-def can_run_side_by_side(equations: Equations, coupling: Coupling) -> bool:
-    """Tell whether a program carries an axis of worlds along: run it so, and compare with the definition.
+def read_by_classifier(equations: Equations) -> tuple[str, ...]:
+    """Return the sites of the nodes that a classifier reads, but for the sensitive attribute."""
+    return tuple(site for site in equations.sites if equations.node_of[site] in equations.unfair.graph.inputs)
 
-    It is tried on a few people, for the nodes that a classifier reads, which lets other noise idle, and for all nodes.
+
+def choose_way(equations: Equations, coupling: Coupling) -> Way:
+    """Choose how to run a program: the quickest way that equals the definition on a few people.
+
+    It is tried for the nodes that a classifier reads, which lets other noise idle, and for all nodes.
 
     Raises
     ------
@@ -174,23 +196,30 @@ def can_run_side_by_side(equations: Equations, coupling: Coupling) -> bool:
         If a node that a classifier reads needs one that is drawn without explicit noise from a family that cannot be
         coupled.
     """
-    graph = equations.unfair.graph
-    inputs = tuple(site for site in equations.sites if equations.node_of[site] in graph.inputs)
+    inputs = read_by_classifier(equations)
+    trials = []
     with isolated(0), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for n in TRIAL:
             noise = Noise(n, coupling)
-            trials = [(inputs, node_by_node(equations, noise, inputs))]
+            trials.append((noise, inputs, node_by_node(equations, noise, inputs)))
             with suppress(CouplingError):  # of a node that is shown and not read, say; whoever asks for it is told
-                trials.append((equations.sites, node_by_node(equations, noise)))
-            for wanted, slow in trials:
-                try:
-                    fast = side_by_side(equations, noise, wanted)
-                except Exception:
-                    return False
-                if not all(_same(one, other) for one, other in zip(slow, fast, strict=True)):
-                    return False
-    return True
+                trials.append((noise, equations.sites, node_by_node(equations, noise)))
+        ways: tuple[Way, ...] = ("narrow", "wide")
+        for way in ways:
+            if all(_equals(equations, *trial, narrow=way == "narrow") for trial in trials):
+                return way
+    return "node by node"
+
+
+def _equals(
+    equations: Equations, noise: Noise, wanted: tuple[str, ...], slow: tuple[World, World], *, narrow: bool
+) -> bool:
+    try:
+        fast = side_by_side(equations, noise, wanted, narrow=narrow)
+    except Exception:
+        return False
+    return all(_same(one, other) for one, other in zip(slow, fast, strict=True))
 
 
 def _same(slow: World, fast: World) -> bool:
@@ -207,18 +236,18 @@ def both_worlds(
     wanted: Iterable[str] | None = None,
     held: Mapping[str, Tensor] | None = None,
     *,
-    fast: bool,
+    way: Way,
 ) -> tuple[World, World]:
-    """Evaluate sites in both worlds, by one run if the program is known to carry an axis of worlds along.
+    """Evaluate sites in both worlds in one of the ways.
 
     Parameters
     ----------
     equations, noise, wanted, held
         As for :func:`pyrofair.worlds.node_by_node`.
-    fast
-        What :func:`can_run_side_by_side` says.
+    way
+        What :func:`choose_way` says.
     """
-    if fast:
+    if way != "node by node":
         with suppress(WorldAxisError):
-            return side_by_side(equations, noise, wanted, held)
+            return side_by_side(equations, noise, wanted, held, narrow=way == "narrow")
     return node_by_node(equations, noise, wanted, held)

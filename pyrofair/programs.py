@@ -234,6 +234,11 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
         )
     found = {}
     for name, site in one.items():
+        if name.endswith("__CF"):
+            raise GraphError(
+                f"pyro.poutine.do sets {name.removesuffix('__CF')!r} inside the program, and hides it: the site of that "
+                "name is what it would have been. Use pyrofair.interventions.do, which does not."
+            )
         first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
         places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
         inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])

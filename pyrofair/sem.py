@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, clone
 
-from pyrofair.abduction import Method, counterfactuals
+from pyrofair.abduction import Method, Settings, counterfactuals
 from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import COUPLINGS, Coupling
 from pyrofair.equations import Equations, read_equations
@@ -20,7 +20,7 @@ from pyrofair.gradients import Guide
 from pyrofair.inversion import Inverse
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise import Noise
-from pyrofair.parallel_worlds import both_worlds, can_run_side_by_side
+from pyrofair.parallel_worlds import both_worlds, choose_way
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.programs import Program
@@ -122,7 +122,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             if self.unit not in ("noise", "shared"):
                 raise DataError(f"unit={self.unit!r} is not known; it is 'noise' or 'shared'.")
             equations = read_equations(self.program, self.unfair)
-            self._read = (key, equations, can_run_side_by_side(equations, self.coupling))
+            self._read = (key, equations, choose_way(equations, self.coupling))
         return self._read[1]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """Return every node of the program in both worlds, for the same n people.
 
         A node that reaches the outcome by several paths which disagree (a recanting witness) is shown as the outcome
-        reads it. The sensitive attribute is shown as the outcome reads it.
+        reads it. The sensitive attribute is shown as the outcome reads it. Latent nodes of several numbers are left out.
 
         Returns
         -------
@@ -144,8 +144,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         equations = self.equations()
         first, second = self._run(n, random_state)
-        columns = [self.unfair.graph.sensitive_column, *(s for s in equations.node_of if s != equations.sensitive)]
-        return self._frame(first, columns, 0), self._frame(second, columns, 1)
+        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1]
+        order = [site for site in equations.node_of if site in shown]
+        columns = [self.unfair.graph.sensitive_column, *order]
+        return self._frame(first, columns, 0, n).copy(), self._frame(second, columns, 1, n).copy()
 
     def worlds(
         self,
@@ -176,10 +178,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         else:
             first, second = self._run(size, random_state, sites)
             unit = np.arange(size)
-        weight = np.full(len(unit), 1.0 / len(unit))
+        weight = np.broadcast_to(1.0 / len(unit), len(unit))  # takes no memory, which costs more time than arithmetic
         return (
-            CounterfactualSample(self._frame(first, reads, 0), weight, unit),
-            CounterfactualSample(self._frame(second, reads, 1), weight, unit),
+            CounterfactualSample(self._frame(first, reads, 0, len(unit)), weight, unit),
+            CounterfactualSample(self._frame(second, reads, 1, len(unit)), weight, unit),
         )
 
     # -- given people -------------------------------------------------------------------------------------------------
@@ -248,13 +250,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return counterfactuals(
             self.equations(),
             df,
+            Settings(method, dict(inverses or {}), draws, tolerance, guide),
             coupling=self.coupling,
             posterior=self.posterior,
-            method=method,
-            inverses=inverses,
-            draws=draws,
-            tolerance=tolerance,
-            guide=guide,
             do=do,
             random_state=self._seed(random_state),
         )
@@ -301,12 +299,12 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         sites = [self._site(column) for column in graph.input_columns if column != graph.sensitive_column]
         with isolated(self._seed(random_state)):
             noise = Noise(n, self.coupling, self._parameters())
-            run = both_worlds(equations, noise, sites, fast=self._read[2])
+            run = both_worlds(equations, noise, sites, way=self._read[2])
             actual = factual(equations, noise, [self._site(column) for column in graph.input_columns])
         people = pd.DataFrame({column: actual[self._site(column)].numpy() for column in graph.input_columns})
         return measure_truth(
             model,
-            (self._frame(run[0], graph.input_columns, 0), self._frame(run[1], graph.input_columns, 1)),
+            (self._frame(run[0], graph.input_columns, 0, n), self._frame(run[1], graph.input_columns, 1, n)),
             people,
             graph,
             decisions=decisions,
@@ -345,7 +343,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         _require_count("n", n)
         with isolated(self._seed(random_state)):
             noise = Noise(n, self.coupling, self._parameters())
-            return both_worlds(equations, noise, wanted, fast=self._read[2])
+            return both_worlds(equations, noise, wanted, way=self._read[2])
 
     def _run_shared(self, n: int, random_state: int | None, wanted: Sequence[str]) -> tuple[World, World]:
         equations = self.equations()
@@ -353,7 +351,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         _require_count("draws", self.draws)
         with isolated(self._seed(random_state)):
             parameters = self._parameters()
-            return shared_worlds(equations, n, self.draws, self.coupling, parameters, wanted, fast=self._read[2])
+            return shared_worlds(equations, n, self.draws, self.coupling, parameters, wanted, way=self._read[2])
 
     def _seed(self, random_state: int | None) -> int:
         return seed_from(self.random_state if random_state is None else random_state)
@@ -372,19 +370,22 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             column if column in node_of else next(n for n, own in self.unfair.graph.columns.items() if own == [column])
         )
 
-    def _frame(self, world: World, columns: Sequence[str], which: int) -> pd.DataFrame:
-        """Return some columns of a world as a table, the sensitive attribute as the outcome reads it."""
+    def _frame(self, world: World, columns: Sequence[str], which: int, size: int) -> pd.DataFrame:
+        """Return some columns of a world as a table, the sensitive attribute as the outcome reads it.
+
+        The two worlds share memory where they are the same, so that the columns are read-only.
+        """
         graph = self.unfair.graph
         regime = self.unfair.regimes[which]
         path = (graph.sensitive, graph.outcome)
         label = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
-        size = max((len(values) for values in world.values() if values.ndim), default=1)
-        data = {
-            column: np.full(size, label)
-            if column == graph.sensitive_column
-            else world[self._site(column)].expand(size).numpy()
-            for column in columns
-        }
+        data: dict[str, npt.NDArray[Any]] = {}
+        for column in columns:
+            if column == graph.sensitive_column:
+                data[column] = np.broadcast_to(np.asarray(label), size)
+            else:
+                data[column] = world[self._site(column)].expand(size).numpy()
+                data[column].flags.writeable = False
         return pd.DataFrame(data, copy=False)
 
 

@@ -10,7 +10,7 @@ from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations
 from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.noise import Noise
-from pyrofair.parallel_worlds import both_worlds
+from pyrofair.parallel_worlds import Way, both_worlds
 from pyrofair.worlds import World
 
 __all__ = ["require_shared_first", "shared_worlds"]
@@ -57,7 +57,7 @@ def shared_worlds(
     parameters: Mapping[str, Tensor],
     wanted: Sequence[str],
     *,
-    fast: bool,
+    way: Way,
 ) -> tuple[World, World]:
     """Draw the shared nodes once for each of n units, and the others ``draws`` times in each world, independently.
 
@@ -66,7 +66,7 @@ def shared_worlds(
 
     Parameters
     ----------
-    equations, wanted, fast
+    equations, wanted, way
         As for :func:`pyrofair.parallel_worlds.both_worlds`.
     n, draws
         The number of units, and of draws of each in each world.
@@ -88,11 +88,11 @@ def shared_worlds(
     shared = [site for site in equations.sites if equations.node_of[site] in equations.unfair.shared]
     require_shared_first(equations, shared)
     units = Noise(n, coupling, dict(parameters))
-    first, _ = both_worlds(equations, units, shared, fast=fast)
+    first, _ = both_worlds(equations, units, shared, way=way)
     held = {site: first[site].repeat_interleave(draws, 0) for site in shared}
     known = {name: units.values[name] for name in equations.info.parameters if name in units.values}
     one, other = (
-        both_worlds(equations, Noise(n * draws, coupling, dict(known)), wanted, held, fast=fast)[which]
+        both_worlds(equations, Noise(n * draws, coupling, dict(known)), wanted, held, way=way)[which]
         for which in (0, 1)
     )
     return one, other

@@ -12,13 +12,15 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.couplings import law_parameters
-from pyrofair.equations import Equations, State
-from pyrofair.evidence import Enough, Evidence, quiet
+from pyrofair.equations import Equations, State, sensitive_levels
+from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
 from pyrofair.implicit_noise import at_noise, noise_given, partner
 from pyrofair.noise import choose_noise
+from pyrofair.running import Enough, quiet
 
 __all__ = ["Crowd"]
+
 
 class Crowd:
     """People with their noise: some rows, each as often as its noise has draws.
@@ -45,7 +47,8 @@ class Crowd:
         handler = _Factual(self, given)
         with quiet(), handler:
             evidence.program(self.m)
-        self.factual, self.laws = handler.values, handler.laws
+        self.factual, self.laws, self.parameters = handler.values, handler.laws, handler.parameters
+        self.natural = {site: handler.natural.get(site, value) for site, value in handler.values.items()}
         self.base_laws: dict[str, dict[str, list[Tensor]]] = {}
         self.moments: dict[str, tuple[Tensor, Tensor]] = {}
         self.own: dict[str, Tensor] = {}
@@ -63,6 +66,7 @@ class Crowd:
                         f"{evidence.describe(site, row)} has no probability under the program, given what the other "
                         "nodes say of the noise. Correct the row or the program."
                     )
+                self.natural[site] = at_noise(site, law, self.own[site], evidence.coupling)
             self.other[site] = partner(self.own[site], law, evidence.coupling)
 
     # -- a node at given parents ---------------------------------------------------------------------------------------
@@ -89,8 +93,11 @@ class Crowd:
         handler = _Supposed(self, site, held, base)
         with quiet(), handler, suppress(Enough):
             self.evidence.program(self.m)
-        natural = handler.value.expand(self.m).to(self.factual[site].dtype)
-        return torch.where(same, self.factual[site], natural)
+        # What comes out as it did at the observed parents is as observed: rounding must not make another value, and so
+        # another law, of it.
+        found = handler.value.expand(self.m)
+        same = same | (found == self.natural[site])
+        return torch.where(same, self.factual[site], found.to(self.factual[site].dtype))
 
     # -- whole worlds --------------------------------------------------------------------------------------------------
 
@@ -123,6 +130,7 @@ class Crowd:
         """
         sensitive, (low, high) = equations.sensitive, equations.unfair.regimes
         base, switched = equations.states(low), equations.states(high)
+        levels = sensitive_levels(equations.unfair.graph)
         done: dict[tuple[str, State], Tensor] = {}
 
         def evaluate(site: str, state: State) -> Tensor:
@@ -130,7 +138,7 @@ class Crowd:
                 return values[site]
             if (site, state) not in done:
                 held = {
-                    parent: torch.full_like(self.factual[sensitive], part)
+                    parent: torch.full_like(self.factual[sensitive], levels[part])
                     if parent == sensitive
                     else evaluate(parent, part)
                     for parent, part in zip(equations.causes[site], state, strict=True)
@@ -143,7 +151,7 @@ class Crowd:
         return first, {site: evaluate(site, switched[site]) for site in shown}
 
 
-class _WithNoise(Messenger):  # type: ignore[misc]
+class _WithNoise(Messenger):
     """Hold some sites, and give every other random site its value from the noise, so that a run only computes."""
 
     def __init__(self, crowd: Crowd, held: Mapping[str, Tensor]) -> None:
@@ -187,16 +195,26 @@ class _Factual(_WithNoise):
     def __init__(self, crowd: Crowd, given: Mapping[str, Tensor]) -> None:
         super().__init__(crowd, given)
         self.laws: dict[str, Any] = {}
+        self.parameters: dict[str, list[Tensor]] = {}
         self.values: dict[str, Tensor] = {}
+        self.natural: dict[str, Tensor] = {}
 
     def note(self, name: str, msg: Any) -> None:
+        if msg["infer"].get("_deterministic"):
+            self.natural[name] = msg["value"]
         if name in self.crowd.evidence.implicit and name != self.crowd.evidence.sensitive:
-            self.laws[name] = msg["fn"]
+            self.keep(name, msg["fn"])
+
+    def keep(self, name: str, law: Any) -> None:
+        """Keep a law, and its parameters if other laws will be compared with it."""
+        self.laws[name] = law
+        if self.crowd.evidence.coupling in ("independent", "antithetic"):
+            self.parameters[name] = law_parameters(law)
 
     def draw(self, name: str, law: Any) -> Tensor:
         if name not in self.crowd.noise:
             return self.crowd.evidence.spare_for(name, self.crowd.m)
-        self.laws[name] = law
+        self.keep(name, law)
         return at_noise(name, law, self.crowd.noise[name], self.crowd.evidence.coupling)
 
     def _pyro_post_sample(self, msg: Any) -> None:
@@ -220,7 +238,7 @@ class _Supposed(_WithNoise):
             return crowd.evidence.spare_for(name, crowd.m)
         own, other = crowd.own[name], crowd.other[name]
         if other is not own:
-            now, factual = law_parameters(law), law_parameters(crowd.laws[name])
+            now, factual = law_parameters(law), crowd.parameters[name]
             if self.base:
                 self.base_laws[name] = now
             # There are two noises, the baseline law's and that of all other laws; a person's own one is that of the law

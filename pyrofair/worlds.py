@@ -13,7 +13,7 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.couplings import law_parameters
-from pyrofair.equations import Equations, State
+from pyrofair.equations import Equations, State, sensitive_levels
 from pyrofair.noise import Noise, choose_noise, draw_from
 
 __all__ = ["Enough", "WithNoise", "World", "factual", "node_by_node", "quiet", "sensitive_values"]
@@ -55,9 +55,10 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def sensitive_values(equations: Equations, n: int, values: Iterable[int] | int) -> Tensor:
-    """Return the sensitive attribute for n people; of several values, along a leading axis."""
-    one = torch.as_tensor(values, dtype=equations.info.dtypes[equations.sensitive])
+def sensitive_values(equations: Equations, n: int, arms: Iterable[int] | int) -> Tensor:
+    """Return the sensitive attribute for n people in arm 0 or 1; for several arms, along a leading axis."""
+    levels = torch.tensor(sensitive_levels(equations.unfair.graph), dtype=equations.info.dtypes[equations.sensitive])
+    one = levels[torch.as_tensor(arms)]
     return one.unsqueeze(-1).expand(*one.shape, n)
 
 

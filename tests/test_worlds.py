@@ -25,7 +25,7 @@ from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
 from pyrofair.noise import Noise
-from pyrofair.parallel_worlds import WorldAxisError, both_worlds, can_run_side_by_side, side_by_side
+from pyrofair.parallel_worlds import WorldAxisError, both_worlds, choose_way, side_by_side
 from pyrofair.paths import UnfairPaths
 from pyrofair.programs import Program
 from pyrofair.worlds import World, factual, node_by_node
@@ -193,11 +193,12 @@ def test_random_programs(seed: int) -> None:
                     with pytest.raises(NotIdentifiedError, match="recanting witness"):
                         side_by_side(chosen_equations, noise)
                     continue
-                fast = side_by_side(chosen_equations, noise)
-                assert set(fast[0]) == set(slow[0])
-                assert_same(slow, fast)
+                for narrow in (False, True):
+                    fast = side_by_side(chosen_equations, noise, narrow=narrow)
+                    assert set(fast[0]) == set(slow[0])
+                    assert_same(slow, fast)
                 wanted = [site for site in equations.sites if equations.node_of[site] in unfair.graph.inputs]
-                alone = side_by_side(chosen_equations, Noise(n, coupling, seed=noise.seed), wanted)
+                alone = side_by_side(chosen_equations, Noise(n, coupling, seed=noise.seed), wanted, narrow=True)
                 assert set(alone[0]) == set(wanted)
                 assert_same(slow, alone)
 
@@ -223,7 +224,7 @@ def evaluate(
     with isolated(0):
         noise = Noise(n, coupling)
         slow = node_by_node(equations, noise)
-        if can_run_side_by_side(equations, coupling):
+        if choose_way(equations, coupling) != "node by node":
             assert_same(slow, side_by_side(equations, noise))
     return slow
 
@@ -500,25 +501,26 @@ def in_rows(A: Tensor, Q: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("step", "fast"),
+    ("step", "way"),
     [
-        (lambda A, Q: A * Q, True),
-        (lambda A, Q: torch.where(A > 0, Q, 0 * Q), True),
-        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()] * Q, True),
-        (lambda A, Q: torch.nn.functional.one_hot(A.long(), 2)[..., 1] * Q, True),
-        (lambda A, Q: torch.stack([A, Q.expand_as(A)], -1).prod(-1), True),
-        (lambda A, Q: torch.stack([A, Q], -1).prod(-1), False),
-        (lambda A, Q: (A.reshape(len(Q), 1) * Q.reshape(len(Q), 1)).reshape(len(Q)), False),
-        (lambda A, Q: A * Q - (A * Q).mean(0), False),
-        (lambda A, Q: (A[:, None] * Q[:, None]).sum(1), False),
+        (lambda A, Q: A * Q, "narrow"),
+        (lambda A, Q: torch.where(A > 0, Q, 0 * Q), "narrow"),
+        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()] * Q, "narrow"),
+        (lambda A, Q: torch.nn.functional.one_hot(A.long(), 2)[..., 1] * Q, "narrow"),
+        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()], "narrow"),
+        (lambda A, Q: torch.stack([A, Q.expand_as(A)], -1).prod(-1), "wide"),
+        (lambda A, Q: torch.stack([A, Q], -1).prod(-1), "node by node"),
+        (lambda A, Q: (A.reshape(len(Q), 1) * Q.reshape(len(Q), 1)).reshape(len(Q)), "node by node"),
+        (lambda A, Q: A * Q - (A * Q).mean(0), "node by node"),
+        (lambda A, Q: (A[:, None] * Q[:, None]).sum(1), "node by node"),
     ],
 )
 def test_a_program_that_carries_no_world_axis_along_is_run_node_by_node(
-    step: Callable[[Tensor, Tensor], Tensor], fast: bool
+    step: Callable[[Tensor, Tensor], Tensor], way: str
 ) -> None:
     program = diamond(step)
     equations = read_equations(program, SOME)
-    assert can_run_side_by_side(equations, "monotone") is fast
+    assert choose_way(equations, "monotone") == way
     with isolated(0):
         noise = Noise(50, "monotone")
         first, second = node_by_node(equations, noise)
@@ -536,7 +538,7 @@ def test_equations_outside_torch(step: Callable[[Tensor, Tensor], Tensor]) -> No
     with isolated(0):
         noise = Noise(50, "monotone")
         first, second = node_by_node(equations, noise)
-        if can_run_side_by_side(equations, "monotone"):
+        if choose_way(equations, "monotone") != "node by node":
             assert_same((first, second), side_by_side(equations, noise))
     torch.testing.assert_close(second["D"] - first["D"], noise.values["Q"])
 
@@ -544,7 +546,7 @@ def test_equations_outside_torch(step: Callable[[Tensor, Tensor], Tensor]) -> No
 def test_a_site_that_changes_its_shape_later_is_caught() -> None:
     program = diamond(lambda A, Q: A * Q if Q.shape[-1] < 60 else (A * Q).flatten()[: Q.shape[-1]])
     equations = read_equations(program, SOME)
-    assert can_run_side_by_side(equations, "monotone")
+    assert choose_way(equations, "monotone") == "narrow"
     big = diamond(lambda A, Q: (A * Q).unsqueeze(0))
     with (
         isolated(0),
@@ -554,7 +556,7 @@ def test_a_site_that_changes_its_shape_later_is_caught() -> None:
     odd = replace(equations, program=diamond(lambda A, Q: (A * Q).unsqueeze(0) if A.ndim > 1 else A * Q))
     with isolated(0):
         noise = Noise(50, "monotone")
-        assert_same(both_worlds(odd, noise, fast=True), node_by_node(equations, noise))
+        assert_same(both_worlds(odd, noise, way="wide"), node_by_node(equations, noise))
 
 
 def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect() -> None:

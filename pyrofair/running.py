@@ -1,0 +1,65 @@
+"""How is a program run on many people at once? Without gradients or checks, in float64 if it can, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import torch
+from pyro import poutine
+from torch import Tensor
+
+from pyrofair.programs import Program
+
+__all__ = ["Enough", "in_batches", "quiet", "repeat_each", "show_label", "wide_floats"]
+
+
+class Enough(Exception):
+    """All the sites that were asked for have been met; it ends a run whose further sites nobody needs."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Run a program without gradients, Pyro's checks, or handlers outside that look on."""
+    with poutine.block(), pyro.validation_enabled(False), torch.no_grad():
+        yield
+
+
+@contextmanager
+def wide_floats(program: Program) -> Iterator[None]:
+    """Run in float64 where the program can: recovered noise then gives the observed values back to 15 digits.
+
+    A program that insists on the default type, through a float32 network say, keeps it.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        try:
+            with quiet():
+                program(2)
+        except (RuntimeError, TypeError, ValueError):
+            torch.set_default_dtype(before)
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def in_batches(rows: Tensor, size: int) -> list[Tensor]:
+    """Split people into batches of at most ``size``, and at least one person each."""
+    whole: Any = rows
+    return list(whole.split(max(1, size))) if len(rows) else []
+
+
+def show_label(index: pd.Index[Any], row: int) -> str:
+    """Return the label of a row as text, a number of NumPy's as Python's."""
+    label = index[row]
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+def repeat_each(values: Tensor, repeat: int) -> Tensor:
+    """Repeat each value: an expanded view copied, several times faster than ``repeat_interleave``."""
+    return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
