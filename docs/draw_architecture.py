@@ -33,8 +33,13 @@ WAIST = "potential_outcomes"
 INK, ROOM, BAND = "#1A1A1A", "white", ("#F7F8FA", "#EDF0F4")
 AMBER = ("#FBE3B5", "#B07A10")  # the waist: its room, the arrows to it
 PLAIN = ("white", "#8A949E")  # rooms of no wing
-TINTS = (("#D6E6F7", "#5C8FC4"), ("#D8EFD9", "#5BA463"), ("#E7DDF4", "#9475C0"), ("#F9DCE0", "#CC7A86"))
-TINTS += (("#D5EEEE", "#4FA0A0"),)
+TINTS = (
+    ("#D6E6F7", "#5C8FC4"),
+    ("#D8EFD9", "#5BA463"),
+    ("#E7DDF4", "#9475C0"),
+    ("#F9DCE0", "#CC7A86"),
+    ("#D5EEEE", "#4FA0A0"),
+)
 HEIGHT, STEP, LEFT, RIGHT, FOOT = 0.34, 0.74, 2.75, 0.3, 0.55  # inches
 WIDE = 7.2  # of the rooms of a row together; a floor with more has more rows
 APART = 11.4  # from the leftmost place of a row to the rightmost, if they fit
@@ -374,7 +379,10 @@ def _wrap(text: str, width: int) -> str:
 def main() -> None:
     """Draw the picture beside this file."""
     text = PAGE.read_text(encoding="utf-8")
-    draw(read_floors(text), read_subjects(text), read_wings(text), drawn_arrows(import_graph()), PICTURE)
+    floors = read_floors(text)
+    if astray := set(floors) ^ set(modules()):
+        raise SystemExit(f"correct the tables in architecture.md: {sorted(astray)} stand in the package or there alone")
+    draw(floors, read_subjects(text), read_wings(text), drawn_arrows(import_graph()), PICTURE)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair.audit_tables import MOST_LOST, group_table, main_table
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds
+from pyrofair.overlap import MEAN_WEIGHT, SMALLEST_SHARE
 from pyrofair.paths import UnfairPaths
 from pyrofair.plots import plot_audit
-from pyrofair.potential_outcomes import PotentialOutcomes
+from pyrofair.potential_outcomes import CounterfactualSample, PotentialOutcomes
 from pyrofair.readings import read_audit
 from pyrofair.replicates import Bootstrap, Estimator, Replicates, replicate
 from pyrofair.tables import read_outcome, read_sensitive, read_table, read_weight, require_aligned, warn_unused
@@ -45,7 +46,7 @@ class Audit:
         weighted rows), note.
     groups : DataFrame
         Where the source allows it: the same marginals from either observed group alone, their difference with its
-        interval, and whether they agree.
+        interval, whether they agree, their effective sizes, and a note where these are too small to compare.
     draws : DataFrame
         The bootstrap replicates, a row each, with columns (model, decisions, quantity).
     context : dict
@@ -166,7 +167,7 @@ def audit(
     graph = source.unfair.graph
     table = read_table(df, graph.columns_of(n for n in graph.observed if n != graph.outcome), what="df")
     a = read_sensitive(table, graph, both=False)
-    outcome = _outcome(df, graph)
+    outcome, said = _outcome(df, graph)
     warn_unused(df, graph)
     if isinstance(sample_weight, pd.Series):
         require_aligned(table, sample_weight, "sample_weight")
@@ -191,12 +192,13 @@ def audit(
     replicates = replicate(
         estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
     )
-    said = [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
+    said += [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
+    said += _support(fitted, table, weight, worlds, fresh=fitted is not source)
     said += _doubts(replicates, fitted, worlds, level)
     draws = replicates.draws.iloc[:0] if _most_failed(replicates) else replicates.draws
     return Audit(
         main_table(estimator, point, notes, draws, level, failure),
-        group_table(point, draws, level),
+        group_table(point, draws, level, worlds),
         pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
         {
             "rows": len(table),
@@ -204,6 +206,7 @@ def audit(
             "threshold": threshold,
             "replicates": replicates.tried,
             "failed": len(replicates.failures),
+            "paired": "" in worlds and _are_paired(*worlds[""]),
             **_told(fitted, audited),
             "warnings": said,
             "failure": failure,
@@ -217,6 +220,7 @@ def _told(fitted: Any, audited: Sequence[AuditedModel]) -> dict[str, Any]:
     shared = set(unfair.graph.columns_of(unfair.shared))
     return {
         "unfair": str(unfair),
+        "swapped": unfair.swapped,
         "graph": unfair.graph,
         "overlap": fitted.overlap() if hasattr(fitted, "overlap") else pd.DataFrame(),
         "assumptions": getattr(getattr(fitted, "estimand_", None), "assumptions", ()),
@@ -243,11 +247,21 @@ def _check_settings(
         raise DataError(f"threshold={threshold!r} must be at least 0 and below 1, for scores to exceed it.")
 
 
-def _outcome(df: pd.DataFrame, graph: CausalGraph) -> NDArray[np.int8] | None:
-    if graph.outcome_column not in df.columns:
-        return None
-    column = read_table(df, [graph.outcome_column], what="df")[graph.outcome_column]
-    return read_outcome(column, graph.positive, what=f"The outcome {graph.outcome_column!r}")[0]
+def _outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
+    """Return the outcomes in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
+    name = graph.outcome_column
+    if name not in df.columns:
+        return None, []
+    column = read_table(df, [name], what="df")[name]
+    if len(column.unique()) > 1:
+        return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0], []
+    positive = (column == graph.positive).to_numpy()
+    text = (
+        f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
+        f"{graph.positive!r}): accuracy is that of one class."
+    )
+    warnings.warn(text, PyrofairWarning, stacklevel=3)
+    return positive.astype(np.int8), [text]
 
 
 def _fitted(source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, bool]:
@@ -286,6 +300,57 @@ def _worlds(
     return sources, worlds, ""
 
 
+def _support(
+    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Worlds], *, fresh: bool
+) -> list[str]:
+    """Say which audited rows are trimmed, and where they support a world badly, whatever the fitted rows did.
+
+    A fresh source was fitted on these rows and has warned already.
+    """
+    if "" not in worlds:
+        return []
+    found = []
+    kept = _kept(fitted, table)
+    if not kept.all():
+        found.append(
+            f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
+            "unfair effect and PIU are those among the others, while accuracy and the rate of yes are over all rows."
+        )
+    for regime, world in zip(fitted.unfair.regimes, worlds[""], strict=True):
+        problems = []
+        counted = kept & (weight > 0.0)
+        if hasattr(fitted, "weights") and counted.any():
+            low, high = MEAN_WEIGHT
+            mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
+            if not low <= mean <= high:
+                problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
+        if world.effective_size < SMALLEST_SHARE * len(world.rows):
+            problems.append(
+                f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {len(world.rows)} rows"
+            )
+        if problems and not fresh:
+            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
+    for text in () if fresh else found:
+        warnings.warn(text, PositivityWarning, stacklevel=3)
+    return found
+
+
+def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Tell which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
+    if getattr(fitted, "trim", None) is None:
+        return np.ones(len(table), dtype=bool)
+    alone = fitted.by_group(["group 0", "group 1"]).values()
+    weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
+    return np.asarray(np.sum(weights, axis=0) > 0.0)
+
+
+def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
+    """Tell whether each row of a world is the same person as one of the other world, and as no other row."""
+    if one.unit is None or other.unit is None:
+        return False
+    return len(np.unique(one.unit)) == len(one.unit) and np.array_equal(np.sort(one.unit), np.sort(other.unit))
+
+
 def _most_failed(replicates: Replicates) -> bool:
     return len(replicates.failures) > MOST_LOST * replicates.tried
 
@@ -306,7 +371,8 @@ def _doubts(replicates: Replicates, fitted: Any, worlds: Mapping[str, Worlds], l
         )
     if tried and worlds and not hasattr(fitted, "refit"):
         found.append(
-            f"{type(fitted).__name__} cannot be refitted, so the intervals leave out the uncertainty of its nuisances."
+            f"{type(fitted).__name__} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
+            + ("." if worlds[""][0].origin is not None else "; they cover the drawing of people and of audited rows.")
         )
     for text in found:
         warnings.warn(text, PyrofairWarning, stacklevel=3)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from pyrofair.bounds import test_set_bound
-from pyrofair.measures import DECISIONS
+from pyrofair.measures import DECISIONS, Worlds
+from pyrofair.overlap import SMALLEST_SHARE
+from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.replicates import Estimator, Key
 
-__all__ = ["MOST_LOST", "QUANTITIES", "group_table", "main_table"]
+__all__ = ["FEWEST_DRAWS", "MOST_LOST", "QUANTITIES", "group_table", "main_table"]
 
 MOST_LOST = 0.2
 """The largest share of replicates that may lack a value for an interval to be given."""
+FEWEST_DRAWS = 2
+"""Fewer replicates have no spread."""
+SMALLEST_SIZE = 10
+"""The smallest effective size, in rows, with which a group is compared with the other."""
+TOO_LITTLE = "too little overlap to compare"
 ROUNDING = 1e-9
 
 FROM_OUTCOMES = ("accuracy", "majority_rate")
@@ -101,14 +108,18 @@ def _interval(draws: pd.DataFrame, key: Key, level: float) -> tuple[float, float
         return np.nan, np.nan, []
     values = draws[key].dropna().to_numpy()
     lost = len(draws) - len(values)
-    if lost > MOST_LOST * len(draws):
+    if len(draws) < FEWEST_DRAWS:
+        return np.nan, np.nan, [f"no interval: {len(draws)} replicate has no spread"]
+    if lost > MOST_LOST * len(draws) or len(values) < FEWEST_DRAWS:
         return np.nan, np.nan, [f"no interval: the estimate left [0, 1] in {lost} of {len(draws)} replicates"]
     low, high = np.quantile(values, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     said = [f"the interval leaves out {lost} of {len(draws)} replicates, which left [0, 1]"] if lost else []
     return float(low), float(high), said
 
 
-def group_table(point: Mapping[Key, float], draws: pd.DataFrame, level: float) -> pd.DataFrame:
+def group_table(
+    point: Mapping[Key, float], draws: pd.DataFrame, level: float, worlds: Mapping[str, Worlds]
+) -> pd.DataFrame:
     """Compare the two groups' estimates of the same quantity; empty where a group cannot be weighted alone.
 
     Parameters
@@ -119,6 +130,9 @@ def group_table(point: Mapping[Key, float], draws: pd.DataFrame, level: float) -
         The replicates, a column for each key.
     level
         The level of the interval of the difference, which holds 0 where the two agree.
+    worlds
+        The worlds of each group: ess_0 and ess_1 are effective sizes there. Where one is below 10 rows, or below 5 % of
+        the group's rows, a single weight may rule the estimate, and whether the groups agree is left open.
     """
     rows = []
     for label, name, kind, quantity in point:
@@ -126,10 +140,23 @@ def group_table(point: Mapping[Key, float], draws: pd.DataFrame, level: float) -
         if label != "group 0" or other not in point:
             continue
         low = high = np.nan
-        if not draws.empty:
+        if len(draws) >= FEWEST_DRAWS:
             gaps = draws[other].to_numpy() - draws[one].to_numpy()
             low, high = np.quantile(gaps, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-        agree = pd.NA if np.isnan(low) else bool(low <= ROUNDING and high >= -ROUNDING)
-        rows.append((name, kind, quantity, point[one], point[other], point[other] - point[one], low, high, agree))
+        used = [_worlds_of(quantity, worlds[each]) for each in (label, "group 1")]
+        sizes = [min(world.effective_size for world in pair) for pair in used]
+        note = "" if all(_has_overlap(world) for pair in used for world in pair) else TOO_LITTLE
+        agree = pd.NA if note or np.isnan(low) else bool(low <= ROUNDING and high >= -ROUNDING)
+        gap = point[other] - point[one]
+        rows.append((name, kind, quantity, point[one], point[other], gap, low, high, agree, *sizes, note))
     columns = ["model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "agree"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*columns, "ess_0", "ess_1", "note"])
+
+
+def _worlds_of(quantity: str, worlds: Worlds) -> Sequence[CounterfactualSample]:
+    """Return the worlds that a quantity rests on."""
+    return {"p_y0": worlds[:1], "p_ypi": worlds[1:]}.get(quantity, worlds)
+
+
+def _has_overlap(world: CounterfactualSample) -> bool:
+    return world.effective_size >= max(SMALLEST_SIZE, SMALLEST_SHARE * len(world.rows))

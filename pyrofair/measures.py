@@ -13,6 +13,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.graph import CausalGraph
 from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.scoring import positive_scores
 from pyrofair.tables import require_aligned
 
 __all__ = ["DECISIONS", "AuditedModel", "Decisions", "WorldScores", "Worlds", "decide", "measure"]
@@ -74,8 +75,8 @@ class AuditedModel:
         Raises
         ------
         DataError
-            If the model has no ``predict_proba``, reads other columns than the observed parents of the outcome, does
-            not know the positive label, or returns scores outside [0, 1] or none at all.
+            If the model has no ``predict_proba``, is not fitted or fails, reads other columns than the observed parents
+            of the outcome, does not know the positive label, or returns scores outside [0, 1] or none at all.
         """
         return self._given(table) if self.is_scores else self._predict(table)
 
@@ -117,59 +118,6 @@ class AuditedModel:
                 f"{self.name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each "
                 "row: of predict_proba, pass the column of the positive class."
             )
-        return self._checked(scores)
-
-    def _predict(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-        proba = np.asarray(self._proba(rows), dtype=np.float64)
-        if proba.shape != (len(rows), 2):
-            raise DataError(
-                f"{self.name!r}: predict_proba returned the shape {proba.shape}, expected {(len(rows), 2)}, a column "
-                "for each of two classes."
-            )
-        return self._checked(proba[:, self._positive_column()])
-
-    def _proba(self, rows: pd.DataFrame) -> Any:
-        """Call the model with the columns that it reads."""
-        if hasattr(self.model, "feature_names_in_"):
-            reads = list(self.model.feature_names_in_)
-            outside = [column for column in reads if column not in self.order]
-            if outside:
-                why = f"in the graph no edge leads from there to {self.graph.outcome}"
-                if self.graph.sensitive_column in outside:
-                    why = f"the graph has no edge {self.graph.sensitive} -> {self.graph.outcome}"
-                raise DataError(
-                    f"{self.name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read "
-                    f"{', '.join(self.order)}. Correct the graph, or fit the model without these columns."
-                )
-            return self.model.predict_proba(rows[reads])
-        X = rows[list(self.order)]
-        if self.is_unnamed:
-            if self.model.n_features_in_ != X.shape[1]:
-                raise DataError(
-                    f"{self.name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it "
-                    f"read {X.shape[1]}: {', '.join(self.order)}. Fit it on a DataFrame, so that its columns have "
-                    "names."
-                )
-            return self.model.predict_proba(X.to_numpy())
-        try:
-            return self.model.predict_proba(X)
-        except KeyError as error:
-            raise DataError(
-                f"{self.name!r} looked for {error} in vain: it is given the columns that the graph lets it read, "
-                f"{', '.join(self.order)}. Correct the graph, or fit the model without other columns."
-            ) from error
-
-    def _positive_column(self) -> int:
-        positive = self.graph.positive
-        classes = list(getattr(self.model, "classes_", [None, positive]))
-        if positive not in classes:
-            raise DataError(
-                f"{self.name!r} knows the classes {[_plain(each) for each in classes]}, not the graph's positive value "
-                f"{positive!r}. Fit it on the labels that the data hold, or make the graph with positive=... of these."
-            )
-        return classes.index(positive)
-
-    def _checked(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         wrong = ~((scores >= 0.0) & (scores <= 1.0))
         if wrong.any():
             raise DataError(
@@ -178,9 +126,16 @@ class AuditedModel:
             )
         return scores
 
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    def _predict(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        try:
+            return positive_scores(self.name, self.model, rows, self.graph, self.order)
+        except Exception as error:  # whatever a model raises, its name is what an audit of several lacks
+            if isinstance(error, DataError) and str(error).startswith(repr(self.name)):
+                raise
+            raise DataError(
+                f"{self.name!r} could not score {len(rows):,} rows: predict_proba raised {type(error).__name__}: "
+                f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}."
+            ) from error
 
 
 def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict[str, str]]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.util import hash_pandas_object
 from sklearn.base import clone
 from torch import nn
 from tqdm.auto import tqdm
@@ -30,14 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = ["PenaltyPath", "penalty_path"]
 
+SUMMARISED = ("accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
 Row = dict[str, Any]
 Step = tuple[list[Row], nn.Module]
 """The rows of the table for one strength, and the module fitted there."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PenaltyPath:
-    """The result of :func:`penalty_path`.
+    """The result of :func:`penalty_path`; print it for a summary.
 
     Attributes
     ----------
@@ -46,10 +50,33 @@ class PenaltyPath:
         mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper. A bound is NaN where an estimate left [0, 1].
     unfinished : dict
         After an interrupt: for the seed that it struck, the module fitted last, from which ``resume`` goes on.
+    fingerprint : dict
+        What it was made of, as text: ``resume`` goes on only with the same.
     """
 
     table: pd.DataFrame
-    unfinished: Mapping[int, nn.Module] = field(default_factory=dict, repr=False)
+    unfinished: Mapping[int, nn.Module] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.table.empty:
+            return "Penalty path: no strength was finished."
+        means = self.summary().filter(items=SUMMARISED)
+        lines = [
+            f"Penalty path: means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
+            means.round(3).to_string(),
+        ]
+        if means["bimodal"].any():
+            lines.append("bimodal: the seeds fall into two kinds of solution there; look at .table, not at the mean.")
+        if self.unfinished:
+            lines.append("Unfinished: pass it as resume=... to go on.")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        if self.table.empty:
+            return "<PenaltyPath with no strength finished>"
+        strengths, seeds = self.table["strength"].nunique(), self.table["seed"].nunique()
+        return f"<PenaltyPath of {strengths} strength(s) and {seeds} seed(s); print it for a summary>"
 
     def plot(self, decisions: Decisions = "threshold") -> Figure:
         """Draw the trade-off (the paper's figure 3)."""
@@ -112,7 +139,7 @@ def penalty_path(
     X: pd.DataFrame,
     y: Any,
     *,
-    strengths: Sequence[float] = tuple(np.linspace(0.0, 2.0, 9)),
+    strengths: float | Sequence[float] = tuple(np.linspace(0.0, 2.0, 9)),
     seeds: int | Sequence[int] = 1,
     test: tuple[pd.DataFrame, Any] | None = None,
     threshold: float = 0.5,
@@ -131,7 +158,7 @@ def penalty_path(
     X, y
         Training rows (n) and their outcomes.
     strengths
-        The strengths, none negative.
+        The strengths, none negative, or a single one.
     seeds
         The seeds, or how many of them: 0, 1, ...
     test
@@ -152,8 +179,8 @@ def penalty_path(
     Raises
     ------
     DataError
-        If the classifier has no source, a strength is negative, or ``resume`` has other strengths; nothing has been
-        fitted then.
+        If the classifier has no source, a strength is negative, ``test`` is no pair, or ``resume`` was made with other
+        strengths, settings or data; nothing has been fitted then.
 
     References
     ----------
@@ -161,12 +188,22 @@ def penalty_path(
     """
     if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
         raise DataError("penalty_path needs a classifier with a source: PenalizedClassifier(source=IPW(unfair)).")
+    if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
+        raise DataError(f"test must be a pair (X, y), rows and their outcomes; got {type(test).__name__}.")
     order = _order(strengths)
     wanted = _seeds(seeds)
     rows, unfinished = _resumed(resume, order)
     finished = _finished(rows)
     # Measuring on unfit rows would fail only once the first strength is fitted.
-    measured_on = _Measured.on(classifier.source.unfair.graph, *((X, y) if test is None else test), threshold)
+    graph = classifier.source.unfair.graph
+    measured_on = _Measured.on(graph, *((X, y) if test is None else test), threshold)
+    fingerprint = _settings(classifier, graph) | {
+        "training data": _digest(graph, X, y),
+        "test set": _digest(graph, measured_on.table, measured_on.outcome),
+        "threshold": repr(float(threshold)),
+    }
+    if resume is not None:
+        _require_same(resume.fingerprint, fingerprint)
     total = sum(len(order) - len(finished.get(seed, [])) for seed in wanted)
     with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
         for seed in wanted:
@@ -186,12 +223,12 @@ def penalty_path(
                     stacklevel=2,
                 )
                 break
-    return PenaltyPath(pd.DataFrame(rows), unfinished)
+    return PenaltyPath(pd.DataFrame(rows), unfinished, fingerprint)
 
 
-def _order(strengths: Sequence[float]) -> list[float]:
+def _order(strengths: float | Sequence[float]) -> list[float]:
     """Return the strengths, strongest first."""
-    values = [float(strength) for strength in strengths]
+    values = [float(strength) for strength in ([strengths] if isinstance(strengths, float | int) else strengths)]
     if not values or not all(0.0 <= value < math.inf for value in values) or not any(values):
         raise DataError(f"strengths={values} must hold a positive one and none that is negative or not finite.")
     return sorted(set(values), reverse=True)
@@ -218,6 +255,40 @@ def _resumed(resume: PenaltyPath | None, order: list[float]) -> tuple[list[Row],
                 "strengths of the call that was interrupted."
             )
     return rows, dict(resume.unfinished)
+
+
+def _settings(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
+    """Return the settings of the classifier, its source and its penalty as text, without what a path sets itself."""
+    found = {"classifier": "", "source": str(graph), "penalty": ""}
+    for name, value in sorted(classifier.get_params().items()):
+        if name not in ("strength", "random_state", "progress"):
+            what = name.split("__")[0]
+            found[what if what in found else "classifier"] += f"{name}={_show(value)}\n"
+    return found
+
+
+def _show(value: Any) -> str:
+    """Return a value as text that another process would give too; of a function, its code."""
+    code = getattr(value, "__code__", None)
+    text = repr(value) if code is None else f"{value!r} {code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
+
+
+def _digest(graph: CausalGraph, table: pd.DataFrame, outcome: Any) -> str:
+    """Return a hash of the rows that a path reads, and of their outcomes."""
+    known = [c for c in graph.columns_of(graph.observed) if c != graph.outcome_column]
+    rows = read_table(table, [column for column in known if column in getattr(table, "columns", ())], what="X")
+    hashes = [hash_pandas_object(each).to_numpy() for each in (rows, pd.Series(np.ravel(outcome)))]
+    return str(joblib.hash([list(rows), *hashes]))
+
+
+def _require_same(then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    other = [name for name, value in now.items() if then.get(name) != value]
+    if other:
+        raise DataError(
+            f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
+            "interrupted, or start anew without resume."
+        )
 
 
 def _finished(rows: list[Row]) -> dict[int, list[float]]:

@@ -169,13 +169,13 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
     return figure
 
 
-def plot_feasible_region(levels: Sequence[float] = (0.2, 0.8), ax: Axes | None = None) -> Axes:
+def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes | None = None) -> Axes:
     """Draw which pairs of marginals a level of the paper's penalty allows, and which a level of FIO's does.
 
     Parameters
     ----------
     levels
-        Levels of the penalty; FIO's level is half of each, as in the paper.
+        Levels of the penalty, or one; FIO's level is half of each, as in the paper.
     ax
         The axes to draw on; by default those of a new figure, ``.figure`` of what is returned.
 
@@ -185,10 +185,11 @@ def plot_feasible_region(levels: Sequence[float] = (0.2, 0.8), ax: Axes | None =
     """
     axes = Figure(figsize=(4.2, 4.9), layout="constrained").subplots() if ax is None else ax
     p0 = np.linspace(0.0, 1.0, 401)
+    drawn = sorted(np.atleast_1d(levels).tolist(), reverse=True)
     styles = cycle(("-", "--", ":", "-."))
-    for shade, (level, style) in enumerate(zip(sorted(levels, reverse=True), styles, strict=False), 1):
+    for shade, (level, style) in enumerate(zip(drawn, styles, strict=False), 1):
         low, high = feasible_interval(p0, level)
-        alpha = 0.2 + 0.5 * (shade - 1) / max(len(levels) - 1, 1)
+        alpha = 0.2 + 0.5 * (shade - 1) / max(len(drawn) - 1, 1)
         axes.fill_between(p0, low, high, color=RED, alpha=alpha, linewidth=0, label=f"penalty at most {level:g}")
         gap = level / 2.0
         axes.plot(p0, p0 - gap, style, color=BLUE, label=f"mean unfair effect within {gap:g} of 0 (FIO)")

@@ -50,8 +50,7 @@ def _read_setting(context: Mapping[str, Any], models: int) -> list[str]:
         f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
         f"{graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
         f"{context['threshold']:g}.",
-        "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones. PIU is the share "
-        "of people whose two answers differ.",
+        f"{_roles(context)} PIU is the share of people whose two answers differ.",
         *context["unfair"].splitlines(),
     ]
     if context["unnamed"]:
@@ -62,10 +61,22 @@ def _read_setting(context: Mapping[str, Any], models: int) -> list[str]:
     return lines
 
 
+def _roles(context: Mapping[str, Any]) -> str:
+    if not context["swapped"]:
+        return "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones."
+    graph = context["graph"]
+    return (
+        f"The roles are swapped: Y0 is the answer with the contrast, {graph.contrast!r}, on all paths, Ypi with the "
+        f"baseline, {graph.baseline!r}, on the unfair ones."
+    )
+
+
 def _replicates(context: Mapping[str, Any]) -> str:
     tried, failed = context["replicates"], context["failed"]
     if not tried:
         return "points only, no bootstrap"
+    if tried == 1:
+        return "points only, for a single bootstrap replicate makes no interval"
     return f"{context['level']:.0%} intervals from {tried} bootstrap replicates" + (
         f", {failed} of which failed" if failed else ""
     )
@@ -95,11 +106,18 @@ def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]
         lines += [
             f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}",
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
-            f"    PIU at least {_span(of['piu_lower'])}, at most {_span(of['piu_upper'])}",
+            _read_piu(of, seen_twice=context["paired"] and kind == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
             f"    reading: {untouched or (kind == 'threshold' and _few(of['positive_rate'])) or _verdict(of)}",
         ]
     return lines
+
+
+def _read_piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
+    lower, upper = of["piu_lower"], of["piu_upper"]
+    if seen_twice and abs(upper.estimate - lower.estimate) <= ROUNDING:
+        return f"    PIU {_span(lower)}, a point: both answers of each person are known"
+    return f"    PIU at least {_span(lower)}, at most {_span(upper)}"
 
 
 def _read_accuracy(rows: Rows) -> str:
@@ -108,7 +126,8 @@ def _read_accuracy(rows: Rows) -> str:
         return f"  accuracy {accuracy.note}"
     low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
     blunt = ": not clearly better than answering the same for everyone" if low <= majority.estimate else ""
-    return f"  accuracy {_span(accuracy)}, majority class {majority.estimate:.3f}{blunt}"
+    exact = " (exact 90% test-set bound)" if "test-set" in accuracy.note else ""
+    return f"  accuracy {_span(accuracy)}{exact}, majority class {majority.estimate:.3f}{blunt}"
 
 
 def _read_rate(rate: Any) -> str:
@@ -181,14 +200,18 @@ def _least(lower: Any, effect: Any) -> float:
 def _read_groups(groups: pd.DataFrame, level: float) -> list[str]:
     if groups.empty:
         return []
+    lines = _read_too_little(groups)
+    groups = groups[groups["note"] == ""]
+    if groups.empty:
+        return [*lines, ""]
     told = groups[groups["agree"].notna()]
     apart = told[~told["agree"].astype(bool)]
     if told.empty:
         widest = groups["difference"].abs().max()
-        return [f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]
+        return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]
     if apart.empty:
-        return ["Either observed group, weighted alone, gives the same within the intervals.", ""]
-    lines = [
+        return [*lines, "Either observed group, weighted alone, gives the same within the intervals.", ""]
+    lines += [
         f"The two observed groups, weighted alone, disagree beyond their intervals in {len(apart)} of {len(told)} "
         f"comparisons (chance alone: about {1.0 - level:.0%} of them). Unless by chance, that is a misspecified "
         "propensity or poor overlap, never a latent cause; compare propensity='boosted', and look at source.overlap():"
@@ -201,3 +224,13 @@ def _read_groups(groups: pd.DataFrame, level: float) -> list[str]:
     if len(apart) > MOST_TOLD:
         lines.append(f"  and {len(apart) - MOST_TOLD} more with smaller differences, see the table of groups")
     return [*lines, ""]
+
+
+def _read_too_little(groups: pd.DataFrame) -> list[str]:
+    """Name the quantities for which a group's weights rest on hardly a row."""
+    few = groups[groups["note"] != ""].drop_duplicates("quantity")
+    return [
+        f"{row.quantity} from either observed group: {row.note} (effective size {row.ess_0:.1f} in group 0, "
+        f"{row.ess_1:.1f} in group 1)."
+        for row in few.itertuples()
+    ]

@@ -223,6 +223,8 @@ def _text(data: Dataset, setting: Setting, report: Audit, boosted: Audit, path: 
             "",
             "Trade-off over the strength of the penalty (decisions):",
             trade.round(3).to_string(),
+            "Each strength starts from the one above, the audited classifiers from scratch: at equal strengths the two "
+            "differ a little.",
             "",
             f"The paper prints as test accuracies: {printed}. The majority class alone is right for {majority:.1%} of "
             "these test rows, and every bound on PIU falls to 0 with a constant classifier: read accuracy and bounds "
@@ -235,7 +237,7 @@ def _group_text(report: Audit) -> str:
     if report.groups.empty:
         return "  no single group has support in both worlds"
     rows = report.groups[(report.groups["decisions"] == "threshold") & (report.groups["quantity"] != "p_y0")]
-    rows = rows.dropna(axis="columns", how="all")
+    rows = rows.replace({"note": {"": np.nan}}).dropna(axis="columns", how="all")
     numbers = rows.select_dtypes(np.number).columns
     rounded = rows.assign(**{column: rows[column].round(3) for column in numbers})
     return rounded.drop(columns="decisions").to_string(index=False)

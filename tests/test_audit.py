@@ -423,7 +423,8 @@ def test_horvitz_thompson_can_leave_0_1() -> None:
     """Real weights: with few rows of group 0, those that are there weigh too much."""
     df = one_mediator().assign(M=0).iloc[35:]
     source = saturated(arm="paper", normalize=False).fit(one_mediator().assign(M=0))
-    report = run(Constant(0.9), source, df)
+    with pytest.warns(PositivityWarning, match="among the audited rows, world 'baseline': the mean weight is 0.192"):
+        report = run(Constant(0.9), source, df)
     # Group 1 is 60 of 65 rows here, and each weighs 100 / 60.
     assert column(report, "estimate")["p_ypi"] == pytest.approx(0.9 * 60 / 65 * 100 / 60)
     assert "left [0, 1]" in column(report, "note")["piu_upper"]
@@ -441,6 +442,16 @@ def test_no_outcomes_no_accuracy() -> None:
     assert "accuracy" not in report.draws.columns.get_level_values(2)
     assert next(iter(report.to_inference_data()["posterior"].data_vars)) == "positive_rate"
     report.plot()
+
+
+@pytest.mark.parametrize(("value", "read"), [(0, "no"), (1, "yes"), ("other", "no")])
+def test_outcomes_of_one_class(value: Any, read: str) -> None:
+    with pytest.warns(PyrofairWarning, match=rf"The outcome 'Y' of df is always {value}, read as {read} \(yes is 1\)"):
+        report = run(Scores(), saturated(), one_mediator().assign(Y=value))
+    found = column(report, "estimate", "threshold")
+    assert found["accuracy"] == pytest.approx(found["positive_rate"] if read == "yes" else 1 - found["positive_rate"])
+    assert found["majority_rate"] == 1.0
+    assert report.context["warnings"][0].startswith("The outcome 'Y' of df is always")
 
 
 @pytest.mark.parametrize("arm", ["auto", "paper", "pooled", 0, 1])
@@ -487,7 +498,8 @@ def test_a_fitted_source_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     expected = [float(w.weight @ model.predict_proba(w.rows)[:, 1]) for w in (one, other)]
     here = run(model, pf.IPW(UNFAIR, arm="paper"), test)
     monkeypatch.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("fitted again"))
-    report = run(model, source, test)
+    with pytest.warns(PositivityWarning, match="among the audited rows, world 'unfair': the mean weight is 1.28"):
+        report = run(model, source, test)
     found = column(report, "estimate")
     assert [found["p_y0"], found["p_ypi"]] == pytest.approx(expected, rel=1e-12)
     assert column(here, "estimate")["p_ypi"] != pytest.approx(found["p_ypi"], abs=1e-6)
@@ -516,6 +528,56 @@ def test_nothing_given_is_changed() -> None:
     assert models == {"m": model}
 
 
+@pytest.mark.parametrize("arm", ["paper", "pooled"])
+def test_rows_outside_a_trimmed_source_are_counted(arm: Any) -> None:
+    """M=2 has no counterpart: 5 of 105 rows, of these and, in another order, of others."""
+    df = one_mediator(5)
+    told = (
+        "trim=1e-06 leaves 5 of 105 audited rows without weight: the unfair effect and PIU are those among the others"
+    )
+    with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
+        fresh = run(Scores(), saturated(arm=arm, trim=1e-6), df)
+    with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
+        source = saturated(arm=arm, trim=1e-6).fit(df)
+    with pytest.warns(PositivityWarning, match=told):
+        other = run(Scores(), source, df.iloc[::-1])
+    for report in (fresh, other):
+        assert f"Warning: {told}, while accuracy and the rate of yes are over all rows." in str(report)
+        assert len(report.context["warnings"]) == (2 if report is fresh else 1)
+    inside = run(Scores(), source, one_mediator())
+    assert inside.context["warnings"] == []
+
+
+def test_support_of_the_audited_rows_is_told() -> None:
+    """The fitted rows overlap well; of the audited ones, few of group 1 stand for the many without M."""
+    source = saturated(arm=1).fit(one_mediator())
+    df = pd.DataFrame({"A": [0] * 90 + [1] * 200, "M": [0] * 90 + [0] + [1] * 199, "Y": [0, 1] * 145})
+    with pytest.warns(PositivityWarning) as caught:
+        report = run(Scores(), source, df)
+    texts = [str(each.message) for each in caught]
+    assert len(texts) == 2
+    for text, world in zip(texts, ("baseline", "unfair"), strict=True):
+        assert text.startswith(f"Poor overlap among the audited rows, world {world!r}: ")
+    assert report.context["warnings"] == texts
+    assert all("the mean weight is 0." in text for text in texts)
+    assert source.worlds()[0].effective_size > 20
+
+
+def test_an_effective_size_of_a_row_is_told() -> None:
+    class Lone(Coin):
+        def worlds(self, *args: Any, **kwargs: Any) -> tuple[CounterfactualSample, CounterfactualSample]:
+            rows = pd.DataFrame({"A": [0] * 40, "M": 0})
+            return CounterfactualSample(rows, np.ones(40) / 40), CounterfactualSample(rows, np.eye(40)[0])
+
+    with pytest.warns(PositivityWarning, match=r"world 'unfair': the effective size 1\.0 is below 5% of 40 rows\."):
+        run(Scores(), Lone(shared=False), one_mediator())
+
+
+def test_swapped_roles_are_told() -> None:
+    report = run(Scores(), pf.IPW(DIRECT.reversed(), propensity="saturated"), one_mediator())
+    assert "The roles are swapped: Y0 is the answer with the contrast, 1, on all paths" in str(report)
+
+
 # --- the two groups --------------------------------------------------------------------------------------------------
 
 
@@ -531,7 +593,8 @@ def test_groups_agree_under_a_right_propensity() -> None:
     report = run(Curved(), pf.IPW(UNFAIR), simulated(2_000, 4), n_boot=60)
     groups = report.groups
     assert list(groups.columns) == [
-        "model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "agree",
+        "model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "agree", "ess_0",
+        "ess_1", "note",
     ]  # fmt: skip
     assert len(groups) == 6
     np.testing.assert_allclose(groups["difference"], groups["group_1"] - groups["group_0"])
@@ -600,7 +663,8 @@ BAD_INPUT: list[tuple[dict[str, Any], str]] = [
     ({"df": one_mediator().drop(columns="M")}, "df lacks the column 'M'"),
     ({"df": one_mediator().assign(M=np.nan)}, r"df has 100 missing value\(s\) \(NaN\) in the column 'M'"),
     ({"df": one_mediator().replace({"A": {1: 2}})}, "The sensitive attribute 'A' holds 2 besides"),
-    ({"df": one_mediator().assign(Y="yes")}, "The outcome 'Y' never takes the positive value 1"),
+    ({"df": one_mediator().replace({"Y": {1: 2}})}, "The outcome 'Y' never takes the positive value 1"),
+    ({"df": one_mediator().assign(Y=np.arange(100) % 3)}, "The outcome 'Y' must be binary, but holds 3 classes"),
     ({"df": one_mediator().iloc[:0]}, "df has no rows"),
     ({"sample_weight": np.ones(99)}, r"sample_weight.shape == \(99,\)"),
     ({"sample_weight": -np.ones(100)}, "sample_weight must be finite, not negative"),
@@ -672,6 +736,15 @@ def test_points_only() -> None:
     assert "reading: none, for there are no intervals; the point estimates allow 35.0% to 85.0% of people." in text
     with pytest.raises(DataError, match="no bootstrap replicates"):
         report.to_inference_data()
+
+
+def test_one_replicate_makes_no_interval() -> None:
+    with pytest.warns(PyrofairWarning, match="1 bootstrap replicates are too few"):
+        report = run(Scores(), saturated(), one_mediator(), n_boot=1)
+    rows = report.table[report.table["quantity"] != "accuracy"]
+    assert rows[["lower", "upper"]].isna().all(axis=None)
+    assert report.groups["agree"].isna().all()
+    assert "a single bootstrap replicate makes no interval" in str(report)
 
 
 def test_inference_data() -> None:

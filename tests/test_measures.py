@@ -196,7 +196,7 @@ def test_a_column_that_the_outcome_does_not_read() -> None:
     table = TABLE.assign(Z=1.0)
     model = LogisticRegression().fit(table, OUTCOME)
     with pytest.raises(
-        DataError, match=r"'mine' reads 'Z', but in the graph no edge leads from there to Y: .* Q, A, M"
+        DataError, match=r"'mine' reads 'Z', but they are no observed parents of the outcome: .* Q, A, M"
     ):
         audited(model).observed(table)
 
@@ -257,8 +257,19 @@ def test_what_is_no_model(model: Any, message: str) -> None:
 
 
 def test_an_unfitted_model_says_so() -> None:
-    with pytest.raises(ValueError, match="not fitted"):
+    with pytest.raises(DataError, match=r"'mine' could not score 40 rows: .* NotFittedError: .* is not fitted yet"):
         audited(LogisticRegression()).observed(TABLE)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of luck"), DataError("out of luck")])
+def test_a_model_that_fails_is_named(error: Exception) -> None:
+    class Fails:
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            raise error
+
+    with pytest.raises(DataError, match=rf"'mine' could .* {type(error).__name__}: out of luck") as caught:
+        audited(Fails()).observed(TABLE)
+    assert caught.value.__cause__ is error
 
 
 @pytest.mark.parametrize("kind", [np.array, list, tuple, lambda values: pd.Series(values, index=TABLE.index)])

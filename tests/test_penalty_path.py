@@ -190,6 +190,35 @@ def test_other_strengths_are_no_resumption(strengths: tuple[float, ...]) -> None
         trace(resume=WHOLE, strengths=strengths)
 
 
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"classifier": classifier(epochs=5)}, "classifier"),
+        ({"classifier": classifier(source=pf.IPW(UNFAIR, arm=0))}, "source"),
+        ({"classifier": classifier(source=pf.IPW(GRAPH.unfair("A -> Y")))}, "source"),
+        ({"classifier": classifier(penalty=pf.effect_gap)}, "penalty"),
+        ({"classifier": classifier(penalty=lambda one, other: (one.mean - other.mean) ** 2)}, "penalty"),
+        ({"X": X.assign(Q=X["Q"] + 1.0), "test": (X, Y)}, "training data"),
+        ({"y": 1 - Y, "test": (X, Y)}, "training data"),
+        ({"test": (X, 1 - Y)}, "test set"),
+        ({"test": draw(80, 1)}, "test set"),
+        ({"threshold": 0.4}, "threshold"),
+        ({"threshold": 0.4, "classifier": classifier(epochs=5)}, "classifier, another threshold"),
+    ],
+)
+def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> None:
+    given = {"classifier": classifier(), "X": X, "y": Y, "strengths": STRENGTHS, "progress": False} | changed
+    with pytest.raises(DataError, match=f"resume was made with another {what}; go on with that of the call"):
+        penalty_path(**given, resume=WHOLE)
+
+
+def test_what_a_path_sets_itself_may_differ() -> None:
+    again = classifier(strength=0.3, random_state=1, progress=False)
+    data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y))}
+    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, progress=False, resume=WHOLE)
+    pd.testing.assert_frame_equal(found.table, WHOLE.table)
+
+
 def test_rows_without_their_module_are_no_resumption() -> None:
     with pytest.raises(DataError, match=r"resume holds the strengths \[2\.0\] for seed 0"):
         trace(resume=PenaltyPath(WHOLE.table.iloc[:2]))
@@ -225,6 +254,26 @@ def test_summary() -> None:
     assert (PATH.summary("score")["piu_upper"] == 0.0).all()
     with pytest.raises(DataError, match="decisions='hard' is not known"):
         PATH.summary("hard")  # type: ignore[arg-type]
+
+
+def test_it_prints_a_summary() -> None:
+    assert repr(WHOLE) == "<PenaltyPath of 3 strength(s) and 2 seed(s); print it for a summary>"
+    text = str(WHOLE)
+    assert text.startswith("Penalty path: means over 2 seed(s) by strength, thresholded decisions.\n")
+    assert f"{WHOLE.summary().loc[2.0, 'accuracy']:.3f}" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert "bimodal: the seeds fall into two kinds of solution there" in str(PATH)
+    assert "Unfinished: pass it as resume" in str(PenaltyPath(PATH.table, {0: nn.Linear(1, 1)}))
+    nothing = PenaltyPath(pd.DataFrame())
+    assert (str(nothing), repr(nothing)) == (
+        "Penalty path: no strength was finished.",
+        "<PenaltyPath with no strength finished>",
+    )
+
+
+def test_one_strength() -> None:
+    one = trace(strengths=2, seeds=1)
+    assert set(one.table["strength"]) == {2.0}
 
 
 def test_a_mean_without_one_of_its_seeds_is_none() -> None:
@@ -282,6 +331,9 @@ def test_plot() -> None:
         ({"seeds": 0}, "seeds=0 must be a positive number of seeds"),
         ({"seeds": []}, r"seeds=\[\] must be"),
         ({"seeds": [1, 1]}, r"seeds=\[1, 1\] must be"),
+        ({"test": X}, r"test must be a pair \(X, y\), rows and their outcomes; got DataFrame"),
+        ({"test": (X, Y, Y)}, r"test must be a pair \(X, y\)"),
+        ({"test": (X, Y), "X": X.to_numpy()}, "X must be a pandas DataFrame"),
         ({"test": (X, Y[:-1])}, "X has 160 rows and y has 159"),
         ({"test": (X, pd.Series(Y, index=X.index[::-1]))}, "The index of y is not that of X"),
         ({"test": (X.drop(columns="D"), Y)}, "the table to measure on lacks the column 'D'"),

@@ -309,3 +309,9 @@ def test_feasible_region_on_given_axes() -> None:
     assert len(given.collections) == 1
     with pytest.raises(DataError, match=r"level holds 1\.3"):
         plot_feasible_region((1.3,))
+
+
+def test_a_single_level() -> None:
+    one, other = plot_feasible_region(0.2), plot_feasible_region([0.2])
+    assert len(one.lines) == len(other.lines) == 2
+    assert one.get_legend_handles_labels()[1] == other.get_legend_handles_labels()[1]

@@ -22,6 +22,8 @@ SETTING: dict[str, Any] = {
     "replicates": 200,
     "failed": 0,
     "unfair": str(GRAPH.unfair("sex -> Y")),
+    "swapped": False,
+    "paired": False,
     "graph": GRAPH,
     "order": ("sex", "M"),
     "unnamed": [],
@@ -71,6 +73,9 @@ def groups(*agree: bool | Any) -> pd.DataFrame:
             "lower": 0.05,
             "upper": 0.19,
             "agree": list(agree),
+            "ess_0": 400.0,
+            "ess_1": 300.0,
+            "note": "",
         },
         index=range(len(agree)),
     )
@@ -244,6 +249,41 @@ def test_overlap() -> None:
         "0.889, should be near 1); no counterpart for M=2\n"
     ) in text
     assert "group 1" not in text
+
+
+def test_swapped_roles() -> None:
+    text = read(swapped=True)
+    assert "Y0 is the answer with the contrast, 'man', on all paths, Ypi with the baseline, 'woman', on the unf" in text
+    assert "Y0 is the answer with the baseline" not in text
+
+
+def test_the_exact_interval_of_accuracy_is_named() -> None:
+    text = read(rows(note="exact test-set bound, 5 % on each side", accuracy=PLAIN["accuracy"]))
+    assert "accuracy 0.800 [0.780, 0.820] (exact 90% test-set bound), majority class 0.700" in text
+
+
+def test_one_replicate_makes_no_interval() -> None:
+    assert "rows; points only, for a single bootstrap replicate makes no interval.\n" in read(replicates=1)
+
+
+def test_people_seen_in_both_worlds_have_a_point() -> None:
+    same = (0.1, 0.08, 0.12)
+    text = read(rows(piu_lower=same, piu_upper=same), paired=True)
+    assert text.count("PIU 0.100 [0.080, 0.120], a point: both answers of each person are known") == 1
+    assert text.count("PIU at least 0.100 [0.080, 0.120], at most 0.100 [0.080, 0.120]") == 1  # scores leave it open
+    assert "a point" not in read(paired=True)
+
+
+def test_groups_without_overlap_are_not_compared() -> None:
+    compared = groups(pd.NA, pd.NA, True).assign(quantity=["p_ypi", "p_ypi", "p_y0"], ess_1=[1.0, 1.0, 300.0])
+    compared["note"] = ["too little overlap to compare"] * 2 + [""]
+    text = read(None, compared)
+    told = "p_ypi from either observed group: too little overlap to compare (effective size 400.0 in group 0, 1.0 in gr"
+    assert text.count(told) == 1
+    assert "gives the same within the intervals" in text
+    alone = read(None, compared.iloc[:2])
+    assert told in alone
+    assert "weighted alone" not in alone
 
 
 def test_unnamed_columns() -> None:

@@ -227,7 +227,9 @@ def coverage(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PositivityWarning)
                 source.fit(draw(n_fitted, rng))
-        report = run(source, df, n_boot=n_boot, bootstrap=bootstrap, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PositivityWarning)
+            report = run(source, df, n_boot=n_boot, bootstrap=bootstrap, random_state=seed)
         row = report.table.set_index(["decisions", "quantity"]).loc[("score", "p_ypi")]
         held += row["lower"] <= truth() <= row["upper"]
         estimates.append(row["estimate"])
@@ -360,3 +362,31 @@ def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     run(pf.IPW(UNFAIR))
     run(pf.IPW(UNFAIR), n_boot=0, progress=True)
     assert capsys.readouterr().err == ""
+
+
+# --- drawn people ----------------------------------------------------------------------------------------------------
+
+
+def test_a_program_draws_people_in_each_replicate() -> None:
+    hiring = pf.simulate.scenario("hiring")
+    df = hiring.draw(200, random_state=0)
+    reads = list(hiring.graph.input_columns)
+    model = LogisticRegression(max_iter=1000).fit(df[reads], df["Y"])
+
+    def report(jobs: int) -> pf.Audit:
+        return pf.audit(
+            {"m": model}, pf.SEM(hiring.program, hiring.unfair), df, n_boot=5, n_jobs=jobs, progress=False,
+            random_state=0,
+        )  # fmt: skip
+
+    with pytest.warns(PyrofairWarning) as caught:
+        found, other = report(1), report(2)
+    assert {str(each.message)[:20] for each in caught} == {"5 bootstrap replicat", "SEM cannot be refitt"}
+    pd.testing.assert_frame_equal(found.draws, other.draws)
+    assert found.context["failed"] == 0
+    decided = found.draws["m"]["threshold"]
+    assert decided["p_y0"].nunique() > 1
+    np.testing.assert_allclose(decided["piu_lower"], decided["piu_upper"])
+    text = str(found)
+    assert "; they cover the drawing of people and of audited rows." in text
+    assert text.count("a point: both answers of each person are known") == 1

@@ -77,6 +77,7 @@ def test_the_text(result: Comparison) -> None:
     majority = result.audit.table.set_index(["model", "quantity"])["estimate"]["FIO", "majority_rate"]
     assert f"The majority class alone is right for {majority:.1%} of these test rows" in text
     assert "every bound on PIU falls to 0 with a constant classifier" in text
+    assert "Each strength starts from the one above, the audited classifiers from scratch" in text
     assert "These numbers rest on:\n  1. The graph is right" in text
     assert "Independent errors across worlds (NPSEM-IE)" in text
     for model in METHODS:
