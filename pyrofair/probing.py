@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from pyro import poutine
 from pyro.ops.provenance import ProvenanceTensor, detach_provenance, get_provenance
+from pyro.poutine import runtime
+from pyro.poutine.do_messenger import DoMessenger
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.exceptions import GraphError
 from pyrofair.isolation import set_seed
 
-__all__ = ["Program", "followed", "is_deterministic", "perturbed", "run_program"]
+__all__ = ["Program", "RefusePlainDo", "followed", "is_deterministic", "perturbed", "run_program"]
 
 Program = Callable[[int], Any]
 """A Pyro program of the number of people."""
@@ -40,6 +42,19 @@ def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any
         for name, site in nodes.items()
         if site["type"] == "sample" and not (poutine.util.site_is_subsample(site) or site["infer"].get("_natural"))
     }
+
+
+class RefusePlainDo(Messenger):
+    """Refuse a program that Pyro's own ``do`` intervenes on: what it sets is hidden from all handlers outside."""
+
+    def _pyro_sample(self, msg: Any) -> None:
+        inside = runtime._PYRO_STACK[runtime._PYRO_STACK.index(self) :]
+        if found := [handler for handler in inside if type(handler) is DoMessenger]:
+            raise GraphError(
+                f"pyro.poutine.do sets {', '.join(map(repr, found[0].data))} inside the program, and the site of that "
+                "name is what it would have been, which nobody reads. Use pyrofair.interventions.do, whose sites are "
+                "what they are set to."
+            )
 
 
 def _numbers(part: Any) -> list[Tensor]:

@@ -14,7 +14,7 @@ import torch
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, PyrofairWarning, did_you_mean
 from pyrofair.isolation import isolated
-from pyrofair.probing import Program, followed, is_deterministic, perturbed, run_program
+from pyrofair.probing import Program, RefusePlainDo, followed, is_deterministic, perturbed, run_program
 
 __all__ = ["Program", "ProgramSites", "read_sites"]
 
@@ -217,7 +217,9 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
     if not callable(program):
         raise GraphError(f"A program is a function of the number of people, not {program!r}. {_PLATE}")
     try:
-        return run_program(program, n)
+        return run_program(program, n, RefusePlainDo())
+    except GraphError:
+        raise
     except Exception as error:
         said = f"{type(error).__name__}: {error}".splitlines()[0]  # Pyro adds a table of shapes
         raise GraphError(
@@ -234,11 +236,6 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
         )
     found = {}
     for name, site in one.items():
-        if name.endswith("__CF"):
-            raise GraphError(
-                f"pyro.poutine.do sets {name.removesuffix('__CF')!r} inside the program, and hides it: the site of that "
-                "name is what it would have been. Use pyrofair.interventions.do, which does not."
-            )
         first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
         places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
         inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])

@@ -135,7 +135,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """Return every node of the program in both worlds, for the same n people.
 
         A node that reaches the outcome by several paths which disagree (a recanting witness) is shown as the outcome
-        reads it. The sensitive attribute is shown as the outcome reads it. Latent nodes of several numbers are left out.
+        reads it, and so is the sensitive attribute. Latent nodes of several numbers are left out.
 
         Returns
         -------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from pyrofair.couplings import Coupling
@@ -87,12 +88,13 @@ def shared_worlds(
     """
     shared = [site for site in equations.sites if equations.node_of[site] in equations.unfair.shared]
     require_shared_first(equations, shared)
-    units = Noise(n, coupling, dict(parameters))
+    seeds = torch.randint(2**31 - 1, (3,)).tolist()  # first of all, so that the way of evaluation changes nothing
+    units = Noise(n, coupling, dict(parameters), seed=seeds[2])
     first, _ = both_worlds(equations, units, shared, way=way)
     held = {site: first[site].repeat_interleave(draws, 0) for site in shared}
     known = {name: units.values[name] for name in equations.info.parameters if name in units.values}
     one, other = (
-        both_worlds(equations, Noise(n * draws, coupling, dict(known)), wanted, held, way=way)[which]
+        both_worlds(equations, Noise(n * draws, coupling, dict(known), seed=seeds[which]), wanted, held, way=way)[which]
         for which in (0, 1)
     )
     return one, other

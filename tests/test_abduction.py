@@ -257,6 +257,27 @@ def test_people_with_implicit_noise_are_recovered(coupling: Any) -> None:
                 np.testing.assert_allclose(mine[column], theirs[column].numpy(), rtol=1e-4, atol=1e-4)
 
 
+def test_rounding_does_not_make_another_law() -> None:
+    """A woman's D does not depend on Z, so what follows D is hers, though its noise would be another at another D."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Z = pyro.sample("Z", dist.Normal(A + Q, 1.0))
+            D = pyro.sample("D", dist.Normal(A * Z + Q, 1.0 + A))
+            E = pyro.deterministic("E", A * Z + D / 3.0 + normal("U_E"))
+            pyro.sample("M", dist.Normal(D + E, 1.0))
+
+    graph = CausalGraph("Q -> Z; A -> Z -> D; {A Q} -> D; {A Z D} -> E; {D E} -> M -> Y", sensitive="A", outcome="Y")
+    sem = SEM(program, graph.unfair("A -> Z -> D -> M -> Y", "A -> Z -> E -> M -> Y"), coupling="antithetic")
+    people = table(draw(program, 2000), "Q A Z D E M")
+    women = people["A"] == 0
+    found = sem.counterfactual(people)
+    assert (found.switched["Z"] != people["Z"])[women].all()
+    assert (found.switched["M"] == people["M"])[women].all()
+
+
 @pytest.mark.parametrize(("coupling", "piu"), [("monotone", 0.35), ("independent", 0.55), ("antithetic", 0.85)])
 def test_given_people_average_to_the_population(coupling: Any, piu: float) -> None:
     """B4 by the tower law: the expected probability, given the row, that the worlds differ is the population's."""
@@ -356,7 +377,9 @@ def test_floored_noise_is_that_of_rejecting_whole_persons() -> None:
     told = found.diagnostics.set_index(["person", "node"])
     assert told.loc[(0, "M"), "method"] == "exact"
     assert told.loc[(0, "D"), "method"] == told.loc[(0, "Q"), "method"] == "importance"
+    pairs = np.stack([found.noise_values[key].draws for key in ("U_Q", "U_D")], -1)
     for i, row in rows.iterrows():
+        assert len(np.unique(pairs[i], axis=0)) > 0.9 * 4000
         alike = (crowd["A"] == row.A) & (crowd["Q"] == row.Q) & (crowd["D"] == row.D)
         u_d, u_q = crowd["U_D"][alike], crowd["U_Q"][alike]
         assert len(u_d) > 1000
@@ -533,6 +556,24 @@ def test_latent_step_without_explicit_noise() -> None:
     np.testing.assert_allclose(found.switched["D"], [2.4, 1.0], atol=1e-3)
     np.testing.assert_allclose(found.baseline["D"], [0.4, -1.0], atol=1e-3)
     np.testing.assert_allclose(found.noise["U_D", "mean"], np.array([0.4, -1.0]) * 0.25 / 1.25, atol=0.03)
+
+
+def test_noise_behind_a_latent_step_matters_in_the_other_world() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            L = pyro.sample("L", dist.Normal(A * normal("S"), 1.0))
+            pyro.deterministic("D", L + normal("U_D", 0.0, 0.5))
+
+    graph = CausalGraph("A -> L -> D -> Y", sensitive="A", outcome="Y", latent=["L"])
+    found = SEM(program, graph.unfair("A -> L -> D -> Y")).counterfactual(
+        pd.DataFrame({"A": [0, 1], "D": [0.4, 1.0]}), draws=4000, random_state=0
+    )
+    # A woman's row says nothing of S; a man's D is the sum of S and noise of variance 1.25.
+    np.testing.assert_allclose(found.switched["D"], [0.4, 1.0], atol=0.08)
+    np.testing.assert_allclose(found.worlds[1].sd["D"], [1.0, 0.0], atol=0.05)
+    np.testing.assert_allclose(found.baseline["D"], [0.4, 1.0 - 1.0 / 2.25], atol=0.05)
+    np.testing.assert_allclose(found.worlds[0].sd["D"], [0.0, math.sqrt(1.25 / 2.25)], atol=0.05)
 
 
 def test_noise_of_noise_is_left_alone_once_it_does_not_matter() -> None:
@@ -821,6 +862,22 @@ def test_impossible_rows(row: list[float], match: str) -> None:
     graph = CausalGraph("{A Q} -> D; {Q D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
     with pytest.raises(DataError, match=match):
         SEM(_bounded, graph.unfair("A -> Y")).counterfactual(rows)
+
+
+def test_rounding_does_not_make_a_row_impossible() -> None:
+    rows = pd.DataFrame({"A": [0, 0], "Q": [2.0, 2.0], "D": [np.float32(2.0000002), 0.0], "M": [6.0, 4.0]})
+    graph = CausalGraph("{A Q} -> D; {Q D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    found = SEM(_bounded, graph.unfair("A -> Y")).counterfactual(rows)
+    np.testing.assert_allclose(found.noise["U_D", "mean"], [1.0, 0.0], atol=1e-6)
+
+    def tenths(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.deterministic("D", A + 0.1 * pyro.sample("U_D", dist.Poisson(3.0)))
+
+    counts = SEM(tenths, CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y"))
+    given = pd.DataFrame({"A": [0, 1, 1], "D": [0.3, 1.3, 1.7]})
+    assert counts.counterfactual(given).noise["U_D", "mean"].tolist() == [3.0, 3.0, 7.0]
 
 
 def test_floored_rows_that_no_noise_gives() -> None:

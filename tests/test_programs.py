@@ -353,7 +353,7 @@ def squared(n: int) -> None:
         (group_level, "'theta' is drawn once, outside the plate of people, and yet reads.*: A"),
         (
             poutine.do(linear(HIRING), {"Q": torch.tensor(2.0)}),
-            "pyro.poutine.do sets 'Q' inside.*pyrofair.interventions",
+            r"pyro\.poutine\.do sets 'Q' inside the program.*pyrofair\.interventions",
         ),
         (squared, r"'distance' has the shapes \(61, 61\) for 61 people and \(53, 53\) for 53"),
     ],

@@ -180,6 +180,8 @@ def test_random_programs(seed: int) -> None:
     model = Model.draw(seed)
     equations = read_equations(model.program, model.unfair(seed))
     unfair = equations.unfair
+    for node, parents in model.parents.items():
+        assert set(equations.causes[node]) - {"H"} == set(parents)
     n = (30, 2, 3)[seed % 3]
     for coupling in ("monotone", COUPLINGS[seed % 3]):
         for chosen in (unfair, unfair.reversed()):
