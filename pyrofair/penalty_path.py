@@ -51,7 +51,7 @@ class PenaltyPath:
     unfinished : dict
         After an interrupt: for the seed that it struck, the module fitted last, from which ``resume`` goes on.
     fingerprint : dict
-        What it was made of, as text: ``resume`` goes on only with the same.
+        Hashes of what it was made of: ``resume`` goes on only with the same.
     """
 
     table: pd.DataFrame
@@ -258,13 +258,13 @@ def _resumed(resume: PenaltyPath | None, order: list[float]) -> tuple[list[Row],
 
 
 def _settings(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
-    """Return the settings of the classifier, its source and its penalty as text, without what a path sets itself."""
+    """Return hashes of the settings of classifier, source and penalty, without those that a path sets itself."""
     found = {"classifier": "", "source": str(graph), "penalty": ""}
     for name, value in sorted(classifier.get_params().items()):
         if name not in ("strength", "random_state", "progress"):
             what = name.split("__")[0]
             found[what if what in found else "classifier"] += f"{name}={_show(value)}\n"
-    return found
+    return {name: str(joblib.hash(text)) for name, text in found.items()}
 
 
 def _show(value: Any) -> str:
