@@ -19,7 +19,7 @@ from pyrofair.evidence import Evidence, require_possible
 from pyrofair.exceptions import DataError
 from pyrofair.given_rows import GivenRows, read_people, read_rows
 from pyrofair.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
-from pyrofair.importance import Block, blocks_of, draw_block
+from pyrofair.importance import blocks_of, draw_block
 from pyrofair.inversion import Findings, Inverse, solve
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise_report import NoiseReport
@@ -27,6 +27,7 @@ from pyrofair.posterior_noise import Abduction
 from pyrofair.programs import Program
 from pyrofair.running import wide_floats
 from pyrofair.uncertain import Uncertain
+from pyrofair.weighing import Block
 
 __all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals"]
 

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from pyrofair.evidence import Evidence, Reading
+from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
-from pyrofair.inversion import Findings, find_line
-from pyrofair.running import in_batches, repeat_each
+from pyrofair.inversion import Findings
+from pyrofair.running import in_batches
+from pyrofair.weighing import BATCH, Block, Weigher
 
-__all__ = ["Block", "blocks_of", "draw_block"]
+__all__ = ["blocks_of", "draw_block"]
 
-# A run holds at most so many people times proposals.
-BATCH = 1_000_000
 # Proposals for a person before the row counts as impossible, and before few matches are taken for what can be had.
 MOST, MANY = 1_000_000, 100_000
-PROBES, FEW = 4096, 10
-# Effective draws: so many are aimed at, and for less than so many the most proposals are made.
-ENOUGH, POOR = 100, 50
-
-
-@dataclass(frozen=True)
-class Block:
-    """Nodes whose unknown noise hangs together.
-
-    Parameters
-    ----------
-    computed, drawn
-        The nodes computed from noise, and those drawn from a law that reads it.
-    keys
-        The unknown noise sites.
-    """
-
-    computed: tuple[str, ...]
-    drawn: tuple[str, ...]
-    keys: tuple[str, ...]
+# Effective draws: so many are aimed at, and for less than so many the most proposals are made, a few people at a time.
+ENOUGH, POOR, FEW = 100, 50, 10
 
 
 def blocks_of(evidence: Evidence, found: Findings) -> list[Block]:
@@ -135,7 +116,7 @@ def draw_block(
     people = open_.nonzero().squeeze(1)
     like = _alike(evidence, found, block, people)
     rows = people[_first_of(like)]
-    weigh = _Weigher(evidence, found, block, tolerance, pivots, rows)
+    weigh = Weigher(evidence, found, block, tolerance, pivots, rows)
     m = len(rows)
     kept = _Kept(noise={key: [] for key in block.keys})
     proposals = torch.zeros(m, dtype=torch.long)
@@ -193,139 +174,6 @@ def _require_matches(evidence: Evidence, block: Block, rows: Tensor, effective: 
         f"of the noise {', '.join(block.keys)} none gives {told}. Correct the row or the program, or declare an "
         f"inverse: inverses={{{sites[0]!r}: ...}}."
     )
-
-
-class _Weigher:
-    """Propose noise for people, and weigh it by what it gives."""
-
-    def __init__(
-        self,
-        evidence: Evidence,
-        found: Findings,
-        block: Block,
-        tolerance: Callable[[str], float | None],
-        pivots: bool,
-        rows: Tensor,
-    ) -> None:
-        self.evidence, self.found, self.block, self.rows = evidence, found, block, rows
-        self.sites = (*block.computed, *block.drawn)
-        self.width = {site: tolerance(site) for site in block.computed}
-        probe = rows[torch.randperm(len(rows))[:PROBES]]
-        self.pivots = {s: key for s in block.computed if pivots and (key := self._pivot(s, probe)) is not None}
-        self.kernel = {s: self._by_kernel(s) for s in block.computed}
-
-    def _propose(self, at: Tensor, count: int) -> tuple[dict[str, Tensor], Reading]:
-        given = self.evidence.given(at, count, self.sites)
-        partly = self.found.partly(self.evidence.keys_of(self.sites), at, count)
-        return given, self.evidence.run(given, self.sites, partly=partly)
-
-    def _pivot(self, site: str, at: Tensor) -> str | None:
-        """Return a noise site of a node's own in which it is affine, whatever the other noise."""
-        evidence = self.evidence
-        given, reading = self._propose(at, 1)
-        for key in evidence.keys[site]:
-            own = evidence.readers[key] == (site,) and evidence.is_root(key)
-            if not own or bool(self.found.is_known(key)[at].any()):
-                continue
-            others = {other: values for other, values in reading.noise.items() if other != key}
-            line = find_line(evidence, given, site, key, others)
-            if line is not None and not bool(line.flat.all()):
-                return key
-        return None
-
-    def _by_kernel(self, site: str) -> Tensor:
-        """Tell for whom a node is compared through a kernel rather than by exact match, shape (m,).
-
-        Values that are whole, or mostly repeat, are matched. So is a single value that a continuous node takes again
-        and again (a zero that it is cut off at).
-        """
-        m = len(self.rows)
-        if site in self.pivots:
-            return torch.zeros(m, dtype=torch.bool)
-        evidence = self.evidence
-        count = max(32, PROBES // m)
-        values, close = [], []
-        for some in in_batches(self.rows, BATCH // count):
-            given, reading = self._propose(some, count)
-            natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
-            values.append(natural.reshape(-1, count))
-            close.append(evidence.close(site, natural, given).reshape(-1, count))
-        f, hit = torch.cat(values), torch.cat(close)
-        ordered = f.sort(1).values
-        repeated = (ordered[:, 1:] == ordered[:, :-1]).double().mean().item()
-        if bool((f == f.round()).all()) or repeated > 0.5:
-            return torch.zeros(m, dtype=torch.bool)
-        least = f.masked_fill(~hit, torch.inf).amin(1)
-        most = f.masked_fill(~hit, -torch.inf).amax(1)
-        atom = (hit.sum(1) > 1) & (least == most)
-        if self.width[site] is None and not bool(atom.all()):
-            row = int(self.rows[int((~atom).int().argmax())])
-            raise DataError(
-                f"{evidence.describe(site, row)}: the node {site!r} is continuous, and its equation was not solved for "
-                f"its noise ({', '.join(self.evidence.keys[site])}), so draws will not meet its value exactly. Pass "
-                f"tolerance=, a kernel's width in the units of {site} (an approximation), or declare an inverse: "
-                f"inverses={{{site!r}: lambda values: ...}}, or use method='auto', which solves affine equations."
-            )
-        return ~atom
-
-    def __call__(self, some: Tensor, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return which of the people ``some`` each kept proposal is for, its log-weight, and its noise."""
-        at = self.rows[some]
-        given, reading = self._propose(at, count)
-        log_weight = torch.zeros(len(at) * count, dtype=torch.float64)
-        noise = dict(reading.noise)
-        if self.pivots:
-            reading, log_weight = self._solve_pivots(given, reading, log_weight)
-            noise = reading.noise
-        for site in self.block.computed:
-            if site in self.pivots:
-                continue
-            log_weight = log_weight + self._compare(site, some, count, given, reading)
-        for site in self.block.drawn:
-            value = given[site]
-            log_prob = reading.laws[site].log_prob(value).double().expand(len(log_weight))
-            log_weight = log_weight + torch.where(reading.laws[site].support.check(value), log_prob, -torch.inf)
-        log_weight = torch.nan_to_num(log_weight, nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
-        keep = (log_weight > -torch.inf).nonzero().squeeze(1)
-        person = torch.div(keep, count, rounding_mode="floor")
-        return person, log_weight[keep], {key: noise[key][keep] for key in self.block.keys}
-
-    def _compare(self, site: str, some: Tensor, count: int, given: Mapping[str, Tensor], reading: Reading) -> Tensor:
-        """Return the log-weight of proposals for a node, shape (m * count,): by match, or by kernel."""
-        natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
-        weight = self.evidence.close(site, natural, given).double()
-        kernel = repeat_each(self.kernel[site][some], count)
-        width = self.width[site]
-        if width is not None and bool(kernel.any()):
-            away = (natural - given[site].to(natural.dtype)).double() / width
-            weight = torch.where(kernel, (1.0 - away.square()).clamp(min=0.0), weight)
-        done = repeat_each(self.found.done[site][self.rows[some]], count)
-        return torch.where(done, 1.0, weight).log()
-
-    def _solve_pivots(self, given: dict[str, Tensor], first: Reading, log_weight: Tensor) -> tuple[Reading, Tensor]:
-        """Replace the proposed noise of affine nodes by what gives the observed value, at the other proposed noise."""
-        keys = set(self.pivots.values())
-        others = {key: values for key, values in first.noise.items() if key not in keys}
-        other = self.evidence.run(given, self.sites, others)
-        solved = dict(others)
-        slopes = {}
-        for site, key in self.pivots.items():
-            run = other.noise[key] - first.noise[key]
-            slope = (other.natural[site] - first.natural[site]) / run
-            u = first.noise[key] + (given[site] - first.natural[site]) / slope
-            level = (slope == 0) | ~torch.isfinite(u)
-            solved[key] = torch.where(level, first.noise[key], u)
-            slopes[site] = torch.where(level, torch.ones_like(slope), slope)
-        final = self.evidence.run(given, self.sites, solved)
-        for site, key in self.pivots.items():
-            law, u = final.laws[key], solved[key]
-            level = u == first.noise[key]
-            density = torch.where(law.support.check(u), law.log_prob(u), -torch.inf).double()
-            if not law.support.is_discrete:
-                density = density - slopes[site].abs().log()
-            fits = self.evidence.close(site, final.natural[site], given)
-            log_weight = log_weight + torch.where(fits, torch.where(level, 0.0, density), -torch.inf)
-        return final, log_weight
 
 
 def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:

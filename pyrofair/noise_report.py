@@ -14,8 +14,8 @@ from torch import Tensor
 from pyrofair.evidence import Evidence
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.implicit_noise import is_point
-from pyrofair.importance import Block
 from pyrofair.inversion import Findings
+from pyrofair.weighing import Block
 
 __all__ = ["NoiseReport"]
 

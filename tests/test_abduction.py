@@ -392,7 +392,7 @@ def test_floored_noise_is_that_of_rejecting_whole_persons() -> None:
             ours = found.draws[world]
             for value in would.unique():
                 share = (would == value).double().mean().item()
-                assert (ours["D"][i] == value.item()).mean() == pytest.approx(share, abs=0.03)
+                assert (ours["D"][i] == value.item()).mean() == pytest.approx(share, abs=0.06)
             np.testing.assert_allclose(ours["M"][i], 0.5 * ours["D"][i] + u_m, atol=1e-9)
     differ = found.scores(Logistic())["decisions_differ"]
     assert ((differ >= 0) & (differ <= 1)).all()
@@ -521,7 +521,7 @@ def test_a_kernel_approaches_the_declared_inverse() -> None:
     near = sem.counterfactual(rows, tolerance=0.02, random_state=0)
     np.testing.assert_allclose(near.switched["D"], exact.switched["D"], atol=0.02)
     assert (near.diagnostics.query("node == 'D'")["ess"] > 100).all()
-    with pytest.raises(DataError, match=r"Row 0: D = 1 given A=0: the node 'D' is continuous.*Pass tolerance="):
+    with pytest.raises(DataError, match=r"Row 0: D = 1 given A=0: the node 'D' is continuous.*pass tolerance="):
         sem.counterfactual(rows)
 
 
@@ -558,6 +558,36 @@ def test_latent_step_without_explicit_noise() -> None:
     np.testing.assert_allclose(found.noise["U_D", "mean"], np.array([0.4, -1.0]) * 0.25 / 1.25, atol=0.03)
 
 
+def test_each_person_is_solved_for_the_noise_that_bears_on_her() -> None:
+    """Noise of its own for each group, one of it switched off at random, and noise in common."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            H = pyro.sample("H", dist.Normal(torch.zeros(1), 1.0).to_event(1)).squeeze(-1)
+            U_0, U_1 = normal("U_0"), normal("U_1", 0.0, 2.0)
+            B = pyro.sample("B", dist.Bernoulli(0.5))
+            pyro.deterministic("D", H + torch.where(A > 0, U_1, B * U_0))
+            pyro.deterministic("M", B * normal("U_M"))
+
+    graph = CausalGraph("A -> D -> Y; M -> Y", sensitive="A", outcome="Y")
+    rows = pd.DataFrame({"A": [0, 1, 0], "D": [1.0, 1.0, 1.0], "M": [0.5, -0.5, 0.0]})
+    with pytest.raises(DataError, match="'M' is continuous"):
+        SEM(program, graph.unfair()).counterfactual(rows, method="importance")
+    found = SEM(program, graph.unfair("A -> D -> Y")).counterfactual(rows[:2], draws=4000, random_state=0)
+    told = found.noise.xs("mean", axis=1, level="of")
+    np.testing.assert_allclose(told["B"], 1.0)
+    np.testing.assert_allclose(told["H[0]"], [1 / 2, 1 / 5], atol=0.04)
+    np.testing.assert_allclose(told["U_0"], [1 / 2, 0.0], atol=0.06)
+    np.testing.assert_allclose(told["U_1"], [0.0, 4 / 5], atol=0.08)
+    np.testing.assert_allclose(told["U_M"], [0.5, -0.5])
+    np.testing.assert_allclose(found.switched["D"], [0.5, 1.0], atol=0.2)
+    # M = 0 has a probability if B = 0, and only a density if B = 1.
+    graph = CausalGraph("A -> D -> Y; M -> Y", sensitive="A", outcome="Y", latent=["D"])
+    zero = abduct(SEM(program, graph.unfair()).equations(), rows[["A", "M"]][2:], random_state=0)
+    assert zero.noise["B", "mean"].item() == 0.0
+
+
 def test_noise_behind_a_latent_step_matters_in_the_other_world() -> None:
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -571,7 +601,7 @@ def test_noise_behind_a_latent_step_matters_in_the_other_world() -> None:
     )
     # A woman's row says nothing of S; a man's D is the sum of S and noise of variance 1.25.
     np.testing.assert_allclose(found.switched["D"], [0.4, 1.0], atol=0.08)
-    np.testing.assert_allclose(found.worlds[1].sd["D"], [1.0, 0.0], atol=0.05)
+    np.testing.assert_allclose(found.worlds[1].sd["D"], [1.0, 0.0], atol=0.06)
     np.testing.assert_allclose(found.baseline["D"], [0.4, 1.0 - 1.0 / 2.25], atol=0.05)
     np.testing.assert_allclose(found.worlds[0].sd["D"], [0.0, math.sqrt(1.25 / 2.25)], atol=0.05)
 
@@ -819,7 +849,7 @@ def test_a_float32_program_keeps_its_floats() -> None:
         (WOMAN_AND_MAN, {"method": "svi", "tolerance": 0.1, "guide": "X"}, "guide='X' is not known"),
         (WOMAN_AND_MAN, {"tolerance": -1.0}, "must be positive"),
         (WOMAN_AND_MAN, {"draws": 0}, "draws=0 must be a whole number"),
-        (WOMAN_AND_MAN, {"method": "importance"}, "is continuous.*Pass tolerance="),
+        (WOMAN_AND_MAN, {"method": "importance"}, "is continuous.*pass tolerance="),
         (
             WOMAN_AND_MAN,
             {"inverses": {"Q": lambda v: v["Q"]}},
