@@ -2,11 +2,12 @@
 
 from pyrofair import datasets, simulate
 from pyrofair._version import __version__
+from pyrofair.abduction import Abduction, abduct
 from pyrofair.audit import Audit, audit
 from pyrofair.baselines import remove
 from pyrofair.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
 from pyrofair.classifiers import PenalizedClassifier
-from pyrofair.counterfactuals import Counterfactuals
+from pyrofair.counterfactuals import Counterfactuals, SupposedWorld
 from pyrofair.couplings import CouplingError
 from pyrofair.effect_posteriors import EffectPosterior, effect_posterior
 from pyrofair.estimands import Estimand
@@ -38,6 +39,7 @@ from pyrofair.truth import Estimate, Truth
 __all__ = [
     "IPW",
     "SEM",
+    "Abduction",
     "Audit",
     "CausalGraph",
     "CounterfactualSample",
@@ -63,10 +65,12 @@ __all__ = [
     "PyrofairWarning",
     "Regime",
     "Scored",
+    "SupposedWorld",
     "TableEncoder",
     "Truth",
     "UnfairPaths",
     "__version__",
+    "abduct",
     "audit",
     "datasets",
     "disagreement",
