@@ -194,8 +194,11 @@ def _constants(part: Any) -> list[Any]:
     """Return the numbers in transforms."""
     if isinstance(part, Tensor | int | float):
         return [part]
+    if isinstance(part, distributions.transforms._InverseTransform):
+        return _constants(part.inv)
     if isinstance(part, distributions.Transform):
-        part = vars(part).values()
+        # A transform keeps its inverse once it has been asked for, and that one keeps the transform.
+        part = [value for name, value in vars(part).items() if name not in ("_inv", "_cached_x_y", "_cache_size")]
     elif not isinstance(part, list | tuple):
         return []
     return [each for inside in part for each in _constants(inside)]

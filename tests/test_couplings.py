@@ -281,3 +281,10 @@ def test_pairs(coupling: Coupling) -> None:
     assert bool(((first > 0) & (first < 1) & (second > 0) & (second < 1)).all())
     correlation = torch.corrcoef(torch.stack([first, second]))[0, 1].item()
     assert correlation == pytest.approx({"monotone": 1.0, "independent": 0.0, "antithetic": -1.0}[coupling], abs=0.03)
+
+
+def test_a_transform_that_remembers_its_inverse_is_read() -> None:
+    law = dist.LogNormal(torch.zeros(3), torch.ones(3))
+    before = law_parameters(law)
+    law.cdf(torch.ones(3))
+    assert [each.tolist() for each in law_parameters(law)] == [each.tolist() for each in before]
