@@ -252,7 +252,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             df,
             Settings(method, dict(inverses or {}), draws, tolerance, guide),
             coupling=self.coupling,
-            posterior=self.posterior,
+            posterior=getattr(self.posterior, "flat", self.posterior),
             do=do,
             random_state=self._seed(random_state),
         )
@@ -359,8 +359,14 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     def _parameters(self) -> dict[str, torch.Tensor]:
         if not self.posterior:
             return {}
-        draws = {name: torch.as_tensor(np.asarray(values)) for name, values in self.posterior.items()}
-        pick = int(torch.randint(min(len(values) for values in draws.values()), ()))
+        given = getattr(self.posterior, "flat", self.posterior)
+        draws = {name: torch.as_tensor(np.atleast_1d(np.asarray(values))) for name, values in given.items()}
+        unknown, sizes = sorted(set(draws) - set(self.equations().info.parameters)), {len(d) for d in draws.values()}
+        if unknown or len(sizes) > 1:
+            raise DataError(
+                f"posterior names {unknown} that are no parameters, or holds draws of sizes {sorted(sizes)}."
+            )
+        pick = int(torch.randint(sizes.pop(), ()))
         return {name: values[pick].to(torch.get_default_dtype()) for name, values in draws.items()}
 
     def _site(self, column: str) -> str:

@@ -585,3 +585,18 @@ def test_an_audit_takes_it() -> None:
     report = audit({"m": model}, SEM(hiring, UNFAIR), df, n_boot=0, random_state=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")["estimate"]
     assert table["piu_lower"] == pytest.approx(table["piu_upper"], abs=1e-9)
+
+
+@pytest.mark.parametrize("posterior", [{"zz": [1.0, 2.0]}, {"slope": [1.0, 2.0], "shift": [1.0]}])
+def test_a_posterior_of_other_parameters_or_unequal_draws_is_refused(posterior: dict[str, list[float]]) -> None:
+    def program(n: int) -> None:
+        slope = pyro.sample("slope", dist.Normal(0.0, 1.0))
+        shift = pyro.sample("shift", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Normal(0.0, 1.0))
+            pyro.deterministic("M", slope * A + shift + U)
+
+    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    with pytest.raises(DataError, match="that are no parameters, or holds draws of sizes"):
+        SEM(program, graph.unfair("A -> M -> Y"), posterior=posterior).nodes(3)
