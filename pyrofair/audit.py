@@ -27,7 +27,15 @@ from pyrofair.plots import plot_audit
 from pyrofair.potential_outcomes import CounterfactualSample, PotentialOutcomes
 from pyrofair.readings import read_audit
 from pyrofair.replicates import Bootstrap, Estimator, Replicates, replicate
-from pyrofair.tables import read_outcome, read_sensitive, read_table, read_weight, require_aligned, warn_unused
+from pyrofair.tables import (
+    feature_columns,
+    read_outcome,
+    read_sensitive,
+    read_table,
+    read_weight,
+    require_aligned,
+    warn_unused,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,7 +173,7 @@ def audit(
     """
     _check_settings(models, source, n_boot, level, threshold, bootstrap)
     graph = source.unfair.graph
-    table = read_table(df, graph.columns_of(n for n in graph.observed if n != graph.outcome), what="df")
+    table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     outcome, said = _outcome(df, graph)
     warn_unused(df, graph)

@@ -24,6 +24,7 @@ from pyrofair.graph import CausalGraph
 from pyrofair.potential_outcomes import PotentialOutcomes
 from pyrofair.tables import (
     TableEncoder,
+    feature_columns,
     read_outcome,
     read_sensitive,
     read_table,
@@ -315,7 +316,6 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
         """Read a table by names: the columns that the graph knows, or those given."""
-        wanted = list(graph.columns_of(n for n in graph.observed if n != graph.outcome)) if graph else []
         allowed = graph.input_columns if graph else None
         reads = list(self.columns) if self.columns is not None else list(allowed or ())
         outside = [name for name in reads if allowed is not None and name not in allowed]
@@ -324,7 +324,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
                 f"graph; a classifier may read {', '.join(allowed or ())}."
             )
-        table = read_table(X, list(dict.fromkeys([*reads, *wanted])), what="X")
+        table = read_table(X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X")
         if graph is not None:
             read_sensitive(table, graph)
             warn_unused(X, graph)

@@ -23,7 +23,7 @@ from pyrofair.overlap import GroupOverlap, group_overlap
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.propensity import PropensityKind, make_propensity
-from pyrofair.tables import read_sensitive, read_table, read_weight, warn_unused
+from pyrofair.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
 
 __all__ = ["IPW"]
 
@@ -214,8 +214,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         make_propensity(self.propensity, empty=False, seed=0)
 
     def _read(self, df: pd.DataFrame) -> pd.DataFrame:
-        graph = self.unfair.graph
-        return read_table(df, graph.columns_of(n for n in graph.observed if n != graph.outcome))
+        return read_table(df, feature_columns(self.unfair.graph))
 
     def _trim(self, rows: Rows, trim: float) -> None:
         """Drop rows with an extreme propensity, and fit anew on the others."""

@@ -25,7 +25,7 @@ from pyrofair.graph import CausalGraph
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, decide, measure
 from pyrofair.plots import plot_trade_off
 from pyrofair.potential_outcomes import PotentialOutcomes
-from pyrofair.tables import read_outcome, read_table, require_aligned
+from pyrofair.tables import feature_columns, read_outcome, read_table, require_aligned
 from pyrofair.training import train
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def _show(value: Any) -> str:
 
 def _digest(graph: CausalGraph, table: pd.DataFrame, outcome: Any) -> str:
     """Return a hash of the rows that a path reads, and of their outcomes."""
-    known = [c for c in graph.columns_of(graph.observed) if c != graph.outcome_column]
+    known = feature_columns(graph)
     rows = read_table(table, [column for column in known if column in getattr(table, "columns", ())], what="X")
     hashes = [hash_pandas_object(each).to_numpy() for each in (rows, pd.Series(np.ravel(outcome)))]
     return str(joblib.hash([list(rows), *hashes]))
@@ -312,7 +312,7 @@ class _Measured:
 
     @classmethod
     def on(cls, graph: CausalGraph, table: pd.DataFrame, outcome: Any, threshold: float) -> _Measured:
-        columns = graph.columns_of(node for node in graph.observed if node != graph.outcome)
+        columns = feature_columns(graph)
         table = read_table(table, columns, what="the table to measure on")
         require_aligned(table, outcome)
         return cls(graph, table, read_outcome(outcome, graph.positive)[0], threshold)

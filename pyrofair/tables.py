@@ -19,6 +19,7 @@ from pyrofair.graph import CausalGraph
 
 __all__ = [
     "TableEncoder",
+    "feature_columns",
     "is_categorical",
     "read_outcome",
     "read_sensitive",
@@ -313,7 +314,6 @@ def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
     return _categories(values) if is_categorical(values) else pd.Index(np.unique(values.to_numpy()))
 
 
-def columns_present(df: pd.DataFrame, columns: Iterable[str]) -> list[str]:
-    """Return those of the columns that the table has, in the table's order."""
-    wanted = set(columns)
-    return [name for name in df.columns if name in wanted]
+def feature_columns(graph: CausalGraph) -> list[str]:
+    """Return the columns of all observed nodes but the outcome, node by node: what a source is fitted on."""
+    return graph.columns_of(node for node in graph.observed if node != graph.outcome)
