@@ -16,17 +16,17 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair.audit_tables import MOST_LOST, group_table, main_table
-from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
+from pyrofair.audit_tables import group_table, main_table
+from pyrofair.doubts import doubt_intervals, doubt_overlap, most_failed
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
-from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds
-from pyrofair.overlap import MEAN_WEIGHT, SMALLEST_SHARE
+from pyrofair.measures import DECISIONS, AuditedModel, Decisions
 from pyrofair.paths import UnfairPaths
 from pyrofair.plots import plot_audit
 from pyrofair.potential_outcomes import CounterfactualSample, PotentialOutcomes
 from pyrofair.readings import read_audit
-from pyrofair.replicates import Bootstrap, Estimator, Replicates, replicate
+from pyrofair.replicates import Bootstrap, Estimator, Views, make_views, replicate
 from pyrofair.tables import (
     feature_columns,
     read_outcome,
@@ -190,8 +190,10 @@ def audit(
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     scored = {
-        (label, model.name): (model.world(pair[0], observed[model.name]), model.world(pair[1], observed[model.name]))
-        for label, pair in worlds.items()
+        (label, model.name): tuple(
+            (model.world(one, observed[model.name]), model.world(other, observed[model.name])) for one, other in views
+        )
+        for label, views in worlds.items()
         for model in audited
         if not label or not model.is_scores
     }
@@ -201,9 +203,9 @@ def audit(
         estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
     )
     said += [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
-    said += _support(fitted, table, weight, worlds, fresh=fitted is not source)
-    said += _doubts(replicates, fitted, worlds, level)
-    draws = replicates.draws.iloc[:0] if _most_failed(replicates) else replicates.draws
+    said += doubt_overlap(fitted, table, weight, worlds, fresh=fitted is not source)
+    said += doubt_intervals(replicates, fitted, worlds, level)
+    draws = replicates.draws.iloc[:0] if most_failed(replicates) else replicates.draws
     return Audit(
         main_table(estimator, point, notes, draws, level, failure),
         group_table(point, draws, level, worlds),
@@ -214,7 +216,7 @@ def audit(
             "threshold": threshold,
             "replicates": replicates.tried,
             "failed": len(replicates.failures),
-            "paired": "" in worlds and _are_paired(*worlds[""]),
+            "paired": "" in worlds and _are_paired(*worlds[""][0]),
             **_told(fitted, audited),
             "warnings": said,
             "failure": failure,
@@ -231,7 +233,7 @@ def _told(fitted: Any, audited: Sequence[AuditedModel]) -> dict[str, Any]:
         "swapped": unfair.swapped,
         "graph": unfair.graph,
         "overlap": fitted.overlap() if hasattr(fitted, "overlap") else pd.DataFrame(),
-        "assumptions": getattr(getattr(fitted, "estimand_", None), "assumptions", ()),
+        "assumptions": getattr(fitted, "assumptions", ()),
         "order": audited[0].order,
         "unnamed": [model.name for model in audited if model.is_unnamed],
         "untouched": {model.name: model.reads for model in audited if model.reads and shared.issuperset(model.reads)},
@@ -289,14 +291,14 @@ def _worlds(
     weight: NDArray[np.float64],
     shared_rows: bool,
     random_state: int | None,
-) -> tuple[dict[str, Any], dict[str, Worlds], str]:
+) -> tuple[dict[str, Any], dict[str, Views], str]:
     """Return the source and those of its single groups, their worlds, and why there are none."""
     graph = fitted.unfair.graph
     absent = [value for value in (0, 1) if not (weight * (a == value)).any()]
     if absent and hasattr(fitted, "by_group"):
         return {}, {}, f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
     try:
-        worlds = {"": fitted.worlds(df=table, sample_weight=weight, random_state=random_state)}
+        worlds = {"": make_views(fitted, table, weight, random_state)}
     except DataError as error:
         if shared_rows:
             raise
@@ -304,52 +306,8 @@ def _worlds(
     sources = {"": fitted} | (fitted.by_group() if hasattr(fitted, "by_group") else {})
     for label, each in sources.items():
         if label:
-            worlds[label] = each.worlds(df=table, sample_weight=weight, random_state=random_state)
+            worlds[label] = make_views(each, table, weight, random_state)
     return sources, worlds, ""
-
-
-def _support(
-    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Worlds], *, fresh: bool
-) -> list[str]:
-    """Say which audited rows are trimmed, and where they support a world badly, whatever the fitted rows did.
-
-    A fresh source was fitted on these rows and has warned already.
-    """
-    if "" not in worlds:
-        return []
-    found = []
-    kept = _kept(fitted, table)
-    if not kept.all():
-        found.append(
-            f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
-            "unfair effect and PIU are those among the others, while accuracy and the rate of yes are over all rows."
-        )
-    for regime, world in zip(fitted.unfair.regimes, worlds[""], strict=True):
-        problems = []
-        counted = kept & (weight > 0.0)
-        if hasattr(fitted, "weights") and counted.any():
-            low, high = MEAN_WEIGHT
-            mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
-            if not low <= mean <= high:
-                problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
-        if world.effective_size < SMALLEST_SHARE * len(world.rows):
-            problems.append(
-                f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {len(world.rows)} rows"
-            )
-        if problems and not fresh:
-            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
-    for text in () if fresh else found:
-        warnings.warn(text, PositivityWarning, stacklevel=3)
-    return found
-
-
-def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
-    """Tell which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
-    if getattr(fitted, "trim", None) is None:
-        return np.ones(len(table), dtype=bool)
-    alone = fitted.by_group(["group 0", "group 1"]).values()
-    weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
-    return np.asarray(np.sum(weights, axis=0) > 0.0)
 
 
 def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
@@ -357,31 +315,3 @@ def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
     if one.unit is None or other.unit is None:
         return False
     return len(np.unique(one.unit)) == len(one.unit) and np.array_equal(np.sort(one.unit), np.sort(other.unit))
-
-
-def _most_failed(replicates: Replicates) -> bool:
-    return len(replicates.failures) > MOST_LOST * replicates.tried
-
-
-def _doubts(replicates: Replicates, fitted: Any, worlds: Mapping[str, Worlds], level: float) -> list[str]:
-    """Warn of what makes intervals doubtful, and return the warnings as text."""
-    found = []
-    tried, failures = replicates.tried, replicates.failures
-    if _most_failed(replicates):
-        found.append(
-            f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
-            f"{failures[0]}"
-        )
-    elif 0 < tried * (1.0 - level) < 2.0:
-        found.append(
-            f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
-            f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
-        )
-    if tried and worlds and not hasattr(fitted, "refit"):
-        found.append(
-            f"{type(fitted).__name__} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
-            + ("." if worlds[""][0].origin is not None else "; they cover the drawing of people and of audited rows.")
-        )
-    for text in found:
-        warnings.warn(text, PyrofairWarning, stacklevel=3)
-    return found

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from pyrofair.bounds import test_set_bound
-from pyrofair.measures import DECISIONS, Worlds
+from pyrofair.measures import DECISIONS
 from pyrofair.overlap import SMALLEST_SHARE
 from pyrofair.potential_outcomes import CounterfactualSample
-from pyrofair.replicates import Estimator, Key
+from pyrofair.replicates import Estimator, Key, Views
 
 __all__ = ["FEWEST_DRAWS", "MOST_LOST", "QUANTITIES", "group_table", "main_table"]
 
@@ -36,6 +36,8 @@ QUANTITIES = (
     "piu_lower",
     "piu_upper",
 )
+GIVEN_UNITS = ("piu_double_disagreement",)
+"""What there is besides if both worlds are compared unit by unit, and a unit's scores are means."""
 
 
 def main_table(
@@ -66,7 +68,7 @@ def main_table(
     rows = []
     for model in estimator.models:
         for kind in DECISIONS:
-            for quantity in QUANTITIES:
+            for quantity in (*QUANTITIES, *(q for q in GIVEN_UNITS if ("", model.name, kind, q) in point)):
                 if kind == "score" and quantity in FROM_OUTCOMES:
                     continue
                 key: Key = ("", model.name, kind, quantity)
@@ -87,13 +89,13 @@ def main_table(
 def _sizes(estimator: Estimator) -> dict[str, float]:
     """Return the effective sample size that each quantity rests on, in rows."""
     w = estimator.weight
-    sizes = dict.fromkeys(QUANTITIES, np.nan)
+    sizes = dict.fromkeys((*QUANTITIES, *GIVEN_UNITS), np.nan)
     sizes["positive_rate"] = float(w.sum() ** 2 / (w @ w))
     if estimator.outcome is not None:
         sizes |= dict.fromkeys(FROM_OUTCOMES, sizes["positive_rate"])
     if "" in estimator.worlds:
-        first, second = (world.effective_size for world in estimator.worlds[""])
-        sizes |= dict.fromkeys(QUANTITIES[5:], min(first, second)) | {"p_y0": first, "p_ypi": second}
+        first, second = (world.effective_size for world in estimator.worlds[""][0])
+        sizes |= dict.fromkeys((*QUANTITIES[5:], *GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
     return sizes
 
 
@@ -118,7 +120,7 @@ def _interval(draws: pd.DataFrame, key: Key, level: float) -> tuple[float, float
 
 
 def group_table(
-    point: Mapping[Key, float], draws: pd.DataFrame, level: float, worlds: Mapping[str, Worlds]
+    point: Mapping[Key, float], draws: pd.DataFrame, level: float, worlds: Mapping[str, Views]
 ) -> pd.DataFrame:
     """Compare the two groups' estimates of the same quantity; empty where a group cannot be weighted alone.
 
@@ -153,8 +155,9 @@ def group_table(
     return pd.DataFrame(rows, columns=[*columns, "ess_0", "ess_1", "note"])
 
 
-def _worlds_of(quantity: str, worlds: Worlds) -> Sequence[CounterfactualSample]:
+def _worlds_of(quantity: str, views: Views) -> Sequence[CounterfactualSample]:
     """Return the worlds that a quantity rests on."""
+    worlds = views[0]
     return {"p_y0": worlds[:1], "p_ypi": worlds[1:]}.get(quantity, worlds)
 
 

@@ -158,6 +158,12 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         return {name: "pooled" if group is POOLED else group for name, group in self.groups_.items()}
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, a sentence each."""
+        check_is_fitted(self, "estimand_")
+        return self.estimand_.assumptions
+
+    @property
     def n_fitted_(self) -> int:
         """The number of rows it was fitted on."""
         return len(self.nuisances_.rows.a)

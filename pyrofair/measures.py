@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,8 +16,9 @@ from pyrofair.graph import CausalGraph
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.scoring import positive_scores
 from pyrofair.tables import require_aligned
+from pyrofair.unit_bounds import Signs, choose_signs, unit_disagreement, unit_ends, unit_means
 
-__all__ = ["DECISIONS", "AuditedModel", "Decisions", "WorldScores", "Worlds", "decide", "measure"]
+__all__ = ["DECISIONS", "AuditedModel", "Decisions", "WorldScores", "Worlds", "decide", "measure", "measure_views"]
 
 Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
@@ -179,6 +181,44 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
         bounds["piu_paper_bound"] = 2.0 * disagreement(*marginal).item()
         bounds["piu_lower"] = effect_gap(*scored).item()
         bounds["piu_upper"] = piu_upper(*scored).item()
-        if bounds["piu_paper_bound"] >= 1.0 - ROUNDING:
-            notes["piu_paper_bound"] = "vacuous: a bound of 1 or more proves nothing, fair or unfair"
+        notes |= _vacuous(bounds)
     return values | bounds, notes
+
+
+def measure_views(
+    scores: Sequence[WorldScores], views: Sequence[Worlds], signs: Signs | None = None
+) -> tuple[dict[str, float], dict[str, str], Signs]:
+    """Return the quantities of several views of the same two worlds, whose errors are independent given the units.
+
+    Parameters
+    ----------
+    scores, views
+        As for :func:`measure`, for each view.
+    signs
+        Those that the original views had, in a bootstrap replicate.
+
+    Returns
+    -------
+    values, notes
+        As for :func:`measure`, but that the ends of PIU are those of :mod:`pyrofair.unit_bounds`, free of inward bias;
+        and ``piu_double_disagreement``, twice the disagreement given the units, an upper bound on PIU too.
+    signs
+        Those that were used.
+    """
+    each = [measure(one, worlds) for one, worlds in zip(scores, views, strict=True)]
+    values = {key: float(np.mean([found[key] for found, _ in each])) for key in ("p_y0", "p_ypi", "mean_unfair_effect")}
+    means = [unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)]
+    signs = signs or choose_signs(means)
+    p0, p1 = values["p_y0"], values["p_ypi"]
+    values["piu_paper_bound"] = 2.0 * (p0 + p1 - 2.0 * p0 * p1)
+    values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
+    values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
+    return values, _vacuous(values), signs
+
+
+def _vacuous(values: dict[str, float]) -> dict[str, str]:
+    return {
+        name: "vacuous: a bound of 1 or more proves nothing, fair or unfair"
+        for name in ("piu_paper_bound", "piu_double_disagreement")
+        if values.get(name, 0.0) >= 1.0 - ROUNDING
+    }

@@ -7,6 +7,7 @@ samples, classifiers score their rows, functionals compare the scores; none of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -127,11 +128,35 @@ class CounterfactualSample:
         if self.origin is not None and m and self.origin.min() < -1:
             raise DataError(f"origin holds {self.origin.min()}; a position is 0 or more, and -1 marks a changed row.")
 
+    @cached_property
+    def place(self) -> npt.NDArray[np.int64]:
+        """The place of each row's unit among the sorted ids, shape (m,); without units each row is one."""
+        if self.unit is None:
+            return np.arange(len(self.rows))
+        return np.unique(self.unit, return_inverse=True)[1].astype(np.int64, copy=False)
+
+    @property
+    def units(self) -> int:
+        """The number of units, or else of rows."""
+        return int(self.place.max()) + 1 if len(self.rows) else 0
+
     @property
     def effective_size(self) -> float:
-        """Kish's effective sample size ``(sum w)^2 / sum w^2``, in rows; 0 when every weight is 0."""
-        squares = float(np.square(self.weight).sum())
-        return float(self.weight.sum()) ** 2 / squares if squares > 0 else 0.0
+        """Kish's effective sample size ``(sum w)^2 / sum w^2``, in units or else in rows; 0 when every weight is 0."""
+        weight = np.bincount(self.place, self.weight)
+        squares = float(np.square(weight).sum())
+        return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
+
+    def reweighted(self, factor: npt.NDArray[np.float64]) -> Self:
+        """Return the sample with the weights of its k units, or else of its rows, multiplied; their sum is kept.
+
+        Parameters
+        ----------
+        factor : numpy.ndarray, shape (k,)
+            One factor for each unit, in the order of their ids.
+        """
+        weight = self.weight * factor[self.place]
+        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin)
 
     def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
         """Attach the scores of the rows; the weights take the precision and the device of the scores.

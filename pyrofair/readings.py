@@ -116,8 +116,11 @@ def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]
 def _read_piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
     lower, upper = of["piu_lower"], of["piu_upper"]
     if seen_twice and abs(upper.estimate - lower.estimate) <= ROUNDING:
-        return f"    PIU {_span(lower)}, a point: both answers of each person are known"
-    return f"    PIU at least {_span(lower)}, at most {_span(upper)}"
+        return f"    PIU {_span(lower)}, a point under what is listed below: both answers of each person follow"
+    doubled = of.get("piu_double_disagreement")
+    beside = f"; twice the disagreement given it {_span(doubled)}" if doubled is not None else ""
+    given = "    PIU, given what both worlds share," if beside else "    PIU"
+    return f"{given} at least {_span(lower)}, at most {_span(upper)}{beside}"
 
 
 def _read_accuracy(rows: Rows) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +16,14 @@ from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from pyrofair.exceptions import PyrofairWarning
-from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, WorldScores, decide, measure
+from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, WorldScores, decide, measure, measure_views
+from pyrofair.unit_bounds import Signs, split_draws
 
-__all__ = ["GROUPED", "Bootstrap", "Estimator", "Key", "Replicates", "replicate"]
+__all__ = ["GROUPED", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
 
 Bootstrap = Literal["bayesian", "multinomial"]
+Views = tuple[Worlds, ...]
+"""The two worlds of a source, once, or several times over with independent errors given the units."""
 Key = tuple[str, str, Decisions, str]
 """Source ("" for the audited one, or the name of one of its single groups), model, decisions, quantity."""
 
@@ -41,9 +45,9 @@ class Estimator:
     sources
         The fitted source under "", and those that weight a single group; empty if the worlds cannot be made.
     worlds
-        The two worlds of each source.
+        The views of the two worlds of each source.
     scored
-        For each source and model the scores of both worlds' rows.
+        For each source and model the scores of both worlds' rows, view by view.
     shared_rows
         Whether the source was fitted on the audited rows, so that both are resampled as one.
     threshold
@@ -56,17 +60,30 @@ class Estimator:
     weight: NDArray[np.float64]
     observed: dict[str, NDArray[np.float64]]
     sources: dict[str, Any]
-    worlds: dict[str, Worlds]
-    scored: dict[tuple[str, str], WorldScores]
+    worlds: dict[str, Views]
+    scored: dict[tuple[str, str], tuple[WorldScores, ...]]
     shared_rows: bool
     threshold: float
+
+    @cached_property
+    def signs(self) -> dict[tuple[str, Decisions], Signs]:
+        """For each model and kind of decisions the sides of the kinks on which units are, which replicates keep."""
+        views = self.worlds.get("", ())
+        if len(views) < 2:
+            return {}
+        return {
+            (name, kind): measure_views(self._decided(scores, kind), views)[2]
+            for (label, name), scores in self.scored.items()
+            for kind in DECISIONS
+            if not label
+        }
 
     def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
         """Return the estimates on the rows at hand, and notes on them."""
         values = self._observed(self.weight)
         notes: dict[Key, str] = {}
-        for label, worlds in self.worlds.items():
-            found, said = self._causal(label, worlds)
+        for label, views in self.worlds.items():
+            found, said = self._causal(label, views)
             values |= found
             notes |= said
         return values, notes
@@ -81,13 +98,16 @@ class Estimator:
             return values
         base = self.sources[""]
         try:
+            if not hasattr(base, "refit") and self._name_units(""):
+                factor = _resample(random, self.worlds[""][0][0].units, bootstrap)
+                views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[""])
+                return values | self._causal("", views)[0]
             if hasattr(base, "refit"):
                 base = base.refit(counts if self.shared_rows else _resample(random, base.n_fitted_, bootstrap))
             single = [label for label in self.sources if label]
             draw = int(random.integers(2**31))
             for label, source in {"": base, **(base.by_group(single) if single else {})}.items():
-                worlds = source.worlds(df=self.table, sample_weight=weight, random_state=draw)
-                values |= self._causal(label, worlds)[0]
+                values |= self._causal(label, make_views(source, self.table, weight, draw))[0]
         except ValueError as error:  # also scikit-learn's, whose classifiers may be propensities
             return str(error)
         return values
@@ -104,26 +124,50 @@ class Estimator:
                 values["", name, "threshold", "majority_rate"] = max(base_rate, 1.0 - base_rate)
         return values
 
-    def _causal(self, label: str, worlds: Worlds) -> tuple[dict[Key, float], dict[Key, str]]:
+    def _causal(self, label: str, views: Views) -> tuple[dict[Key, float], dict[Key, str]]:
         values: dict[Key, float] = {}
         notes: dict[Key, str] = {}
-        # Weighted rows are always the same, drawn ones are not.
-        same = all(now.rows.equals(then.rows) for now, then in zip(worlds, self.worlds[label], strict=True))
+        same = [_are_the_same(now, then) for now, then in zip(views, self.worlds[label], strict=True)]
         for model in self.models:
             if (label, model.name) not in self.scored:
                 continue
-            scores = self.scored[label, model.name] if same else self._scores(model, worlds)
+            scores = tuple(
+                old if unchanged else self._scores(model, worlds)
+                for old, unchanged, worlds in zip(self.scored[label, model.name], same, views, strict=True)
+            )
             for kind in DECISIONS:
-                one, other = (decide(each, kind, self.threshold) for each in scores)
-                found, said = measure((one, other), worlds)
+                decided = self._decided(scores, kind)
+                if len(views) > 1:
+                    found, said, _ = measure_views(decided, views, self.signs[model.name, kind])
+                else:
+                    found, said = measure(decided[0], views[0])
                 kept = [quantity for quantity in found if not label or quantity in GROUPED]
                 values |= {(label, model.name, kind, quantity): found[quantity] for quantity in kept}
                 notes |= {(label, model.name, kind, quantity): said[quantity] for quantity in kept if quantity in said}
         return values, notes
 
+    def _decided(self, scores: Iterable[WorldScores], kind: Decisions) -> tuple[WorldScores, ...]:
+        return tuple((decide(one, kind, self.threshold), decide(other, kind, self.threshold)) for one, other in scores)
+
     def _scores(self, model: AuditedModel, worlds: Worlds) -> WorldScores:
         one, other = (model.world(world, self.observed[model.name]) for world in worlds)
         return one, other
+
+    def _name_units(self, label: str) -> bool:
+        return all(world.unit is not None for pair in self.worlds[label] for world in pair)
+
+
+def make_views(source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None) -> Views:
+    """Return the worlds of a source once, or in several views if its units are known by draws or by learned laws."""
+    if hasattr(source, "views"):
+        found: Views = source.views(df=table, sample_weight=weight, random_state=seed)
+        return found
+    return split_draws(source.worlds(df=table, sample_weight=weight, random_state=seed))
+
+
+def _are_the_same(now: Worlds, then: Worlds) -> bool:
+    """Tell whether the rows are the same; weighted rows always are, drawn ones are not."""
+    return all(one.rows is other.rows or one.rows.equals(other.rows) for one, other in zip(now, then, strict=True))
 
 
 def _mean(values: NDArray[Any], weight: NDArray[np.float64]) -> float:

@@ -6,9 +6,9 @@ import pytest
 
 from pyrofair.audit_tables import QUANTITIES, group_table, main_table
 from pyrofair.graph import CausalGraph
-from pyrofair.measures import AuditedModel, Worlds
+from pyrofair.measures import AuditedModel
 from pyrofair.potential_outcomes import CounterfactualSample
-from pyrofair.replicates import Estimator, Key
+from pyrofair.replicates import Estimator, Key, Views
 
 GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 LOWER: Key = ("", "m", "score", "piu_lower")
@@ -29,11 +29,11 @@ def estimator(n: int = 10) -> Estimator:
     return Estimator((model,), table, None, np.ones(n), {"m": np.zeros(n)}, {}, {}, {}, False, 0.5)
 
 
-def lone(heavy: float = 1.0) -> dict[str, Worlds]:
+def lone(heavy: float = 1.0) -> dict[str, Views]:
     """The worlds of both groups, 100 rows each; in group 1 a row of the second world is heavier."""
     even = CounterfactualSample(pd.DataFrame({"A": [0] * 100}), np.ones(100))
     odd = CounterfactualSample(even.rows, np.r_[heavy, np.ones(99)])
-    return {"group 0": (even, even), "group 1": (even, odd)}
+    return {"group 0": ((even, even),), "group 1": ((even, odd),)}
 
 
 def row(draws: pd.DataFrame, level: float = 0.9) -> pd.Series:

@@ -269,7 +269,10 @@ def test_one_replicate_makes_no_interval() -> None:
 def test_people_seen_in_both_worlds_have_a_point() -> None:
     same = (0.1, 0.08, 0.12)
     text = read(rows(piu_lower=same, piu_upper=same), paired=True)
-    assert text.count("PIU 0.100 [0.080, 0.120], a point: both answers of each person are known") == 1
+    assert (
+        text.count("PIU 0.100 [0.080, 0.120], a point under what is listed below: both answers of each person follow")
+        == 1
+    )
     assert text.count("PIU at least 0.100 [0.080, 0.120], at most 0.100 [0.080, 0.120]") == 1  # scores leave it open
     assert "a point" not in read(paired=True)
 

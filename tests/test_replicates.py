@@ -381,12 +381,12 @@ def test_a_program_draws_people_in_each_replicate() -> None:
 
     with pytest.warns(PyrofairWarning) as caught:
         found, other = report(1), report(2)
-    assert {str(each.message)[:20] for each in caught} == {"5 bootstrap replicat", "SEM cannot be refitt"}
+    assert {str(each.message)[:20] for each in caught} == {"5 bootstrap replicat", "SEM is taken as it i"}
     pd.testing.assert_frame_equal(found.draws, other.draws)
     assert found.context["failed"] == 0
     decided = found.draws["m"]["threshold"]
     assert decided["p_y0"].std() > 0.0
     np.testing.assert_allclose(decided["piu_lower"], decided["piu_upper"])
     text = str(found)
-    assert "; they cover the drawing of people and of audited rows." in text
-    assert text.count("a point: both answers of each person are known") == 1
+    assert "SEM is taken as it is: the intervals cover the drawing of 200 units and of audited rows" in text
+    assert text.count("a point under what is listed below: both answers of each person follow") == 1

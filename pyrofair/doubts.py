@@ -1,0 +1,116 @@
+"""What makes the numbers of an audit doubtful? Rows without counterpart, too few replicates, what these leave out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.audit_tables import MOST_LOST
+from pyrofair.exceptions import PositivityWarning, PyrofairWarning
+from pyrofair.overlap import MEAN_WEIGHT, SMALLEST_SHARE
+from pyrofair.replicates import Replicates, Views
+
+__all__ = ["doubt_intervals", "doubt_overlap", "most_failed"]
+
+
+def doubt_overlap(
+    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views], *, fresh: bool
+) -> list[str]:
+    """Say which audited rows are trimmed, and where they support a world badly, whatever the fitted rows did.
+
+    Parameters
+    ----------
+    fitted, worlds
+        The source, and the views of its worlds and of those of its groups.
+    table, weight
+        The n audited rows, and their weights (n,).
+    fresh
+        Whether the source was fitted on these rows, and has warned already.
+    """
+    if "" not in worlds:
+        return []
+    found = []
+    kept = _kept(fitted, table)
+    if not kept.all():
+        found.append(
+            f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
+            "unfair effect and PIU are those among the others, while accuracy and the rate of yes are over all rows."
+        )
+    for regime, world in zip(fitted.unfair.regimes, worlds[""][0], strict=True):
+        problems = []
+        counted = kept & (weight > 0.0)
+        if hasattr(fitted, "weights") and counted.any():
+            low, high = MEAN_WEIGHT
+            mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
+            if not low <= mean <= high:
+                problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
+        if world.effective_size < SMALLEST_SHARE * world.units:
+            problems.append(
+                f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
+            )
+        if problems and not fresh:
+            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
+    for text in () if fresh else found:
+        warnings.warn(text, PositivityWarning, stacklevel=3)
+    return found
+
+
+def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Tell which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
+    if getattr(fitted, "trim", None) is None:
+        return np.ones(len(table), dtype=bool)
+    alone = fitted.by_group(["group 0", "group 1"]).values()
+    weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
+    return np.asarray(np.sum(weights, axis=0) > 0.0)
+
+
+def most_failed(replicates: Replicates) -> bool:
+    """Tell whether so many replicates failed that the others make no interval."""
+    return len(replicates.failures) > MOST_LOST * replicates.tried
+
+
+def doubt_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Views], level: float) -> list[str]:
+    """Warn of what makes intervals doubtful, and return the warnings as text.
+
+    Parameters
+    ----------
+    replicates
+        The bootstrap replicates.
+    fitted, worlds
+        The source, and the views of its worlds.
+    level
+        The level of the intervals.
+    """
+    found = []
+    tried, failures = replicates.tried, replicates.failures
+    if most_failed(replicates):
+        found.append(
+            f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
+            f"{failures[0]}"
+        )
+    elif 0 < tried * (1.0 - level) < 2.0:
+        found.append(
+            f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
+            f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
+        )
+    if tried and worlds and not hasattr(fitted, "refit"):
+        name = type(fitted).__name__
+        first = worlds[""][0][0]
+        if first.unit is not None:
+            found.append(
+                f"{name} is taken as it is: the intervals cover the drawing of {first.units:,} units and of audited "
+                "rows, not what may be wrong with it or its parameters."
+            )
+        else:
+            found.append(
+                f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
+                + ("." if first.origin is not None else "; they cover the drawing of people and of audited rows.")
+            )
+    for text in found:
+        warnings.warn(text, PyrofairWarning, stacklevel=3)
+    return found

@@ -1,0 +1,141 @@
+"""Ends of PIU given units: exact where the means are, outward where they are drawn, inside the marginal interval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from pyrofair.exceptions import DataError
+from pyrofair.functionals import disagreement, effect_gap, piu_upper
+from pyrofair.measures import measure, measure_views
+from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.unit_bounds import UnitMeans, choose_signs, split_draws, unit_disagreement, unit_ends, unit_means
+
+
+def drawn(
+    a: NDArray[Any], b: NDArray[Any], draws: int, rng: np.random.Generator
+) -> tuple[tuple[CounterfactualSample, CounterfactualSample], tuple[NDArray[Any], NDArray[Any]]]:
+    """Units of equal weight whose decisions are drawn with the chances a and b."""
+    k = len(a)
+    unit = np.repeat(np.arange(k), draws)
+    scores = tuple((rng.random(k * draws) < np.repeat(p, draws)).astype(float) for p in (a, b))
+    one, other = (
+        CounterfactualSample(pd.DataFrame({"score": s}), np.full(k * draws, 1.0 / (k * draws)), unit) for s in scores
+    )
+    return (one, other), scores  # type: ignore[return-value]
+
+
+def views_of(worlds: Any) -> tuple[list[Any], list[Any]]:
+    views = list(split_draws(worlds))
+    return [tuple(world.rows["score"].to_numpy() for world in pair) for pair in views], views
+
+
+def test_exact_means_give_the_functionals() -> None:
+    rng = np.random.default_rng(0)
+    a, b, w = rng.random(20), rng.random(20), rng.dirichlet(np.ones(20))
+    one, other = (CounterfactualSample(pd.DataFrame({"x": p}), w, np.arange(20)) for p in (a, b))
+    means = unit_means((a, b), (one, other))
+    np.testing.assert_allclose(means.weight, w)
+    views = [means, means]
+    scored = one.scored(a), other.scored(b)
+    assert unit_ends(views, choose_signs(views)) == pytest.approx(
+        (effect_gap(*scored).item(), piu_upper(*scored).item())
+    )
+    assert unit_disagreement(views) == pytest.approx(disagreement(*scored).item())
+
+
+def test_few_draws_err_outward() -> None:
+    """Case C3: a = b = .5 has [0, 1]; 20 draws as they stand give [.1254, .8746], by enumeration."""
+    rng = np.random.default_rng(1)
+    half = np.full(4000, 0.5)
+    worlds, scores = drawn(half, half, 20, rng)
+    plain, _ = measure(scores, worlds)
+    assert plain["piu_lower"] == pytest.approx(0.1254, abs=0.005)
+    assert plain["piu_upper"] == pytest.approx(0.8746, abs=0.005)
+    found, _, _ = measure_views(*views_of(worlds))
+    assert found["piu_lower"] == pytest.approx(0.0, abs=0.01)
+    assert found["piu_upper"] == pytest.approx(1.0, abs=0.01)
+    assert found["piu_double_disagreement"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_units_away_from_the_kinks() -> None:
+    """Case C3: a = .3, b = .4 has [.10, .70]."""
+    rng = np.random.default_rng(2)
+    worlds, _ = drawn(np.full(3000, 0.3), np.full(3000, 0.4), 400, rng)
+    found, _, _ = measure_views(*views_of(worlds))
+    assert found["piu_lower"] == pytest.approx(0.10, abs=0.003)
+    assert found["piu_upper"] == pytest.approx(0.70, abs=0.003)
+    assert found["piu_double_disagreement"] == pytest.approx(2 * (0.7 - 0.24), abs=0.003)
+
+
+def test_expectations_lie_outside_the_true_ends() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.random(300), rng.random(300)
+    true = np.abs(a - b).mean(), 1.0 - np.abs(1.0 - a - b).mean()
+    found = []
+    for _ in range(60):
+        worlds, _ = drawn(a, b, 10, rng)
+        values, _, _ = measure_views(*views_of(worlds))
+        found.append((values["piu_lower"], values["piu_upper"]))
+    lower, upper = np.mean(found, axis=0)
+    error = np.std(found, axis=0) / np.sqrt(60)
+    assert lower < true[0] + 2 * error[0]
+    assert upper > true[1] - 2 * error[1]
+    assert lower > true[0] - 0.1
+
+
+def test_never_wider_than_the_marginals() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        k = int(rng.integers(1, 6))
+        weight = rng.dirichlet(np.ones(k))
+        views = [UnitMeans(weight, rng.random(k), rng.random(k)) for _ in range(2)]
+        p0, p1 = (np.mean([weight @ getattr(v, side) for v in views]) for side in ("first", "second"))
+        lower, upper = unit_ends(views, choose_signs(views))
+        assert lower >= abs(p1 - p0) - 1e-12
+        assert upper <= 1.0 - abs(1.0 - p0 - p1) + 1e-12
+
+
+def test_replicates_keep_their_signs() -> None:
+    """With the signs held the ends are linear in the means, so that a replicate may leave the kink behind."""
+    weight = np.full(4, 0.25)
+    apart = UnitMeans(weight, np.full(4, 0.2), np.array([0.4, 0.4, 0.1, 0.1]))
+    signs = choose_signs([apart, apart])
+    moved = UnitMeans(weight, np.full(4, 0.2), np.array([0.1, 0.4, 0.1, 0.1]))
+    assert unit_ends([moved, moved], signs)[0] == pytest.approx(0.25 * (-0.1 + 0.2 + 0.1 + 0.1))
+
+
+def test_split_draws() -> None:
+    """Each draw is in one view, each unit keeps its weight in both."""
+    unit = np.array([5, 5, 7, 5, 7, 7])
+    world = CounterfactualSample(pd.DataFrame({"x": range(6)}), np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.1]), unit)
+    (one, _), (other, _) = split_draws((world, world))
+    assert sorted([*one.rows["x"], *other.rows["x"]]) == list(range(6))
+    for half in (one, other):
+        np.testing.assert_allclose(np.bincount(half.place, half.weight), [0.4, 0.6])
+    alone = CounterfactualSample(pd.DataFrame({"x": range(2)}), np.full(2, 0.5), np.arange(2))
+    assert split_draws((alone, alone)) == ((alone, alone),)
+    without = CounterfactualSample(alone.rows, alone.weight)
+    assert split_draws((without, without)) == ((without, without),)
+
+
+def test_reweighted_units() -> None:
+    world = CounterfactualSample(pd.DataFrame({"x": range(4)}), np.full(4, 0.25), np.array([3, 3, 9, 9]))
+    assert (world.units, world.effective_size) == (2, pytest.approx(2.0))
+    np.testing.assert_allclose(world.reweighted(np.array([3.0, 1.0])).weight, [0.375, 0.375, 0.125, 0.125])
+    plain = CounterfactualSample(world.rows, world.weight)
+    np.testing.assert_allclose(plain.reweighted(np.array([1.0, 0.0, 0.0, 1.0])).weight, [0.5, 0.0, 0.0, 0.5])
+
+
+def test_units_that_do_not_match() -> None:
+    rows = pd.DataFrame({"x": range(2)})
+    world = CounterfactualSample(rows, np.full(2, 0.5), np.arange(2))
+    with pytest.raises(DataError, match="name no units"):
+        unit_means((np.ones(2), np.ones(2)), (world, CounterfactualSample(rows, np.full(2, 0.5))))
+    lacking = CounterfactualSample(rows, np.array([1.0, 0.0]), np.arange(2))
+    with pytest.raises(DataError, match="weight in one world only"):
+        unit_means((np.ones(2), np.ones(2)), (world, lacking))
