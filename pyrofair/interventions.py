@@ -55,8 +55,8 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     ------
     InterventionError
         If ``values`` is no dictionary; and when the program runs, for a site it does not have, a value of None, of a
-        wrong shape, that the site's type cannot hold, or outside the site's support; and where a handler outside
-        conditions on an intervened site or reparametrises it.
+        wrong shape, that the site's type cannot hold, not finite, or outside the site's support; and where a handler
+        outside conditions on an intervened site or reparametrises it.
 
     References
     ----------
@@ -185,7 +185,7 @@ def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
     if given is None:
         raise InterventionError(f"The value for the site {name!r} is None; leave the site out, or name a value.")
     try:
-        raw = given if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+        raw = given if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
     except (TypeError, ValueError) as error:
         raise InterventionError(
             f"The value for the site {name!r} is {given!r}; it must be a number, an array or a tensor of numbers."
@@ -209,6 +209,11 @@ def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
     support = getattr(msg["fn"], "support", None)
     if support is not None and not msg["infer"].get("_deterministic") and not bool(support.check(value).all()):
         raise InterventionError(f"The value for the site {name!r} lies outside its support, {support}: {given!r}.")
+    if not bool(value.isfinite().all()):
+        raise InterventionError(
+            f"The value for the site {name!r} is {given!r}, which is not finite; set it to finite numbers, and drop or "
+            "fill in what is missing."
+        )
     return value
 
 

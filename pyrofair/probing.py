@@ -1,8 +1,9 @@
-"""Who reads whom in a Pyro program? Marks that travel along, and values that are changed one at a time."""
+"""Who reads whom in a Pyro program? Its sites in one run, and marks that travel along with their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,14 +13,25 @@ from pyro.poutine import runtime
 from pyro.poutine.do_messenger import DoMessenger
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from pyrofair.exceptions import GraphError
-from pyrofair.isolation import set_seed
 
-__all__ = ["Program", "RefusePlainDo", "followed", "is_deterministic", "perturbed", "run_program"]
+__all__ = [
+    "DENSITY",
+    "Followed",
+    "Program",
+    "RefusePlainDo",
+    "drawn_once",
+    "followed",
+    "is_deterministic",
+    "run_program",
+    "says",
+]
 
 Program = Callable[[int], Any]
 """A Pyro program of the number of people."""
+DENSITY = "log_prob"
 
 
 def is_deterministic(site: Any) -> bool:
@@ -57,50 +69,108 @@ class RefusePlainDo(Messenger):
             )
 
 
-def _numbers(part: Any) -> list[Tensor]:
-    """Return the tensors that a law is made of."""
+def _numbers(part: Any, name: str = "") -> dict[str, Tensor]:
+    """Return the tensors that a law is made of, by where they stand in it, without what it remembers of other runs."""
     if isinstance(part, Tensor):
-        return [part]
+        return {name: part}
     if isinstance(part, torch.distributions.Distribution | torch.distributions.Transform):
-        part = [value for name, value in vars(part).items() if name not in ("_mask", "_cached_x_y")]
-    elif not isinstance(part, list | tuple):
-        return []
-    return [each for inside in part for each in _numbers(inside)]
+        inside = {key: value for key, value in vars(part).items() if key != "_mask" and not key.startswith("_cached")}
+        name += f"/{type(part).__name__}"
+    elif isinstance(part, list | tuple):
+        inside = {str(i): value for i, value in enumerate(part)}
+    else:
+        return {}
+    return {key: value for each in inside for key, value in _numbers(inside[each], f"{name}/{each}").items()}
 
 
-def _says(site: Any) -> list[Tensor]:
-    """Return what tells a site's equation: its value, or its law."""
+def says(site: Any) -> dict[str, Tensor]:
+    """Return what tells a site's equation: its value, or the numbers of its law and its log-probability."""
     if is_deterministic(site):
-        return [site["value"]]
+        return {"value": site["value"]}
     numbers = _numbers(site["fn"])
     try:
-        return [*numbers, site["fn"].log_prob(detach_provenance(site["value"]))]
+        return {**numbers, DENSITY: site["fn"].log_prob(detach_provenance(site["value"]))}
     except (NotImplementedError, ValueError, RuntimeError, TypeError, IndexError):
         return numbers
+
+
+# -- marks that travel along ------------------------------------------------------------------------------------------
+
+EXITS = {"numpy", "tolist", "tensor", "__array__", "__dlpack__", "__setitem__"}
+SINGLE = {"item", "__bool__", "__complex__", "__contains__", "__float__", "__index__", "__int__"}
+"""The functions of torch whose result carries no marks, and those that make one number."""
+
+
+@dataclass
+class Followed:
+    """What is seen of a program by following marks.
+
+    Parameters
+    ----------
+    reads
+        For each site the sites whose marks reach its law or value.
+    left
+        The sites whose marks are lost on the way, and where: what reads them cannot be followed from there.
+    """
+
+    reads: dict[str, frozenset[str]] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+class _Exits(TorchFunctionMode):
+    """Count how often each mark leaves torch by each function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: dict[tuple[str, str], int] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name in EXITS or name in SINGLE:
+            # What is assigned into a tensor that has its mark anyhow is not lost.
+            kept = get_provenance(args[0]) if name == "__setitem__" else frozenset()
+            for mark in get_provenance([args, kwargs]) - kept:
+                self.times[mark, name] = self.times.get((mark, name), 0) + 1
+        return made
+
+    def left(self, n: int) -> dict[str, str]:
+        """Return the marks that left, and how; a number that is not read for each person is one of them all."""
+        return {mark: name for (mark, name), times in self.times.items() if name in EXITS or times >= n}
 
 
 class _Track(Messenger):
     """Mark each per-person site's value with its name, and note which marks its law or value carries."""
 
-    def __init__(self, sites: Sequence[str], parameters: Sequence[str]) -> None:
+    def __init__(self, sites: Collection[str], parameters: Collection[str], exits: _Exits) -> None:
         super().__init__()
-        self.sites, self.parameters = sites, parameters
+        self.sites, self.parameters, self.exits = sites, parameters, exits
         self.reads: dict[str, frozenset[str]] = {}
+        self.before: dict[tuple[str, str], int] = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        self.before = dict(self.exits.times)
 
     def _pyro_post_sample(self, msg: Any) -> None:
         name = msg["name"]
         if name in self.sites:
-            self.reads[name] = get_provenance(_says(msg))
+            self.reads[name] = get_provenance(list(says(msg).values()))
             msg["value"] = ProvenanceTensor(detach_provenance(msg["value"]), frozenset({name}))
-        elif name in self.parameters and (marks := get_provenance(_numbers(msg["fn"]))):
-            raise GraphError(
-                f"The site {name!r} is drawn once, outside the plate of people, and yet reads what differs between "
-                f"people: {', '.join(sorted(marks))}. Put it inside the plate."
-            )
+        elif name in self.parameters and (marks := get_provenance(list(_numbers(msg["fn"]).values()))):
+            raise drawn_once(name, marks)
+        self.exits.times = self.before  # a law that is drawn from keeps its secrets: its marks have just been read
 
 
-def followed(program: Program, n: int, sites: Sequence[str], parameters: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return what each site reads through torch's operations.
+def drawn_once(name: str, marks: Iterable[str]) -> GraphError:
+    """Return the error of a parameter that reads per-person sites."""
+    return GraphError(
+        f"The site {name!r} is drawn once, outside the plate of people, and yet reads what differs between "
+        f"people: {', '.join(sorted(marks))}. Put it inside the plate."
+    )
+
+
+def followed(program: Program, n: int, sites: Collection[str], parameters: Collection[str]) -> Followed:
+    """Return what each site reads through torch's operations, and what cannot be followed.
 
     Parameters
     ----------
@@ -114,103 +184,13 @@ def followed(program: Program, n: int, sites: Sequence[str], parameters: Sequenc
     GraphError
         If a site that is drawn once reads a per-person one.
     """
-    track = _Track(sites, parameters)
+    exits = _Exits()
+    track = _Track(sites, parameters, exits)
     try:
-        run_program(program, n, track)
+        with exits:
+            run_program(program, n, track)
     except GraphError:
         raise
-    except Exception:
-        pass  # say, a library that refuses marked tensors; what it reads is found by perturbation
-    return track.reads
-
-
-class _Hold(Messenger):
-    """Hold every site at a value, and note what its equation says."""
-
-    def __init__(self, values: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.values = values
-        self.said: dict[str, list[Tensor]] = {}
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.values and not msg["is_observed"]:
-            msg["value"], msg["done"] = self.values[msg["name"]], True
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.values:
-            self.said[msg["name"]] = _says(msg)
-            msg["value"] = self.values[msg["name"]]
-
-
-def perturbed(
-    program: Program, n: int, sites: Sequence[str], known: Mapping[str, frozenset[str]], plain: Mapping[str, Any]
-) -> dict[str, list[str]]:
-    """Change one site at a time while all others are held, and see whose equation says something else.
-
-    Each site takes the values of other people, and then the least and the greatest of all these for everybody.
-
-    Parameters
-    ----------
-    program, n
-        The program, and the number of people.
-    sites
-        The per-person sites.
-    known
-        What each is known to read.
-    plain
-        The sites of a run.
-
-    Returns
-    -------
-    dict
-        For sites that read more than is known: what.
-
-    Raises
-    ------
-    GraphError
-        If a site changes though nothing is changed.
-    """
-    # A computed step that is not per person is no site, and passes on what it reads.
-    values: dict[str, Tensor] = {
-        name: site["value"] for name, site in plain.items() if name in sites or not is_deterministic(site)
-    }
-    fresh = {name: site["value"] for name, site in run_program(program, n).items()}
-
-    def said(changed: Mapping[str, Tensor], seed: int = 0) -> dict[str, list[Tensor]]:
-        set_seed(seed)
-        hold = _Hold({**values, **changed})
-        try:
-            run_program(program, n, hold)
-        except Exception:
-            return {}  # a value that never goes with the others may break the program
-        return hold.said
-
-    base = said({})
-    for site in _differing(base, said({}, seed=1)):
-        raise GraphError(
-            f"The site {site!r} differs from run to run though all sites are held, so the program draws random numbers "
-            "outside Pyro. Such noise cannot be shared by two worlds: name it, U = pyro.sample('U', ...)."
-        )
-    hidden: dict[str, list[str]] = {}
-    for cause in sites:
-        both = torch.cat([values[cause].flatten(), fresh[cause].flatten()])
-        moves = [fresh[cause], *(torch.full_like(values[cause], end.item()) for end in (both.min(), both.max()))]
-        if all(torch.equal(move, values[cause]) for move in moves) and both.is_floating_point():
-            moves = [values[cause] + 1]
-        for move in moves:
-            for site in _differing(base, said({cause: move})):
-                if site in sites and cause not in (site, *known.get(site, ()), *hidden.get(site, ())):
-                    hidden.setdefault(site, []).append(cause)
-    return hidden
-
-
-def _differing(one: Mapping[str, list[Tensor]], other: Mapping[str, list[Tensor]]) -> list[str]:
-    return [
-        site
-        for site in one
-        if site in other and any(not _equal(a, b) for a, b in zip(one[site], other[site], strict=False))
-    ]
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
+    except Exception as error:  # say, a library that refuses marked tensors
+        return Followed(track.reads, dict.fromkeys(sites, type(error).__name__))
+    return Followed(track.reads, exits.left(n))

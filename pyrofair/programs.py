@@ -14,11 +14,14 @@ import torch
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, PyrofairWarning, did_you_mean
 from pyrofair.isolation import isolated
-from pyrofair.probing import Program, RefusePlainDo, followed, is_deterministic, perturbed, run_program
+from pyrofair.probing import Followed, Program, RefusePlainDo, followed, is_deterministic, run_program
+from pyrofair.trials import Trial, perturbed, separated
 
 __all__ = ["Program", "ProgramSites", "read_sites"]
 
 PROBES = (61, 53)
+CROWD = 1009
+"""So many people are looked at where dependencies cannot be followed."""
 PEOPLE = -1
 """Stands for the number of people in the shape of a site."""
 
@@ -151,8 +154,10 @@ def read_sites(program: Program) -> ProgramSites:
     """Run a program on a few people and read off its sites and who reads whom.
 
     Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
-    assignment into a tensor) is caught by perturbing each site while all others are held: such a dependence is added,
-    with a warning.
+    assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
+    with a warning. Where nothing is found to read what leaves torch, a warning says so.
+
+    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others.
 
     Parameters
     ----------
@@ -162,8 +167,8 @@ def read_sites(program: Program) -> ProgramSites:
     Raises
     ------
     GraphError
-        If the program fails, has no per-person sites, has other sites for another number of people, or draws random
-        numbers outside Pyro.
+        If the program fails, has no per-person sites, has other sites for another number of people, draws random
+        numbers outside Pyro, or mixes people.
 
     Examples
     --------
@@ -189,20 +194,59 @@ def read_sites(program: Program) -> ProgramSites:
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
         )
-        tracked = followed(program, PROBES[0], found.sites, found.parameters)
-        hidden = perturbed(program, PROBES[0], found.sites, tracked, plain)
-    for name, more in hidden.items():
-        warnings.warn(
-            f"The program's site {name!r} reads {', '.join(map(repr, more))} in a way that torch does not show "
-            "(.item(), NumPy, or assignment into a tensor). It was found by changing values, which can miss a rare "
-            "dependence: write the equation in torch operations if you can.",
-            PyrofairWarning,
-            stacklevel=_outside(),
-        )
+        marks = followed(program, PROBES[0], found.sites, found.parameters)
+        trial = Trial(program, PROBES[0], _places(shapes), plain)
+        silent = frozenset(site for site in found.sites if not marks.reads.get(site))
+        moving = separated(trial, found.parameters, silent)
+        hidden = perturbed(trial, marks.reads)
+        causes = _unclear(found.sites, marks, hidden, moving)
+        if causes:
+            known = {site: marks.reads.get(site, frozenset()) | {*hidden.get(site, ())} for site in found.sites}
+            more = perturbed(Trial(program, CROWD, trial.places), known, causes)
+            hidden = {s: hidden.get(s, []) + more.get(s, []) for s in found.sites if s in hidden or s in more}
+    _warn(hidden, marks.left, moving)
     for name in found.sites:
-        met = {*tracked.get(name, ()), *hidden.get(name, ())} - {name}
+        met = {*marks.reads.get(name, ()), *hidden.get(name, ())} - {name}
         found.reads[name] = tuple(site for site in found.sites if site in met)
     return found
+
+
+def _places(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int | None]:
+    """Return which dimension of each site is that of people."""
+    return {site: shape.index(PEOPLE) if PEOPLE in shape else None for site, shape in shapes.items()}
+
+
+def _unclear(
+    sites: Sequence[str], marks: Followed, hidden: Mapping[str, Sequence[str]], moving: set[str]
+) -> Sequence[str]:
+    """Return the sites that may be read where torch does not show it; all if something is read in unknown ways."""
+    unseen = any(cause not in marks.left for causes in hidden.values() for cause in causes)
+    return sites if unseen or moving - hidden.keys() else [site for site in sites if site in marks.left]
+
+
+def _warn(hidden: Mapping[str, Sequence[str]], left: Mapping[str, str], moving: set[str]) -> None:
+    """Warn of what is read in other ways than torch shows, or may be."""
+    remedy = "write the equation in torch operations if you can."
+    said = [
+        f"The program's site {name!r} reads {', '.join(map(repr, more))} in a way that torch does not show "
+        "(.item(), NumPy, or assignment into a tensor). It was found by changing values, which can miss a rare "
+        f"dependence: {remedy}"
+        for name, more in hidden.items()
+    ]
+    found = {cause for more in hidden.values() for cause in more}
+    if lost := [f"{site!r} (by {how})" for site, how in left.items() if site not in found]:
+        said.append(
+            f"The program takes {', '.join(lost)} out of torch, from where it cannot be followed who reads it. "
+            f"Changing values of {CROWD} people showed no site that does so, but a rare dependence can be missed: "
+            + remedy
+        )
+    if unknown := sorted(moving - hidden.keys()):
+        said.append(
+            f"The parents of {', '.join(map(repr, unknown))} cannot be followed: the value or law changes with other "
+            f"sites, and none was found that changes it: {remedy}"
+        )
+    for each in said:
+        warnings.warn(each, PyrofairWarning, stacklevel=_outside())
 
 
 def _outside() -> int:

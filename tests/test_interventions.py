@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -88,6 +89,27 @@ def test_nothing_but_a_dictionary_is_taken() -> None:
 def test_what_is_no_value_is_refused(given: Any, match: str) -> None:
     with pytest.raises(InterventionError, match=match):
         do(chain, {"X": given})()
+
+
+@pytest.mark.parametrize("site", ["X", "M"])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, [0.0, 0.0, math.inf, 0.0]])
+def test_infinite_values_are_refused(site: str, bad: Any) -> None:
+    with pytest.raises(
+        InterventionError, match=rf"value for the site {site!r} is .*inf.* not finite; set it to finite"
+    ):
+        do(chain, {site: bad})()
+
+
+def test_missing_values_of_a_computed_site_are_refused() -> None:
+    with pytest.raises(InterventionError, match="value for the site 'M' is nan, which is not finite"):
+        do(chain, {"M": math.nan})()
+
+
+def test_an_array_that_cannot_be_written_is_copied() -> None:
+    table = np.arange(4.0)
+    table.flags.writeable = False
+    for given in (table, pd.Series(table, copy=False)):
+        assert values(do(chain, {"X": given}))["X"].tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(

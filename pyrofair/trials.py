@@ -1,0 +1,313 @@
+"""Whose equation says something else when a value is changed? Sites held at a run's values, some of them changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import torch
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from pyrofair.exceptions import GraphError
+from pyrofair.isolation import set_seed
+from pyrofair.probing import DENSITY, Program, drawn_once, is_deterministic, run_program, says
+
+__all__ = ["Trial", "perturbed", "separated"]
+
+Said = dict[str, dict[str, Tensor]]
+"""For each site what its equation says."""
+
+KINDS = ("fresh", "above", "below")
+"""How values are changed: to those of other people, or to one that is greater or less than all of these."""
+FEW = 10
+"""So many whole numbers are levels, of which no others are tried."""
+
+
+class _Hold(Messenger):
+    """Hold every site at a value, and note what its equation says."""
+
+    def __init__(self, values: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.values = values
+        self.said: Said = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.values and not msg["is_observed"]:
+            msg["value"], msg["done"] = self.values[msg["name"]], True
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.values:
+            self.said[msg["name"]] = says(msg)
+            msg["value"] = self.values[msg["name"]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A program whose sites are held at the values of one run, to see whose equation a change of them moves.
+
+    Parameters
+    ----------
+    program, n
+        The program, and the number of people.
+    places
+        For each per-person site which dimension is that of people; None if it is the same for everybody.
+    plain
+        The sites of a run. The default runs the program.
+    """
+
+    program: Program
+    n: int
+    places: Mapping[str, int | None]
+    plain: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> dict[str, Tensor]:
+        """The values at which sites are held."""
+        # A computed step that is not per person is no site, and passes on what it reads.
+        plain = self.plain or run_program(self.program, self.n)
+        return {
+            name: site["value"] for name, site in plain.items() if name in self.places or not is_deterministic(site)
+        }
+
+    @cached_property
+    def fresh(self) -> dict[str, Tensor]:
+        """The values of other people."""
+        return {name: site["value"] for name, site in run_program(self.program, self.n).items()}
+
+    @cached_property
+    def base(self) -> Said:
+        """What the equations say when nothing is changed.
+
+        Raises
+        ------
+        GraphError
+            If that differs from run to run.
+        """
+        base = self.said({})
+        for site in _differing(base, self.said({}, seed=1)):
+            raise GraphError(
+                f"The site {site!r} differs from run to run though all sites are held, so the program draws random "
+                "numbers outside Pyro. Such noise cannot be shared by two worlds: name it, U = pyro.sample('U', ...)."
+            )
+        return base
+
+    def said(self, changed: Mapping[str, Tensor], seed: int = 0) -> Said:
+        """Return what the equations say when some values are changed; nothing if the program fails."""
+        set_seed(seed)
+        hold = _Hold({**self.values, **changed})
+        try:
+            run_program(self.program, self.n, hold)
+        except Exception:
+            return {}  # a value that never goes with the others may break the program
+        return hold.said
+
+    def ends(self, site: str, *, beyond: bool = False) -> tuple[Tensor, Tensor]:
+        """Return the least and the greatest value of a site, for everybody, or values beyond these."""
+        both = torch.cat([self.values[site].flatten(), self.fresh[site].flatten()])
+        seen = both[both.isfinite()]
+        if not len(seen):
+            return self.values[site], self.values[site]
+        low, high = seen.min(), seen.max()
+        whole = not seen.is_floating_point() or torch.equal(seen, seen.round())
+        if beyond and not (whole and 1 < len(set(seen.tolist())) <= FEW):
+            low, high = 2 * low - high - 1, 2 * high - low + 1
+        return torch.full_like(self.values[site], low.item()), torch.full_like(self.values[site], high.item())
+
+    def moves(self, site: str) -> list[Tensor]:
+        """Return the values that a site takes for everybody, one after the other."""
+        moves = [self.fresh[site], *self.ends(site)]
+        if all(torch.equal(move, self.values[site]) for move in moves) and self.values[site].is_floating_point():
+            return [self.values[site] + 1]
+        return moves
+
+    @cached_property
+    def moved(self) -> dict[str, dict[str, Tensor]]:
+        """For each kind of change, all sites changed for everybody."""
+        ends = {site: self.ends(site, beyond=True) for site in self.places}
+        return {
+            "fresh": {site: self.fresh[site] for site in self.places},
+            "above": {site: high for site, (_, high) in ends.items()},
+            "below": {site: low for site, (low, _) in ends.items()},
+        }
+
+    def moved_for(self, rows: Tensor, kind: str, start: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return all sites changed for some people, given as a mask, from the values held or from others."""
+        changed = {}
+        for site, place in self.places.items():
+            if place is not None:
+                before = (start or self.values)[site]
+                here = rows.reshape([-1 if i == place else 1 for i in range(before.ndim)])
+                changed[site] = torch.where(here, self.moved[kind][site], before)
+        return changed
+
+
+def perturbed(
+    trial: Trial, known: Mapping[str, frozenset[str]], causes: Iterable[str] | None = None
+) -> dict[str, list[str]]:
+    """Change one site at a time while all others are held, and see whose equation says something else.
+
+    Each site takes the values of other people, and then the least and the greatest of all these for everybody.
+
+    Parameters
+    ----------
+    trial
+        The program.
+    known
+        What each site is known to read.
+    causes
+        The sites to change, by default all. If they are given, each also takes values beyond all others, and is
+        held while all others change, so that a dependence shows that needs both.
+
+    Returns
+    -------
+    dict
+        For sites that read more than is known: what.
+
+    Raises
+    ------
+    GraphError
+        If a site changes though nothing is changed.
+    """
+    hidden: dict[str, list[str]] = {}
+
+    def note(cause: str, one: Said, other: Said) -> None:
+        for site in _differing(one, other):
+            if site in trial.places and cause not in (site, *known.get(site, ()), *hidden.get(site, ())):
+                hidden.setdefault(site, []).append(cause)
+
+    joint = {} if causes is None else {kind: trial.said(trial.moved[kind]) for kind in KINDS}
+    for cause in trial.places if causes is None else causes:
+        for move in (*trial.moves(cause), *(() if causes is None else trial.ends(cause, beyond=True))):
+            note(cause, trial.base, trial.said({cause: move}))
+        for kind, all_moved in joint.items():
+            note(cause, all_moved, trial.said({**trial.moved[kind], cause: trial.values[cause]}))
+    return hidden
+
+
+def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str]) -> set[str]:
+    """Change all values of some people, and refuse a program in which the equation of another says something else.
+
+    Half of the people are changed, such that for any two some half has the first without the second; all but one; and
+    one, where all others are alike. Their values become those of other people, or greater or less than all.
+
+    Parameters
+    ----------
+    trial
+        The program.
+    parameters
+        The sites that are drawn once.
+    silent
+        The sites that are not known to read anything.
+
+    Returns
+    -------
+    set
+        Of these, the ones that do read something: they say something else for the people who are changed.
+
+    Raises
+    ------
+    GraphError
+        If a site mixes people.
+    """
+    moving: set[str] = set()
+    for start, changes, others in _contrasts(trial):
+        base = trial.said(start) if start else trial.base
+        ran = ((change, said) for change in changes if (said := trial.said(change)))
+        change, said = next(ran, ({}, {}))
+        for site in _differing(base, said, others):
+            causes = _read_across(trial, site, start, change, others)
+            raise drawn_once(site, causes) if site in parameters else _mixes(site, causes)
+        if not start:
+            moving |= {each for each in silent if each in said and _differ(_law(base[each]), _law(said[each]))}
+    return moving
+
+
+def _contrasts(trial: Trial) -> Iterator[tuple[dict[str, Tensor], list[dict[str, Tensor]], Tensor]]:
+    """Return what to start from (nothing: the values held), changes of which the first that runs is used, and a mask.
+
+    The mask tells who is not changed.
+    """
+    for number, rows in enumerate(_groups(trial.n)):
+        yield {}, [trial.moved_for(rows, kind) for kind in (KINDS[number % len(KINDS)], "fresh")], ~rows
+    everybody, one = torch.ones(trial.n, dtype=torch.bool), torch.arange(trial.n) == trial.n // 2
+    for kind, contrary in (("above", "below"), ("below", "above")):
+        yield {}, [trial.moved_for(~one, kind)], one  # moves how many have a level
+        alike = trial.moved_for(everybody, kind)
+        yield alike, [trial.moved_for(one, contrary, alike)], ~one  # moves the greatest and the least level
+
+
+def _groups(n: int) -> list[Tensor]:
+    """Return masks of people such that, for any two, some mask has the first without the second.
+
+    Each person is in half of the masks, and no two in the same ones.
+
+    >>> [group.tolist() for group in _groups(3)]
+    [[True, False, False], [False, True, False], [False, False, True]]
+    """
+    count = 1
+    while len(halves := list(combinations(range(count), count // 2))) < n:
+        count += 1
+    masks = torch.zeros(count, n, dtype=torch.bool)
+    for person, own in enumerate(halves[:n]):
+        masks[list(own), person] = True
+    return list(masks)
+
+
+def _read_across(
+    trial: Trial, site: str, start: Mapping[str, Tensor], change: Mapping[str, Tensor], others: Tensor
+) -> list[str]:
+    """Return what a site reads of the people who are changed; all of it if no change alone shows."""
+    base = trial.said(start)
+    alone = [each for each in change if site in _differing(base, trial.said({**start, each: change[each]}), others)]
+    return alone or [each for each in change if each != site]
+
+
+def _mixes(site: str, causes: Sequence[str]) -> GraphError:
+    return GraphError(
+        f"The site {site!r} mixes people: it reads {', '.join(map(repr, causes))} of others, so it changes for people "
+        "whose own values are held. An effect or a counterfactual is that of one person, whoever else is drawn: write "
+        "the equation for one person, without a mean, scale, rank, sum, sort or shift over people. What describes the "
+        "population stands outside, as a number or a parameter (pyro.param)."
+    )
+
+
+def _law(says: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what a site says apart from the log-probability of its own value."""
+    return {key: value for key, value in says.items() if key != DENSITY}
+
+
+def _differing(one: Said, other: Said, people: Tensor | None = None) -> list[str]:
+    """Return the sites whose equations differ, or those of some people, a mask, by more than rounding."""
+    return [site for site in one if site in other and _differ(one[site], other[site], people)]
+
+
+def _differ(one: dict[str, Tensor], other: dict[str, Tensor], people: Tensor | None = None) -> bool:
+    both = one.keys() & other.keys()  # a law may have worked out more of itself in another run
+    if not both:
+        return bool(one) or bool(other)
+    equal = _equal if people is None else lambda a, b: _near(a, b, people)
+    return any(not equal(one[key], other[key]) for key in both)
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _near(one: Tensor, other: Tensor, people: Tensor) -> bool:
+    """Tell whether two tensors are equal for some people, but for what values of others do to vectorised rounding."""
+    if one.shape != other.shape or one.dtype != other.dtype or torch.equal(one, other):
+        return one.shape == other.shape and one.dtype == other.dtype
+    here = people.nonzero().flatten()
+    for dim in [dim for dim, size in enumerate(one.shape) if size == len(people)]:
+        one, other = one.index_select(dim, here), other.index_select(dim, here)
+    if _equal(one, other) or not one.is_floating_point():
+        return _equal(one, other)
+    eps = torch.finfo(one.dtype).eps
+    near = (one - other).abs() <= 1000 * eps * (one.abs() + other.abs()) + 100 * eps
+    return bool((near | (one == other) | (one.isnan() & other.isnan())).all())
