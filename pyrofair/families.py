@@ -337,13 +337,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
 
 
 def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:
-    """Return a program's values as the column holds them: labels of codes, whole numbers as such.
-
-    Examples
-    --------
-    >>> decode(Categories(("low", "high"), (0.5, 0.5)), torch.tensor([1.0, 0.0])).tolist()
-    ['high', 'low']
-    """
+    """Return a program's values as the column holds them: labels of codes, whole numbers as such."""
     plain = values.detach().numpy()
     known = getattr(family, "levels", None)
     if known is not None:
