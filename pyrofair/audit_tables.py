@@ -95,6 +95,8 @@ def _sizes(estimator: Estimator) -> dict[str, float]:
         sizes |= dict.fromkeys(FROM_OUTCOMES, sizes["positive_rate"])
     if "" in estimator.worlds:
         first, second = (world.effective_size for world in estimator.worlds[""][0])
+        if hasattr(estimator.sources[""], "effective_size"):  # units stand for different numbers of rows
+            first = second = estimator.sources[""].effective_size(estimator.table, w)
         sizes |= dict.fromkeys((*QUANTITIES[5:], *GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
     return sizes
 

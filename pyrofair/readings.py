@@ -85,7 +85,13 @@ def _replicates(context: Mapping[str, Any]) -> str:
 def _read_overlap(overlap: pd.DataFrame) -> list[str]:
     lines = []
     for row in overlap.to_dict("records"):
-        if row["used"]:
+        if "outside" in row:
+            given = ", ".join(each for each in (row["reads"], _arm(row["arm"])) if each)
+            lines.append(
+                f"{row['regime']} world: {row['column']} drawn from its learned law{given and f' given {given}'}; "
+                f"{row['outside']:.1%} of that world asks it beyond the rows it was learned from"
+            )
+        elif row["used"]:
             who = "both groups, pooled" if row["group"] == "pooled" else f"group {row['group']}"
             lost = f"; no counterpart for {row['unsupported_cells']}" if row["unsupported_cells"] else ""
             lines.append(
@@ -93,6 +99,10 @@ def _read_overlap(overlap: pd.DataFrame) -> list[str]:
                 f"mean weight {row['mean_weight']:.3f}, should be near 1){lost}"
             )
     return lines
+
+
+def _arm(value: Any) -> str:
+    return "" if pd.isna(value) else f"the sensitive attribute at {int(value)}"
 
 
 def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]:

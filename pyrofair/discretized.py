@@ -1,0 +1,143 @@
+"""The law of a whole number: a mixture of normal laws, rounded, within two ends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+from torch.distributions import constraints
+from torch.special import log_ndtr, ndtr
+
+from pyrofair.exceptions import PyrofairError
+
+__all__ = ["DiscretizedMixture"]
+
+FAR = 1e4
+"""So many standard deviations away nothing is left; unlike infinity, its logarithm has a gradient."""
+NARROW = 0.01
+"""A step of so few standard deviations has the probability of its middle, to five digits; a difference has fewer."""
+
+
+class DiscretizedMixture(TorchDistribution):
+    """The law of ``round(X)``, X from a mixture of k normal laws, all beyond the two ends being moved to them.
+
+    Parameters
+    ----------
+    log_weights
+        Logarithms of the weights of the components, shape (..., k), up to a constant.
+    loc, scale
+        Their means and standard deviations, of shapes that broadcast with that.
+    low, high
+        The least and the greatest value: whole numbers, of shapes that broadcast with the batch.
+
+    Raises
+    ------
+    PyrofairError
+        If an end is no whole number, or ``low`` is above ``high``.
+
+    Examples
+    --------
+    >>> law = DiscretizedMixture(torch.zeros(2), torch.tensor([0.0, 3.0]), torch.tensor([0.1, 1.0]), 0, 4)
+    >>> law.log_prob(torch.arange(5.0)).exp()
+    tensor([0.5031, 0.0303, 0.1209, 0.1915, 0.1543])
+    >>> law.icdf(torch.tensor([0.2, 0.6, 0.99]))
+    tensor([0., 2., 4.])
+    """
+
+    arg_constraints = {  # noqa: RUF012 - torch reads it from the class
+        "log_weights": constraints.real_vector,
+        "loc": constraints.real_vector,
+        "scale": constraints.independent(constraints.positive, 1),  # type: ignore[no-untyped-call]
+        "low": constraints.real,
+        "high": constraints.real,
+    }
+
+    def __init__(
+        self,
+        log_weights: Tensor,
+        loc: Tensor,
+        scale: Tensor,
+        low: float | Tensor,
+        high: float | Tensor,
+        validate_args: bool | None = None,
+    ) -> None:
+        weights, self.loc, self.scale = torch.broadcast_tensors(log_weights, loc, scale)  # type: ignore[no-untyped-call]
+        self.log_weights = weights.log_softmax(-1)
+        ends = torch.as_tensor(low, dtype=self.loc.dtype), torch.as_tensor(high, dtype=self.loc.dtype)
+        for end in ends:
+            if not bool((end == end.round()).all()):
+                raise PyrofairError(f"DiscretizedMixture needs whole numbers as ends; got low={low} and high={high}.")
+        if not bool((ends[0] <= ends[1]).all()):
+            raise PyrofairError(f"DiscretizedMixture needs low <= high; got low={low} and high={high}.")
+        self._most = float((ends[1] - ends[0]).max()) + 1.0
+        batch = torch.broadcast_shapes(self.loc.shape[:-1], ends[0].shape, ends[1].shape)  # type: ignore[no-untyped-call]
+        self.low, self.high = (end.expand(batch) for end in ends)
+        super().__init__(batch, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> DiscretizedMixture:
+        """Return the same law for a larger batch."""
+        new: DiscretizedMixture = self._get_checked_instance(DiscretizedMixture, _instance)  # type: ignore[no-untyped-call]
+        batch = torch.Size(batch_shape)
+        for name in ("log_weights", "loc", "scale"):
+            setattr(new, name, getattr(self, name).expand((*batch, self.loc.shape[-1])))
+        new.low, new.high, new._most = self.low.expand(batch), self.high.expand(batch), self._most
+        super(DiscretizedMixture, new).__init__(batch, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        """Return the whole numbers from the lower to the upper end."""
+        return constraints.integer_interval(self.low, self.high)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - torch's own signature
+        """Draw: a component, a number from it, rounded."""
+        shape = self._extended_shape(torch.Size(sample_shape))
+        u = torch.rand(shape, dtype=self.loc.dtype, device=self.loc.device).unsqueeze(-1)
+        below = self.log_weights.exp().cumsum(-1)[..., :-1]
+        chosen = (u > below).sum(-1, keepdim=True)
+        wide = (*shape, self.loc.shape[-1])
+        loc, scale = (each.expand(wide).gather(-1, chosen)[..., 0] for each in (self.loc, self.scale))
+        drawn: Tensor = (loc + scale * torch.randn_like(loc)).round().clamp(self.low, self.high)
+        return drawn
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log-probability of a whole number; minus infinity elsewhere, where arguments are not validated."""
+        if self._validate_args:
+            self._validate_sample(value)
+        k = value.unsqueeze(-1)
+        least, greatest = (k <= self.low.unsqueeze(-1)), (k >= self.high.unsqueeze(-1))
+        first = torch.where(least, -FAR, (k - 0.5 - self.loc) / self.scale)
+        last = torch.where(greatest, FAR, (k + 0.5 - self.loc) / self.scale)
+        # In the left tail floating-point numbers lie close together; both tails are alike.
+        flip = first + last > 0
+        upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
+        step = 1.0 / self.scale
+        narrow = (step < NARROW) & ~least & ~greatest
+        gap = torch.where(narrow, -1.0, lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
+        middle = (k - self.loc) / self.scale
+        density = -0.5 * middle.square() - 0.5 * math.log(2.0 * math.pi) + step.log()
+        inside = torch.where(narrow, density, upper + torch.log(-torch.expm1(gap)))
+        possible = (value >= self.low) & (value <= self.high) & (value == value.round())
+        found: Tensor = (self.log_weights + inside).logsumexp(-1)
+        return found.masked_fill(~possible, -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Return the probability of being at most a value."""
+        below = ndtr((value.floor().unsqueeze(-1) + 0.5 - self.loc) / self.scale)
+        found = (self.log_weights.exp() * below).sum(-1).clamp(max=1.0)
+        return torch.where(value >= self.high, 1.0, torch.where(value < self.low, 0.0, found))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Return the least whole number at which the distribution function reaches a probability."""
+        shape = torch.broadcast_shapes(value.shape, self.batch_shape)  # type: ignore[no-untyped-call]
+        low, high = self.low.expand(shape), self.high.expand(shape)
+        for _ in range(math.ceil(math.log2(self._most))):
+            middle = ((low + high) / 2).floor()
+            reached = self.cdf(middle) >= value
+            low, high = torch.where(reached, low, middle + 1.0), torch.where(reached, middle, high)
+        return high

@@ -1,0 +1,425 @@
+"""Both worlds given what they share: its observed values, and all that unfair paths touch drawn from learned laws."""
+
+from __future__ import annotations
+
+import copy
+import math
+import numbers
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.families import Family
+from pyrofair.identification import identify
+from pyrofair.isolation import seed_from
+from pyrofair.law_draws import draw_nodes, draw_worlds, outside_support
+from pyrofair.law_graph import LawGraph
+from pyrofair.mechanisms import LearnedLaws, learn_laws
+from pyrofair.nuisances import Nuisances, Rows
+from pyrofair.overlap import MEAN_WEIGHT
+from pyrofair.paths import UnfairPaths
+from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.propensity import PropensityKind, make_propensity
+from pyrofair.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
+
+__all__ = ["GComputation"]
+
+HALVES = ("half 0", "half 1")
+_ONE_AT_A_TIME = threading.RLock()
+"""Pyro's handlers and parameters are global, so that threads must take turns."""
+
+
+class GComputation(BaseEstimator):  # type: ignore[misc]
+    """Potential outcomes given the features that both worlds share, the others drawn from learned laws.
+
+    A unit is a value of the shared features S, which no unfair path touches: its observed value, in rows of the
+    baseline group weighted by 1 / P(A = baseline | what A does not cause), or in all rows if A causes no part of S. In
+    each world the other features are drawn from P(V | parents, A = arm of V), learned by
+    :func:`pyrofair.mechanisms.learn_laws`; where these laws have few values, all of them are taken with their
+    probabilities instead. Unlike weights, this needs no overlap of the mediators, only that laws reach where they are
+    asked.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths; they must be identified.
+    draws
+        Draws of each unit in each world, and the largest number of values that are summed over instead of drawn.
+    shared
+        Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
+        is drawn from its learned law with A = baseline, so that no propensity is needed.
+    most_units
+        The most units; more different values of S are thinned out at random, in proportion to their weights.
+    families, parameters, hidden, components
+        How laws are learned, as in :func:`pyrofair.mechanisms.learn_laws`.
+    propensity
+        The model of P(A | what A does not cause), as in :class:`pyrofair.IPW`.
+    progress
+        Whether bars are shown.
+    random_state
+        Seeds the fit, and calls that name no seed of their own.
+
+    Attributes
+    ----------
+    estimand_ : Estimand
+        The formulas.
+    laws_ : LearnedLaws
+        The learned laws.
+
+    References
+    ----------
+    Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same law by weights.
+
+    Examples
+    --------
+    >>> from pyrofair import simulate
+    >>> hiring = simulate.scenario("hiring")
+    >>> source = GComputation(hiring.unfair, progress=False, random_state=0).fit(hiring.draw(300, random_state=0))
+    >>> baseline, switched = source.worlds()
+    >>> sorted(baseline.rows.columns), baseline.units == switched.units
+    (['A', 'D', 'M', 'Q'], True)
+    """
+
+    def __init__(
+        self,
+        unfair: UnfairPaths,
+        *,
+        draws: int = 200,
+        shared: Literal["observed", "learned"] = "observed",
+        most_units: int = 5000,
+        families: Mapping[str, Family] | None = None,
+        parameters: Any = "network",
+        hidden: tuple[int, ...] = (32,),
+        components: int = 5,
+        propensity: PropensityKind | ClassifierMixin = "logistic",
+        progress: bool = True,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.unfair = unfair
+        self.draws = draws
+        self.shared = shared
+        self.most_units = most_units
+        self.families = families
+        self.parameters = parameters
+        self.hidden = hidden
+        self.components = components
+        self.propensity = propensity
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Learn the laws of the features that unfair paths touch; the table need not hold the outcome.
+
+        Parameters
+        ----------
+        df
+            A table of n rows with the columns of all observed nodes but the outcome.
+        sample_weight
+            Weights of shape (n,); they enter the laws and every estimate.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If the data cannot tell the effect.
+        DataError
+            If the table or a setting is unfit.
+        """
+        self._check_settings()
+        estimand = identify(self.unfair)
+        table = read_table(df, feature_columns(self.unfair.graph))
+        weight = read_weight(sample_weight, len(table))
+        a = read_sensitive(table, self.unfair.graph)
+        warn_unused(df, self.unfair.graph)
+        self.estimand_ = estimand
+        self.graph_ = LawGraph.of(estimand)
+        self.seed_ = seed_from(self.random_state)
+        self.rows_ = Rows(table, a, weight, np.ones(len(a), dtype=bool))
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, self.rows_, self.seed_, None)
+        self.origin_: GComputation | None = None
+        self.learned_: dict[str, LearnedLaws] = {}
+        self._laws("all")
+        self._check_units()
+        return self
+
+    @property
+    def laws_(self) -> LearnedLaws:
+        """The learned laws."""
+        check_is_fitted(self, "learned_")
+        return self._laws("all")
+
+    @property
+    def n_fitted_(self) -> int:
+        """The number of rows it was fitted on."""
+        return len(self.rows_.a)
+
+    def is_fitted_on(self, df: pd.DataFrame) -> bool:
+        """Tell whether these are the rows it was fitted on."""
+        return read_table(df, feature_columns(self.unfair.graph)).equals(self.rows_.table)
+
+    def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
+        """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
+
+        Its laws start from those found, and take a few steps.
+        """
+        other = copy.copy(self)
+        weight = self.rows_.weight * sample_weight
+        other.rows_ = Rows(self.rows_.table, self.rows_.a, weight, self.rows_.kept)
+        other.nuisances_ = self.nuisances_.refit(weight)
+        other.origin_, other.learned_ = self, {}
+        return other
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, a sentence each."""
+        check_is_fitted(self, "estimand_")
+        sensitive = self.unfair.graph.sensitive
+        shared = ", ".join(self.graph_.units) or "nothing"
+        drawn = ", ".join(self.graph_.drawn) or "nothing"
+        laws = [
+            f"A unit is a value of what both worlds share: {shared}. In each world {drawn} is drawn anew by learned "
+            "laws; intervals rest on laws fitted again, not on whether their form is right (see laws_.calibration()).",
+            f"Laws are asked only where {sensitive} and its companions were met (see overlap()).",
+        ]
+        return (*(text for text in self.estimand_.assumptions if "positivity" not in text), *laws)
+
+    def _check_settings(self) -> None:
+        if not isinstance(self.unfair, UnfairPaths):
+            raise DataError(
+                f"GComputation needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}."
+            )
+        for name in ("draws", "most_units"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+                raise DataError(f"{name}={value!r} must be a whole number of at least 1.")
+        if self.shared not in ("observed", "learned"):
+            raise DataError(f"shared={self.shared!r} is not known; it is 'observed' or 'learned'.")
+        make_propensity(self.propensity, empty=False, seed=0)
+
+    # -- laws ---------------------------------------------------------------------------------------------------------
+
+    def _laws(self, which: str) -> LearnedLaws:
+        """Return the laws learned from all rows, or from a random half of them, learning them when first asked for."""
+        with _ONE_AT_A_TIME:
+            if which not in self.learned_:
+                self.learned_[which] = self._learn(which)
+            return self.learned_[which]
+
+    def _learn(self, which: str) -> LearnedLaws:
+        places = self._places(which)
+        weight = self.rows_.weight[places]
+        if self.origin_ is not None:
+            return self.origin_._laws(which).refit(weight, random_state=self.seed_)
+        whole = self.learned_.get("all")
+        return learn_laws(
+            self.rows_.table.iloc[places],
+            self.graph_.graph,
+            nodes=(*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ())),
+            given=self.graph_.given,
+            families=self.families if whole is None else {**whole.families, **(self.families or {})},
+            parameters=self.parameters,
+            hidden=self.hidden,
+            components=self.components,
+            sample_weight=weight,
+            progress=self.progress,
+            random_state=self.seed_ + ("all", *HALVES).index(which),
+        )
+
+    def _places(self, which: str) -> NDArray[np.int64]:
+        n = len(self.rows_.a)
+        if which == "all":
+            return np.arange(n)
+        order = np.random.default_rng(self.seed_).permutation(n)
+        return np.sort(order[HALVES.index(which) :: 2])
+
+    # -- units --------------------------------------------------------------------------------------------------------
+
+    def _units(self, rows: Rows, seed: int, n: int | None) -> tuple[pd.DataFrame, NDArray[np.float64]]:
+        """Return the units: different values of the shared columns, with their weights, which sum to 1."""
+        weight = self._weight(rows)
+        learned = self.graph_.caused and self.shared == "learned"
+        columns = self.graph_.graph.columns_of(self.graph_.roots if learned else self.graph_.units)
+        kept = np.flatnonzero(weight > 0.0)
+        if not len(kept):
+            label = self.unfair.graph.label(self.unfair.regimes[0].on_fair)
+            raise DataError(
+                f"No row has {self.unfair.graph.sensitive_column}={label!r}, the baseline, whose rows show what both "
+                "worlds share. Pass rows of both groups, or shared='learned'."
+            )
+        table, weight = rows.table.iloc[kept], weight[kept]
+        if columns:
+            cell = table.groupby(columns, sort=False, observed=True).ngroup().to_numpy()
+            first = np.unique(cell, return_index=True)[1]
+        else:
+            cell, first = np.zeros(len(kept), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        units, weight = table.iloc[first][columns].reset_index(drop=True), np.bincount(cell, weight)
+        weight = weight / weight.sum()
+        if learned:
+            units, weight = self._draw_shared(units, weight, seed)
+        most = self.most_units if n is None else n
+        if len(weight) > most or n is not None:
+            start = np.random.default_rng(seed).random()
+            chosen = np.searchsorted(np.cumsum(weight), (np.arange(most) + start) / most).clip(max=len(weight) - 1)
+            place, counts = np.unique(chosen, return_counts=True)
+            return units.iloc[place].reset_index(drop=True), counts / float(most)
+        return units, weight
+
+    def _weight(self, rows: Rows) -> NDArray[np.float64]:
+        """Return how much each row counts for what both worlds share, shape (n,)."""
+        if not self.graph_.caused or self.shared == "learned":
+            return rows.weight.copy()
+        base = self.unfair.regimes[0].on_fair
+        return np.where(rows.a == base, rows.weight / self._probability(rows, base), 0.0)
+
+    def _draw_shared(
+        self, units: pd.DataFrame, weight: NDArray[np.float64], seed: int
+    ) -> tuple[pd.DataFrame, NDArray[np.float64]]:
+        """Draw the shared nodes that the sensitive attribute causes, each with A = baseline, several times a unit."""
+        times = max(1, self.most_units // len(units))
+        rows = units.iloc[np.repeat(np.arange(len(units)), times)].reset_index(drop=True)
+        with _ONE_AT_A_TIME:
+            drawn = draw_nodes(
+                self._laws("all"), self.graph_, self.graph_.caused, 0, rows, np.random.default_rng([seed, 1]), times,
+                self.rows_.table,
+            )  # fmt: skip
+        return drawn, np.repeat(weight / times, times)
+
+    def _probability(self, rows: Rows, base: int) -> NDArray[np.float64]:
+        one = self.nuisances_.probability(rows, self.graph_.roots)
+        return one if base else 1.0 - one
+
+    def _check_units(self) -> None:
+        if not (self.graph_.caused and self.shared == "observed"):
+            return
+        base = self.unfair.regimes[0].on_fair
+        weight = self.rows_.weight
+        with np.errstate(divide="ignore"):
+            mean = np.average(
+                np.where(self.rows_.a == base, 1.0 / self._probability(self.rows_, base), 0.0), weights=weight
+            )
+        if not MEAN_WEIGHT[0] <= mean <= MEAN_WEIGHT[1]:
+            label = self.unfair.graph.label(base)
+            warnings.warn(
+                f"The rows of the baseline {label!r}, weighted to show what both worlds share, have the mean weight "
+                f"{mean:.3g}, outside [{MEAN_WEIGHT[0]}, {MEAN_WEIGHT[1]}]: P({self.unfair.graph.sensitive} | "
+                f"{', '.join(self.graph_.roots)}) is misspecified, or near 0. Choose another propensity, or "
+                "shared='learned'.",
+                PositivityWarning,
+                stacklevel=3,
+            )
+
+    # -- worlds -------------------------------------------------------------------------------------------------------
+
+    def worlds(
+        self,
+        n: int | None = None,
+        random_state: int | None = None,
+        *,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        """Return both worlds as the classifier reads them.
+
+        Parameters
+        ----------
+        n
+            The number of units, drawn at random; by default all different values of the shared features.
+        random_state
+            Seeds the draws.
+        df
+            Other rows than the fitted ones, for their shared features.
+        sample_weight
+            Weights of these rows, shape (n,).
+
+        Returns
+        -------
+        baseline, switched
+            Rows with weights and units; within a unit the draws of the two worlds are independent.
+        """
+        return self._worlds("all", n, random_state, df, sample_weight)
+
+    def views(
+        self,
+        *,
+        random_state: int | None = None,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[tuple[CounterfactualSample, CounterfactualSample], ...]:
+        """Return both worlds twice over for the same units, by laws learned from either half of the fitted rows.
+
+        Their errors are independent given the units, which the ends of PIU given units need.
+
+        Parameters
+        ----------
+        random_state, df, sample_weight
+            As for :meth:`worlds`.
+        """
+        return tuple(self._worlds(which, None, random_state, df, sample_weight) for which in HALVES)
+
+    def _worlds(
+        self,
+        which: str,
+        n: int | None,
+        random_state: int | None,
+        df: pd.DataFrame | None,
+        sample_weight: npt.ArrayLike | None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        check_is_fitted(self, "learned_")
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
+            raise DataError(f"n={n!r} must be a whole number of at least 1.")
+        rows = self._rows(df, sample_weight)
+        seed = seed_from(self.seed_ if random_state is None else random_state)
+        units, weight = self._units(rows, seed, n)
+        with _ONE_AT_A_TIME:
+            drawn = draw_worlds(
+                self._laws(which), self.graph_, units, weight,
+                draws=max(self.draws, math.ceil(self.most_units / len(units))),
+                exact=self.draws, seed=seed + ("all", *HALVES).index(which), like=self.rows_.table,
+            )  # fmt: skip
+        graph = self.unfair.graph
+        one, other = (
+            CounterfactualSample(world.rows[list(graph.input_columns)], world.weight, world.unit) for world in drawn
+        )
+        return one, other
+
+    def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
+        table = self.rows_.table if df is None else read_table(df, feature_columns(self.unfair.graph))
+        if df is None and sample_weight is None:
+            return self.rows_
+        weight = read_weight(sample_weight, len(table))
+        if table is self.rows_.table or table.equals(self.rows_.table):
+            found = Rows(self.rows_.table, self.rows_.a, weight, self.rows_.kept)
+            if self.graph_.caused:
+                found.probability[self.graph_.roots] = self.nuisances_.probability(self.rows_, self.graph_.roots)
+            return found
+        a = read_sensitive(table, self.unfair.graph, both=False)
+        return Rows(table, a, weight, np.ones(len(a), dtype=bool))
+
+    def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return Kish's effective size of the rows that show what both worlds share, in rows."""
+        weight = self._weight(self._rows(df, sample_weight))
+        return float(weight.sum() ** 2 / (weight @ weight))
+
+    def overlap(self) -> pd.DataFrame:
+        """Return where laws are asked beyond the rows that they were learned from: a row for each world and column.
+
+        Columns: regime, column, arm (the value of A that it reads), reads, and outside: the share of the world where
+        what the law reads was not met in that group, a combination of categories or a number beyond the least or the
+        greatest.
+        """
+        check_is_fitted(self, "learned_")
+        units, weight = self._units(self.rows_, self.seed_, None)
+        with _ONE_AT_A_TIME:
+            return outside_support(
+                self.laws_, self.graph_, units, weight, self.rows_, draws=min(self.draws, 50), seed=self.seed_
+            )
