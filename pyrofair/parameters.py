@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,8 @@ class Priors:
         The parameters whose support differs between runs, because it depends on other parameters.
     computed, given
         The sites outside the plate that the program computes, and those that it is given (``obs=``).
+    checked
+        Digests of the draws whose moving supports, which take a run of the program for each draw, were found right.
     """
 
     program: Program
@@ -111,6 +114,7 @@ class Priors:
     moving: frozenset[str]
     computed: tuple[str, ...]
     given: tuple[str, ...]
+    checked: set[bytes] = field(default_factory=set, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -214,10 +218,14 @@ class Priors:
         for name in held.keys() - self.moving:
             self._refuse_outside(name, self.laws[name], tensors[name], range(len(tensors[name])))
         if moving := held.keys() & self.moving:
+            same = _digest(held)
+            if same in self.checked:
+                return
             for draw in range(len(next(iter(tensors.values())))):
                 laws = _laws(self.program, {name: values[draw] for name, values in tensors.items()})
                 for name in moving:
                     self._refuse_outside(name, laws[name], tensors[name][draw : draw + 1], [draw])
+            self.checked.add(same)
 
     def _refuse_outside(self, name: str, law: Any, values: Tensor, draws: Any) -> None:
         support = _support(law)
@@ -340,6 +348,13 @@ def _require_finite(name: str, values: NDArray[Any]) -> None:
             f"{int(wrong.sum())} of {len(values)} draws of {name!r} are not finite, the first at {int(wrong.argmax())}."
             " Leave these draws out, or see why the sampler failed."
         )
+
+
+def _digest(held: Draws) -> bytes:
+    found = hashlib.blake2b()
+    for name, values in sorted(held.items()):
+        found.update(f"{name} {values.shape} {values.dtype} ".encode() + np.ascontiguousarray(values).tobytes())
+    return found.digest()
 
 
 def _laws(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:

@@ -230,6 +230,15 @@ def test_nor_is_anyone_drawn_from_it(given: Any, match: str) -> None:
         predictive(program, given, n=5)
 
 
+def test_draws_that_change_in_place_are_checked_again() -> None:
+    given = posterior()
+    sem = SEM(program, UNFAIR, posterior=given)
+    sem.nodes(3)
+    given["share"][5] = 7.0
+    with pytest.raises(DataError, match="Draw 5 of the parameter 'share' is 7.0"):
+        sem.nodes(3)
+
+
 def test_an_intervention_makes_up_for_a_missing_parameter() -> None:
     found = predictive(program, posterior(4, b=None), do={"b": 7.0, "A": 1}, n=500, random_state=0)
     assert found["M"].mean() == pytest.approx(7.0, abs=0.2)
