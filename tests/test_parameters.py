@@ -235,7 +235,7 @@ def test_draws_that_change_in_place_are_checked_again() -> None:
     sem = SEM(program, UNFAIR, posterior=given)
     sem.nodes(3)
     given["share"][5] = 7.0
-    with pytest.raises(DataError, match="Draw 5 of the parameter 'share' is 7.0"):
+    with pytest.raises(DataError, match=r"Draw 5 of the parameter 'share' is 7.0"):
         sem.nodes(3)
 
 
