@@ -28,7 +28,6 @@ from pyrofair.programs import Program
 from pyrofair.scoring import positive_scores
 from pyrofair.sem import SEM
 from pyrofair.truth import Estimate, TruthDecisions, require_settings
-from pyrofair.world_tables import in_double
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -274,7 +273,7 @@ def _measure(
     threshold: float,
 ) -> dict[str, Estimate]:
     """Return each quantity with its Monte-Carlo error."""
-    c0, c1 = (positive_scores(name, model, in_double(world.rows), graph, graph.input_columns) for world in worlds)
+    c0, c1 = (positive_scores(name, model, world.rows, graph, graph.input_columns) for world in worlds)
     if decisions == "threshold":
         c0, c1 = ((c > threshold).astype(np.float64) for c in (c0, c1))
     differs = c0 + c1 - 2.0 * c0 * c1 if decisions == "own" else np.abs(c1 - c0)

@@ -164,7 +164,7 @@ class Priors:
         self._require_support({name: values for name, values in held.items() if name in self.laws})
         return held
 
-    def use(self, held: Draws, used: int) -> ParameterUse:
+    def use(self, held: Mapping[str, NDArray[Any]], used: int) -> ParameterUse:
         """Return how a result came by its parameters: at most so many of the draws held, or one of the prior."""
         count = len(next(iter(held.values()))) if held else 0
         return ParameterUse(self.names, min(used, count) or 1, count)

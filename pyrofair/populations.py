@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated, set_seed
 from pyrofair.noise import Noise
 from pyrofair.parallel_worlds import Way, both_worlds, choose_way
-from pyrofair.parameters import Priors, read_priors, share_out
+from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, share_out
 from pyrofair.paths import UnfairPaths
 from pyrofair.programs import Program
 from pyrofair.shared_units import shared_worlds
@@ -81,6 +81,30 @@ class Population:
         equations = self.equations
         needed = equations.endogenous - equations.idle(self.inputs)
         return tuple(site for site in equations.info.sites if site in needed)
+
+    def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
+        """Return what numbers made of these people rest on, a sentence each.
+
+        Parameters
+        ----------
+        unit
+            ``"noise"`` or ``"shared"``: what the worlds of a unit have in common.
+        held
+            The draws of the parameters.
+        """
+        found = ["The program is right: its equations, the laws of its noise, and that their errors are independent."]
+        if self.coupled and unit == "noise":
+            found.append(
+                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.coupling} "
+                "coupling says. No data tell, and PIU depends on it: SEM.truths compares several."
+            )
+        if unit == "shared":
+            shared = ", ".join(self.equations.unfair.shared) or "nothing"
+            found.append(f"Both worlds of a unit share {shared}, and all else is drawn anew in each.")
+        if self.priors.names:
+            use = self.priors.use(held, MOST_DRAWS)
+            found.append(f"Parameters: {use}. Intervals leave out what is not known of them; effect_posterior has it.")
+        return tuple(found)
 
     def draw(
         self, n: int, seed: int, held: Draws, wanted: Sequence[str] | None = None, *, actual: bool = False

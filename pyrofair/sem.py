@@ -13,14 +13,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from pyrofair.abduction import PARAMETER_DRAWS, Method, Settings, counterfactuals
+from pyrofair.abduction import Method, Settings, counterfactuals
 from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import COUPLINGS, Coupling
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
 from pyrofair.inversion import Inverse
-from pyrofair.isolation import seed_from
+from pyrofair.isolation import require_seed, seed_from
+from pyrofair.parameters import MOST_DRAWS
 from pyrofair.paths import UnfairPaths
 from pyrofair.populations import People, Population, read_population
 from pyrofair.potential_outcomes import CounterfactualSample
@@ -128,7 +129,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         if not isinstance(self.unfair, UnfairPaths):
             raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
-        _require_seed(self.random_state)
+        require_seed(self.random_state)
         key = (self.program, self.unfair, self.unit, self.coupling)
         if getattr(self, "_read", (None, None))[0] != key:
             if self.coupling not in COUPLINGS:
@@ -147,6 +148,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     def uncertain_parameters(self) -> tuple[str, ...]:
         """The parameters without posterior draws; one draw of their prior is used."""
         return () if self._is_given() else self._population().priors.names
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, a sentence each."""
+        return self._population().assumptions(self.unit, self._held(warn=False))
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
@@ -194,8 +200,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         baseline, switched : CounterfactualSample
-            In the program's precision, mostly float32: put ``rows`` in float64 (``astype``) before a score made by hand
-            is compared with a threshold, as :meth:`truth` does.
+            In the program's precision, mostly float32: put ``rows`` in float64 before scoring them by hand.
         """
         size = n if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
         population, seed, held = self._population(), self._seed(random_state), self._held()
@@ -281,7 +286,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             do=codes_of_do(do, levels),
             random_state=self._seed(random_state),
         )
-        used = self._population().priors.use(held, min(draws, PARAMETER_DRAWS))
+        used = self._population().priors.use(held, min(draws, MOST_DRAWS))
         return replace(found.labelled(by_column(equations, levels)), parameters=used)
 
     # -- the truth about a model --------------------------------------------------------------------------------------
@@ -379,7 +384,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return world_tables(equations, people.worlds[:2], columns, size, read_levels(self.levels, equations))
 
     def _seed(self, random_state: int | None) -> int:
-        _require_seed(random_state)
+        require_seed(random_state)
         return seed_from(self.random_state if random_state is None else random_state)
 
     def _is_given(self) -> bool:
@@ -393,8 +398,3 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         if priors.names and warn:
             warnings.warn(priors.unknown(), PyrofairWarning, stacklevel=3)
         return {}
-
-
-def _require_seed(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer | np.random.Generator | None):
-        raise DataError(f"random_state={value!r} must be a whole number, a NumPy generator, or None for a fresh seed.")

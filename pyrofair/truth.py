@@ -14,7 +14,6 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.scoring import positive_scores
-from pyrofair.world_tables import in_double
 
 __all__ = ["DECISIONS", "Estimate", "Truth", "TruthDecisions", "measure_truth", "require_settings"]
 
@@ -235,7 +234,7 @@ def measure_truth(
     """
     require_settings(len(factual), decisions, threshold)
     name = type(model).__name__
-    c0, c1 = (positive_scores(name, model, in_double(rows), graph) for rows in worlds)
+    c0, c1 = (positive_scores(name, model, rows, graph) for rows in worlds)
     if decisions == "threshold":
         c0, c1 = ((c > threshold).astype(np.float64) for c in (c0, c1))
     effect = c1 - c0

@@ -20,7 +20,6 @@ __all__ = [
     "codes_of_do",
     "codes_of_rows",
     "column_of",
-    "in_double",
     "labels_of",
     "read_levels",
     "site_of",
@@ -42,18 +41,6 @@ def column_of(equations: Equations, site: str) -> str:
     """Return the column of a site: its own name, or that of its node."""
     own = equations.unfair.graph.columns.get(equations.node_of[site], [])
     return site if site in own or not own else own[0]
-
-
-def in_double(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with its fractions in float64, for arithmetic on it.
-
-    Programs draw in float32, and worlds hand that out, for a cast doubles their memory. There .1 + .1 + .3 exceeds 1/2;
-    whoever scores people and decides must not.
-
-    >>> in_double(pd.DataFrame({"D": np.array([0.1], dtype=np.float32)}))["D"].dtype
-    dtype('float64')
-    """
-    return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
 
 
 def world_tables(
