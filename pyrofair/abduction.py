@@ -23,6 +23,7 @@ from pyrofair.importance import blocks_of, draw_block
 from pyrofair.inversion import Findings, Inverse, solve
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise_report import NoiseReport
+from pyrofair.parameters import MOST_DRAWS
 from pyrofair.posterior_noise import Abduction
 from pyrofair.programs import Program
 from pyrofair.running import wide_floats
@@ -35,7 +36,6 @@ Method = Literal["auto", "exact", "importance", "nuts", "svi"]
 METHODS: tuple[Method, ...] = ("auto", "exact", "importance", "nuts", "svi")
 
 # So many draws of the parameters, evenly spaced, stand for their posterior.
-PARAMETER_DRAWS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +244,7 @@ def counterfactuals(
         return both(settings, {}, seed)
     arrays = {name: np.asarray(values) for name, values in posterior.items()}
     size = min(len(values) for values in arrays.values())
-    picks = np.unique(np.linspace(0, size - 1, min(size, PARAMETER_DRAWS, settings.draws)).astype(int))
+    picks = np.unique(np.linspace(0, size - 1, min(size, MOST_DRAWS, settings.draws)).astype(int))
     share = -(-settings.draws // len(picks))
     each = replace(settings, draws=share)
     parts = [both(each, {name: values[i] for name, values in arrays.items()}, seed + int(i)) for i in picks]

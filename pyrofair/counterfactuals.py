@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
+from pyrofair.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.scoring import positive_scores
 from pyrofair.uncertain import Uncertain
+from pyrofair.world_tables import Levels, labels_of
 
 __all__ = ["Counterfactuals", "SupposedWorld", "frame_of", "noise_table", "pool"]
+
+WIDTH = 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,34 +31,55 @@ class SupposedWorld:
     Parameters
     ----------
     rows : DataFrame of n rows
-        The value of each node, or its posterior mean where it is not determined.
+        The value of each node, or its posterior mean where it is not determined; of a node with labels its most
+        frequent one.
     nodes : dict
-        For each node whose values are numbers these, drawn where they are not determined.
+        For each node whose values are numbers these, drawn where they are not determined; of a node with labels codes.
     count : int
         The number of draws; 1 if all is determined.
     exact : bool
         Whether the rows determine all noise that matters here.
+    labels : dict
+        For some nodes the label of each code, shape (k,).
     """
 
     rows: pd.DataFrame
     nodes: Mapping[str, Uncertain]
     count: int
     exact: bool
+    labels: Levels = field(default_factory=dict)
 
     @cached_property
-    def draws(self) -> dict[str, NDArray[np.float64]] | None:
+    def draws(self) -> dict[str, NDArray[Any]] | None:
         """For each node its posterior draws, shape (n, draws), draw i of all nodes together; None if exact."""
-        return None if self.exact else {name: each.dense(self.count) for name, each in self.nodes.items()}
+        if self.exact:
+            return None
+        return {name: self.named(name, each.dense(self.count)) for name, each in self.nodes.items()}
 
     @property
     def sd(self) -> pd.DataFrame:
-        """The posterior standard deviation of each node, 0 where it is determined."""
-        zero = np.zeros(len(self.rows))
-        spread = {name: self.nodes[name].sd if name in self.nodes else zero for name in self.rows.columns}
+        """The posterior standard deviation of each node, 0 where it is determined, NaN of labels that are not."""
+        spread = {}
+        for name in self.rows.columns:
+            found = self.nodes[name].sd if name in self.nodes else np.zeros(len(self.rows))
+            spread[name] = np.where(found > 0, np.nan, found) if name in self.labels else found
         return pd.DataFrame(spread, index=self.rows.index)
 
+    def named(self, name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+        """Return a node's values, or their labels if it has some."""
+        return labels_of(name, self.labels[name], values) if name in self.labels else values
 
-@dataclass(frozen=True, eq=False)
+    def labelled(self, labels: Levels) -> SupposedWorld:
+        """Return the same world with labels in place of the codes of some nodes."""
+        mine = {name: each for name, each in labels.items() if name in self.nodes}
+        if not mine:
+            return self
+        world = replace(self, labels=mine)
+        names = {name: world.named(name, self.nodes[name].mode) for name in mine}
+        return replace(world, rows=self.rows.assign(**names))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Counterfactuals:
     """Both worlds of n given people: the baseline, and the one in which the unfair paths alone are switched.
 
@@ -73,6 +98,8 @@ class Counterfactuals:
         The graph.
     chains : int
         How many chains the draws come from, one after the other.
+    parameters : ParameterUse
+        How the program's parameters came by their values.
 
     References
     ----------
@@ -85,6 +112,32 @@ class Counterfactuals:
     diagnostics: pd.DataFrame
     graph: CausalGraph
     chains: int = 1
+    parameters: ParameterUse = NO_PARAMETERS
+
+    def __str__(self) -> str:
+        """Say how many people there are, how sure their worlds are, and show the first of them."""
+        n, told = len(self.baseline), self.diagnostics
+        drawn = int(_drawn([each for world in self.worlds for each in world.nodes.values()], n).sum())
+        methods = ", ".join(m for m in dict.fromkeys(told["method"].astype(str)) if m != "none") or "none needed"
+        lines = [f"counterfactuals of {n} people (methods: {methods})"]
+        if drawn:
+            lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.count} draws each; means are shown")
+        else:
+            lines.append("determined by their rows for everyone" + ("" if self.exact else ", but for the parameters"))
+        checks = [("least effective sample size", told["ess"].min()), ("largest R-hat", told["r_hat"].max())]
+        if drawn and (known := [f"{name} {value:.4g}" for name, value in checks if np.isfinite(value)]):
+            lines.append(", ".join(known))
+        if self.parameters.names:
+            lines.append(f"parameters: {self.parameters}")
+        head = pd.concat({"baseline": self.baseline.head(), "switched": self.switched.head()}, axis=1)
+        lines.append(head.to_string(line_width=WIDTH) + (f"\n... ({n} rows)" if n > len(head) else ""))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def labelled(self, labels: Levels) -> Counterfactuals:
+        """Return the same with labels in place of the codes of some nodes."""
+        return replace(self, worlds=(self.worlds[0].labelled(labels), self.worlds[1].labelled(labels)))
 
     @property
     def baseline(self) -> pd.DataFrame:
@@ -98,8 +151,8 @@ class Counterfactuals:
 
     @property
     def exact(self) -> bool:
-        """Whether the rows determine both worlds for everyone."""
-        return self.worlds[0].exact and self.worlds[1].exact
+        """Whether the rows determine both worlds for everyone, the program's parameters being given or none."""
+        return self.worlds[0].exact and self.worlds[1].exact and self.parameters.known
 
     @property
     def count(self) -> int:
@@ -108,8 +161,8 @@ class Counterfactuals:
         return max([world.count for world in self.worlds] + drawn)
 
     @property
-    def draws(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]] | None:
-        """Both worlds' draws, for each node of shape (n, draws); None if exact."""
+    def draws(self) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] | None:
+        """Both worlds' draws, for each node of shape (n, draws); None if the rows determine everyone's worlds."""
         first, second = (world.draws for world in self.worlds)
         return None if first is None or second is None else (first, second)
 
@@ -141,9 +194,7 @@ class Counterfactuals:
             )
         reads = [name for name in self.graph.input_columns if name in self.baseline.columns]
         parts = [world.nodes[name] for world in self.worlds for name in reads if name in world.nodes]
-        vary = np.zeros(len(self.baseline), dtype=bool)
-        for part in parts:
-            vary[part.rows] = True
+        vary = _drawn(parts, len(self.baseline))
         found = np.empty((len(vary), 5))
         for rows, count in [(np.flatnonzero(~vary), 1), (np.flatnonzero(vary), max(w.count for w in self.worlds))]:
             if len(rows):
@@ -161,7 +212,7 @@ class Counterfactuals:
         data: dict[str, Any] = {}
         for name in reads:
             if name in world.nodes:
-                data[name] = world.nodes[name].take(rows, count).ravel()
+                data[name] = world.named(name, world.nodes[name].take(rows, count).ravel())
             else:
                 data[name] = world.rows[name].iloc[rows].repeat(count).to_numpy()
         return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
@@ -188,6 +239,14 @@ class Counterfactuals:
             posterior[name] = moved.reshape(chains, count // chains, *moved.shape[1:])
             dims[name] = ["person", *(f"{name}_axis_{i}" for i in range(moved.ndim - 2))]
         return to_arviz({"posterior": posterior}, coords={"person": list(self.baseline.index)}, dims=dims)
+
+
+def _drawn(parts: Sequence[Uncertain], n: int) -> NDArray[np.bool_]:
+    """Return of whom some value is drawn, shape (n,)."""
+    found = np.zeros(n, dtype=bool)
+    for part in parts:
+        found[part.rows] = True
+    return found
 
 
 def noise_table(values: Mapping[str, Uncertain], index: pd.Index[Any]) -> pd.DataFrame:

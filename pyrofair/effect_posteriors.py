@@ -18,10 +18,10 @@ from tqdm.auto import tqdm
 from pyrofair.couplings import Coupling
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
-from pyrofair.inference_data import to_arviz
+from pyrofair.inference_data import summarise, to_arviz
 from pyrofair.isolation import seed_from
+from pyrofair.parameters import read_priors, thin
 from pyrofair.paths import UnfairPaths
-from pyrofair.posterior_predictive import flat_draws
 from pyrofair.posteriors import Posterior
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.programs import Program
@@ -100,12 +100,13 @@ class EffectPosterior:
         return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
 
     def summary(self, **settings: Any) -> pd.DataFrame:
-        """Return ``arviz.summary`` of the quantities; settings are passed on."""
-        from arviz import summary
+        """Return ``arviz.summary`` of the quantities, as far as the draws tell it; settings are passed on.
 
+        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes; with one
+        draw there are means alone.
+        """
         with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
-            table: Any = summary(self.to_inference_data(), **settings)
-        return pd.DataFrame(table)
+            return summarise(self.to_inference_data(), **settings)
 
     def plot(self, **settings: Any) -> Figure:
         """Return a forest plot: of each quantity the median, the quartiles and the interval.
@@ -190,8 +191,8 @@ def effect_posterior(
     Raises
     ------
     DataError
-        If the posterior lacks a parameter of the program or has others, a model does not fit the graph, or a setting is
-        unknown.
+        If the posterior lacks a parameter of the program, has others, or holds draws that no posterior of it holds; if
+        a model does not fit the graph, or a setting is unknown.
 
     Warns
     -----
@@ -230,16 +231,10 @@ def effect_posterior(
         given.program if given is not None else sem_or_program,
         paths,
         coupling=coupling or (given.coupling if given is not None else "monotone"),
+        levels=given.levels if given is not None else None,
     )
     models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
-    equations = sem.equations()
-    parameters = equations.info.parameters
-    held = flat_draws(posterior, parameters, draws)
-    if absent := [name for name in parameters if name not in held]:
-        raise DataError(
-            f"The posterior lacks the program's parameter {', '.join(map(repr, absent))}; it would be drawn from its "
-            f"prior. It holds: {', '.join(held)}."
-        )
+    held = thin(read_priors(sem.program, sem.equations().info).read(posterior), draws)
     count = len(next(iter(held.values())))
     chains = next(iter(posterior.samples.values())).shape[0] if isinstance(posterior, Posterior) else 1
     chains = chains if count % chains == 0 else 1
@@ -262,11 +257,7 @@ def effect_posterior(
         decisions=decisions,
         threshold=threshold,
         coupling=sem.coupling,
-        coupled=tuple(
-            site
-            for site in equations.sites
-            if site in equations.endogenous and equations.node_of[site] != paths.graph.outcome
-        ),
+        coupled=sem.coupled,
         level=level,
     )
     _warn_of_chance(result.table)
@@ -282,17 +273,12 @@ def _measure(
     threshold: float,
 ) -> dict[str, Estimate]:
     """Return each quantity with its Monte-Carlo error."""
-    c0, c1 = (positive_scores(name, model, _double(world.rows), graph, graph.input_columns) for world in worlds)
+    c0, c1 = (positive_scores(name, model, world.rows, graph, graph.input_columns) for world in worlds)
     if decisions == "threshold":
         c0, c1 = ((c > threshold).astype(np.float64) for c in (c0, c1))
     differs = c0 + c1 - 2.0 * c0 * c1 if decisions == "own" else np.abs(c1 - c0)
     values = (c1 - c0, differs, c0, c1)
     return {quantity: Estimate.of(each) for quantity, each in zip(QUANTITIES, values, strict=True)}
-
-
-def _double(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows in double precision, so that a score of exactly 1/2 does not exceed 1/2 by rounding."""
-    return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
 
 
 def _warn_of_chance(table: pd.DataFrame) -> None:

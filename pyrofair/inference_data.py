@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["to_arviz"]
+__all__ = ["summarise", "to_arviz"]
 
 
 def to_arviz(
@@ -49,6 +50,46 @@ def to_arviz(
     if "posterior" in inspect.signature(make).parameters:  # ArviZ 0.x: a keyword for each group
         return make(**named, coords=labels, dims=axes)
     return make(named, coords=labels, dims=axes)  # ArviZ 1.x: one nested dictionary
+
+
+def summarise(data: Any, **settings: Any) -> pd.DataFrame:
+    """Return ``arviz.summary`` of ArviZ data, with those statistics that can be computed.
+
+    R-hat compares chains: of one chain only the ``"stats"`` are shown (mean, standard deviation, interval), unless
+    ``kind`` says otherwise. Of one draw only the mean is.
+
+    Parameters
+    ----------
+    data
+        What :func:`to_arviz` returns, with a group ``posterior``.
+    settings
+        Passed on.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(1, 100))
+    >>> list(summarise(to_arviz({"posterior": {"b": draws}})))[:2]
+    ['mean', 'sd']
+    >>> summarise(to_arviz({"posterior": {"b": draws[:, :1]}})).round(2).to_dict("index")
+    {'b': {'mean': 0.13}}
+    """
+    _maker()  # imports ArviZ quietly
+    from arviz import summary
+
+    group = data["posterior"]
+    sizes = {name: int(group.sizes[name]) for name in ("chain", "draw")}
+    one_draw = sizes["chain"] * sizes["draw"] == 1
+    if one_draw:  # ArviZ would take the spread of one number, which is none
+        group = group.to_dataset() if hasattr(group, "to_dataset") else group
+        values = {name: np.repeat(each.to_numpy(), 4, axis=1) for name, each in group.data_vars.items()}
+        dims = {name: list(each.dims[2:]) for name, each in group.data_vars.items()}
+        coords = {name: each.to_numpy() for name, each in group.coords.items() if name not in sizes}
+        data = to_arviz({"posterior": values}, coords=coords, dims=dims)
+    if one_draw or sizes["chain"] == 1:
+        settings = {"kind": "stats"} | settings
+    found: Any = summary(data, **settings)
+    table = pd.DataFrame(found)
+    return table[["mean"]] if one_draw else table
 
 
 def _maker() -> Any:

@@ -11,7 +11,9 @@ import numpy as np
 import pyro
 import torch
 
-__all__ = ["isolated", "seed_from", "set_seed"]
+from pyrofair.exceptions import DataError
+
+__all__ = ["isolated", "require_seed", "seed_from", "set_seed"]
 
 _TURN = threading.RLock()
 
@@ -25,6 +27,18 @@ def seed_from(random_state: int | np.random.Generator | None) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(np.random.default_rng(random_state).integers(2**31 - 1))
+
+
+def require_seed(value: object) -> None:
+    """Refuse what is no seed.
+
+    Raises
+    ------
+    DataError
+        With what would do.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer | np.random.Generator | None):
+        raise DataError(f"random_state={value!r} must be a whole number, a NumPy generator, or None for a fresh seed.")
 
 
 def set_seed(seed: int) -> None:

@@ -13,13 +13,14 @@ from pyro import poutine
 from torch import Tensor
 
 from pyrofair.dependencies import read_dependencies
-from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.exceptions import DataError
 from pyrofair.interventions import do as intervene
 from pyrofair.isolation import isolated, seed_from
+from pyrofair.parameters import read_priors, thin
 from pyrofair.posteriors import Posterior
 from pyrofair.programs import Program, read_sites
 
-__all__ = ["flat_draws", "predictive"]
+__all__ = ["predictive"]
 
 
 def predictive(
@@ -43,8 +44,8 @@ def predictive(
     program
         A Pyro program of the number of people.
     posterior
-        What :func:`pyrofair.posteriors.fit_posterior` returns; or, for some sites, draws of shape (draws, ...),
-        per-person sites (draws, n). Sites that the program computes are computed anew.
+        What :func:`pyrofair.posteriors.fit_posterior` returns; or draws of shape (draws, ...) of all parameters, and
+        of per-person sites (draws, n) if they are to be kept. Sites that the program computes are computed anew.
     do
         For each site to set its value, as in :func:`pyrofair.interventions.do`.
     n
@@ -62,8 +63,9 @@ def predictive(
     Raises
     ------
     DataError
-        If the posterior names a site that the program does not have, draws differ in number, per-person draws are not
-        of n people, or n cannot be told.
+        If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
+        posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
+        differ in number, per-person draws are not of n people, or n cannot be told.
     InterventionError
         If ``do`` names an unknown site, or a value does not fit it.
 
@@ -83,7 +85,9 @@ def predictive(
     """
     info = read_sites(program)
     reads, people = read_dependencies(program, info), info.sites
-    held = flat_draws(posterior, (*reads.drawn, *reads.computed), draws)
+    values = dict(do or {})
+    stale = {*values, *reads.descendants(values)}
+    held = thin(read_priors(program, info).read(posterior, replay=True, spare=stale), draws)
     rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
     if isinstance(posterior, Posterior) and posterior.observed:
         rows = rows or {len(next(iter(posterior.observed.values())))}
@@ -91,8 +95,6 @@ def predictive(
         if len(rows) != 1:
             raise DataError("The posterior does not tell the number of people; pass n=...")
         n = rows.pop()
-    values = dict(do or {})
-    stale = {*values, *reads.descendants(values)}
     kept = {site: torch.as_tensor(held[site]) for site in reads.drawn if site in held and site not in stale}
     for site in kept.keys() & set(people):
         if kept[site].shape[1:2] != (n,):
@@ -120,34 +122,3 @@ def _replay(
             for site in people:
                 found.setdefault(site, []).append(sites[site]["value"].numpy())
     return {site: np.stack(each) for site, each in found.items()}
-
-
-def flat_draws(
-    posterior: Posterior | Mapping[str, npt.ArrayLike], known: Sequence[str], draws: int | None = None
-) -> dict[str, NDArray[Any]]:
-    """Return the draws of sites, shape (draws, ...), as many as asked for and spread evenly.
-
-    Raises
-    ------
-    DataError
-        If there are none, a name is not among the known sites, or the numbers of draws differ or do not suffice.
-    """
-    held = posterior.flat if isinstance(posterior, Posterior) else {s: np.asarray(v) for s, v in posterior.items()}
-    for site, values in held.items():
-        if site not in known:
-            raise DataError(
-                f"The posterior holds {site!r}, which the program does not have. It has: {', '.join(known)}."
-                f"{did_you_mean(site, known)}"
-            )
-        if values.ndim == 0:
-            raise DataError(f"The posterior of {site!r} is one number; expected draws, shape (draws, ...).")
-    lengths = {site: len(values) for site, values in held.items()}
-    if not held or len(set(lengths.values())) > 1:
-        raise DataError(f"The posterior must hold equally many draws of each site; it holds {lengths or 'none'}.")
-    total = next(iter(lengths.values()))
-    if draws is None:
-        return held
-    if not 1 <= draws <= total:
-        raise DataError(f"draws={draws} must be between 1 and the {total} draws of the posterior.")
-    chosen = np.arange(draws) * total // draws
-    return {site: values[chosen] for site, values in held.items()}

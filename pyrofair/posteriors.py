@@ -15,7 +15,7 @@ import pyro
 
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
-from pyrofair.inference_data import to_arviz
+from pyrofair.inference_data import summarise, to_arviz
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.likelihood import PosteriorError, read_likelihood
 from pyrofair.paths import UnfairPaths
@@ -95,11 +95,12 @@ class Posterior:
         return to_arviz(groups, dims=dims)
 
     def summary(self, **settings: Any) -> pd.DataFrame:
-        """Return ``arviz.summary`` of the parameters; settings are passed on."""
-        from arviz import summary
+        """Return ``arviz.summary`` of the parameters, as far as the draws tell it; settings are passed on.
 
-        table: Any = summary(self.to_inference_data(), **settings)
-        return pd.DataFrame(table)
+        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes (those of
+        NUTS stand in ``diagnostics``); with one draw there are means alone.
+        """
+        return summarise(self.to_inference_data(), **settings)
 
 
 def fit_posterior(
@@ -169,8 +170,9 @@ def fit_posterior(
     Warns
     -----
     PyrofairWarning
-        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled, or the fit was
-        interrupted (Ctrl-C), in which case the steps done so far are used; if no node depends on a parameter.
+        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled; if the fit was
+        interrupted (Ctrl-C), in which case the steps done so far are used, or the chains that are done (or the draws of
+        the first, if they are four at least); if no node depends on a parameter.
 
     References
     ----------

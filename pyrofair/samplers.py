@@ -24,6 +24,8 @@ GUIDES = {"normal": AutoNormal, "multivariate": AutoMultivariateNormal}
 R_HAT = 1.01
 MOST_DENSE = 200
 """Beyond so many parameters NUTS scales each by itself instead of learning how they hang together."""
+LEAST_DRAWS = 4
+"""So many draws of the first chain are kept when a run is interrupted."""
 FINAL_RATE = 0.1
 """The last step of variational inference is so much shorter than the first."""
 SETTLED = 0.5
@@ -74,32 +76,26 @@ def draw_nuts(
         ``diagnostics`` and ``sample_stats`` as in :class:`pyrofair.posteriors.Posterior`, and the texts of
         ``warnings``.
     """
-    parts: list[dict[str, Tensor]] = []
-    lp: list[float] = []
-    diverging = np.zeros((chains, draws), dtype=bool)
-    acceptance = []
+    done: list[_Chain] = []
+    texts = []
     with tqdm(total=chains * (warmup + draws), desc="NUTS", disable=not progress, leave=False) as bar:
-
-        def note(kernel: NUTS, unconstrained: dict[str, Tensor], stage: str, _: int) -> None:
-            bar.update()
-            if stage == "Sample":
-                lp.append(-kernel.potential_fn(unconstrained).item())
-
-        for chain in range(chains):
-            kernel = NUTS(likelihood, full_mass=_dense(likelihood))  # type: ignore[no-untyped-call]
-            sampler = MCMC(kernel, draws, warmup, hook_fn=note, disable_progbar=True)  # type: ignore[no-untyped-call]
-            sampler.run()
-            found = sampler.get_samples(group_by_chain=True)  # type: ignore[no-untyped-call]
-            parts.append({name: found[name] for name in likelihood.parameters})
-            diagnosed = sampler.diagnostics()  # type: ignore[no-untyped-call]
-            diverging[chain, [int(i) for i in diagnosed["divergences"]["chain 0"]]] = True
-            acceptance.append(float(diagnosed["acceptance rate"]["chain 0"]))
-    samples = {name: torch.cat([part[name] for part in parts]) for name in likelihood.parameters}
+        while len(done) < chains:
+            chain = _Chain(likelihood, bar)
+            try:
+                chain.run(draws, warmup)
+            except KeyboardInterrupt:
+                if not done and len(chain.kept) < LEAST_DRAWS:
+                    raise
+                texts.append(_interrupted(done or [chain], len(chain.kept), chains, draws))
+                done = done or [chain]
+                break
+            done.append(chain)
+    samples = {name: torch.stack([chain.samples()[name] for chain in done]) for name in likelihood.parameters}
+    diverging = np.stack([chain.diverging() for chain in done])
     r_hat, ess = {}, {}
     for name, values in samples.items():
         r_hat[name] = float(split_gelman_rubin(values, 0, 1).max())  # type: ignore[no-untyped-call]
         ess[name] = float(effective_sample_size(values, 0, 1).min())  # type: ignore[no-untyped-call]
-    texts = []
     # An R-hat that is not a number comes from a chain that never moved.
     if unmixed := {name: value for name, value in r_hat.items() if not value <= R_HAT}:
         texts.append(
@@ -111,12 +107,71 @@ def draw_nuts(
             f"{int(diverging.sum())} of {diverging.size} draws diverged, so parts of the posterior may be missing. "
             "Take more warmup, or write the program so that its parameters are of one scale and independent a priori."
         )
-    stats = {"diverging": diverging, "lp": np.array(lp).reshape(chains, draws)}
+    stats = {"diverging": diverging, "lp": np.stack([[lp for _, lp in chain.kept] for chain in done])}
+    acceptance = [chain.acceptance() for chain in done]
     return {name: values.numpy() for name, values in samples.items()}, {
         "diagnostics": {"r_hat": r_hat, "ess": ess, "divergences": int(diverging.sum()), "acceptance": acceptance},
         "sample_stats": stats,
         "warnings": texts,
     }
+
+
+class _Chain:
+    """A chain of the No-U-Turn sampler that keeps each draw as soon as it is made.
+
+    Parameters
+    ----------
+    likelihood
+        The conditioned program.
+    bar
+        Moves on by one at each step.
+    """
+
+    def __init__(self, likelihood: Likelihood, bar: Any) -> None:
+        self.likelihood, self.bar = likelihood, bar
+        self.kernel: Any = NUTS(likelihood, full_mass=_dense(likelihood))  # type: ignore[no-untyped-call]
+        self.kept: list[tuple[dict[str, Tensor], float]] = []
+        """The unconstrained unknowns of each draw, and their log-density."""
+        self.told: dict[str, Any] = {}
+        """What the kernel says of the draws so far; it forgets it at the end."""
+
+    def run(self, draws: int, warmup: int) -> None:
+        """Warm up and draw."""
+
+        def note(kernel: NUTS, unconstrained: dict[str, Tensor], stage: str, _: int) -> None:
+            self.bar.update()
+            if stage == "Sample":
+                lp = -kernel.potential_fn(unconstrained).item()
+                self.told = kernel.diagnostics()  # type: ignore[no-untyped-call]
+                self.kept.append(({name: value.detach().clone() for name, value in unconstrained.items()}, lp))
+
+        MCMC(self.kernel, draws, warmup, hook_fn=note, disable_progbar=True).run()  # type: ignore[no-untyped-call]
+
+    def samples(self) -> dict[str, Tensor]:
+        """Return the parameters, shape (draw, ...)."""
+        found = {}
+        for name in self.likelihood.parameters:
+            values = torch.stack([each[name] for each, _ in self.kept])
+            found[name] = self.kernel.transforms[name].inv(values) if name in self.kernel.transforms else values
+        return found
+
+    def diverging(self) -> NDArray[np.bool_]:
+        """Return which draws diverged, shape (draw,)."""
+        found = np.zeros(len(self.kept), dtype=bool)
+        found[[int(i) for i in self.told["divergences"]]] = True
+        return found
+
+    def acceptance(self) -> float:
+        """Return the share of proposals that were accepted."""
+        return float(self.told["acceptance rate"])
+
+
+def _interrupted(used: list[_Chain], last: int, chains: int, draws: int) -> str:
+    """Return what to say of a run that was ended early, of whose last chain so many draws were made."""
+    whole = len(used[0].kept) == draws
+    kept = f"{len(used)} of {chains} chains are done and used" if whole else f"its {last} of {draws} draws are used"
+    left = f"; the {last} draws of the next one are left out, for chains are of one length" if whole and last else ""
+    return f"Interrupted in chain {len(used) + whole} of {chains}: {kept}{left}."
 
 
 def _dense(likelihood: Likelihood) -> bool | list[tuple[str, ...]]:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from pyrofair.abduction import Method, Settings, counterfactuals
 from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import COUPLINGS, Coupling
-from pyrofair.equations import Equations, read_equations
-from pyrofair.exceptions import DataError
+from pyrofair.equations import Equations
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
 from pyrofair.inversion import Inverse
-from pyrofair.isolation import isolated, seed_from
-from pyrofair.noise import Noise
-from pyrofair.parallel_worlds import both_worlds, choose_way
+from pyrofair.isolation import require_seed, seed_from
+from pyrofair.parameters import MOST_DRAWS
 from pyrofair.paths import UnfairPaths
+from pyrofair.populations import People, Population, read_population
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.programs import Program
-from pyrofair.shared_units import shared_worlds
 from pyrofair.truth import Truth, TruthDecisions, measure_truth, require_settings
-from pyrofair.worlds import World, factual
+from pyrofair.world_tables import by_column, codes_of_do, codes_of_rows, read_levels, world_tables
+
+if TYPE_CHECKING:
+    from pyrofair.posteriors import Posterior
 
 __all__ = ["SEM"]
 
@@ -40,7 +44,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ----------
     program
         A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
-        (or like a column of it) are nodes, the others are exogenous noise. Sites outside are parameters, drawn once.
+        (or a column of it) are nodes, the others exogenous noise. Sites outside are parameters, drawn once.
     unfair
         The unfair paths, recanting witnesses included.
     unit
@@ -51,11 +55,16 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         uniform through the quantile function), ``"independent"``, ``"antithetic"``, or ``"gumbel"`` (Gumbel-max for
         categorical nodes, monotone for others).
     posterior
-        Draws of the parameters: for each an array of shape (draws, ...). Each call picks one draw.
+        Draws of the parameters: what :func:`pyrofair.posteriors.fit_posterior` returns, or for each an array of shape
+        (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
+        two worlds share hers. Without it one draw of their prior is used, with a warning.
     draws
         With ``unit="shared"``: the draws of each unit.
     random_state
         Seeds calls that name no seed of their own.
+    levels
+        For a node site whose values are codes 0, 1, ..., their labels, which tables handed out and taken in then hold.
+        (The sensitive attribute has those of the graph.)
 
     References
     ----------
@@ -83,9 +92,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         *,
         unit: Literal["noise", "shared"] = "noise",
         coupling: Coupling = "monotone",
-        posterior: Mapping[str, npt.ArrayLike] | None = None,
+        posterior: Posterior | Mapping[str, npt.ArrayLike] | None = None,
         draws: int = 200,
         random_state: int | None = None,
+        levels: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         self.program = program
         self.unfair = unfair
@@ -94,13 +104,15 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         self.posterior = posterior
         self.draws = draws
         self.random_state = random_state
+        self.levels = levels
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Return itself: the program is given, and nothing is learned from the table."""
-        self.equations()
+        read_levels(self.levels, self.equations())
+        self._held(warn=False)
         return self
 
     # -- reading the program ------------------------------------------------------------------------------------------
@@ -115,15 +127,32 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         DataError
             If a setting is unknown.
         """
+        if not isinstance(self.unfair, UnfairPaths):
+            raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
+        require_seed(self.random_state)
         key = (self.program, self.unfair, self.unit, self.coupling)
         if getattr(self, "_read", (None, None))[0] != key:
             if self.coupling not in COUPLINGS:
                 raise DataError(f"coupling={self.coupling!r} is not known; it is one of {', '.join(COUPLINGS)}.")
             if self.unit not in ("noise", "shared"):
                 raise DataError(f"unit={self.unit!r} is not known; it is 'noise' or 'shared'.")
-            equations = read_equations(self.program, self.unfair)
-            self._read = (key, equations, choose_way(equations, self.coupling))
-        return self._read[1]
+            self._read = (key, read_population(self.program, self.unfair, self.coupling))
+        return self._read[1].equations
+
+    @property
+    def coupled(self) -> tuple[str, ...]:
+        """The sites drawn without explicit noise that a classifier's columns depend on: the coupling is about them."""
+        return self._population().coupled
+
+    @property
+    def uncertain_parameters(self) -> tuple[str, ...]:
+        """The parameters without posterior draws; one draw of their prior is used."""
+        return () if self._is_given() else self._population().priors.names
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, a sentence each."""
+        return self._population().assumptions(self.unit, self._held(warn=False))
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
@@ -140,14 +169,14 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         baseline, switched : DataFrames of n rows
-            Row i of both is one person.
+            Row i of both is one person; in the program's precision, as in ``worlds``.
         """
         equations = self.equations()
-        first, second = self._run(n, random_state)
+        people = self._population().draw(n, self._seed(random_state), self._held())
         shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1]
         order = [site for site in equations.node_of if site in shown]
-        columns = [self.unfair.graph.sensitive_column, *order]
-        return self._frame(first, columns, 0, n).copy(), self._frame(second, columns, 1, n).copy()
+        first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
+        return first.copy(), second.copy()
 
     def worlds(
         self,
@@ -167,22 +196,21 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             Seeds the draw.
         df, sample_weight
             Only their number is used: people come from the program.
+
+        Returns
+        -------
+        baseline, switched : CounterfactualSample
+            In the program's precision, mostly float32: put ``rows`` in float64 before scoring them by hand.
         """
         size = n if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
-        graph = self.unfair.graph
-        reads = graph.input_columns
-        sites = [self._site(column) for column in reads if column != graph.sensitive_column]
+        population, seed, held = self._population(), self._seed(random_state), self._held()
         if self.unit == "shared":
-            first, second = self._run_shared(size, random_state, sites)
-            unit = np.repeat(np.arange(size), self.draws)
+            people, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)
         else:
-            first, second = self._run(size, random_state, sites)
-            unit = np.arange(size)
+            people, unit = population.draw(size, seed, held, population.inputs), np.arange(size)
         weight = np.broadcast_to(1.0 / len(unit), len(unit))  # takes no memory, which costs more time than arithmetic
-        return (
-            CounterfactualSample(self._frame(first, reads, 0, len(unit)), weight, unit),
-            CounterfactualSample(self._frame(second, reads, 1, len(unit)), weight, unit),
-        )
+        first, second = self._tables(people, self.unfair.graph.input_columns, len(unit))
+        return CounterfactualSample(first, weight, unit), CounterfactualSample(second, weight, unit)
 
     # -- given people -------------------------------------------------------------------------------------------------
 
@@ -217,9 +245,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         Counterfactuals
-            ``.baseline``, ``.switched``, ``.draws``, ``.noise``, ``.diagnostics``, ``.exact``, ``.scores(model)``. With
-            posterior draws of the program's parameters, up to 50 of them share each person's draws; her row does not
-            change their posterior.
+            ``.baseline``, ``.switched``, ``.draws``, ``.noise``, ``.diagnostics``, ``.exact``, ``.scores(model)``;
+            print it for a summary. With posterior draws of the program's parameters, up to 50 of them share each
+            person's draws; her row does not change their posterior.
 
         Raises
         ------
@@ -247,15 +275,19 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         woman  0  2.5
         man    0  2.5
         """
-        return counterfactuals(
-            self.equations(),
-            df,
+        equations = self.equations()
+        levels, held = read_levels(self.levels, equations), self._held()
+        found = counterfactuals(
+            equations,
+            codes_of_rows(equations, df, levels),
             Settings(method, dict(inverses or {}), draws, tolerance, guide),
             coupling=self.coupling,
-            posterior=getattr(self.posterior, "flat", self.posterior),
-            do=do,
+            posterior=held,
+            do=codes_of_do(do, levels),
             random_state=self._seed(random_state),
         )
+        used = self._population().priors.use(held, min(draws, MOST_DRAWS))
+        return replace(found.labelled(by_column(equations, levels)), parameters=used)
 
     # -- the truth about a model --------------------------------------------------------------------------------------
 
@@ -282,6 +314,12 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             drawn with one noise in both worlds (``"shared"``) or with a noise in each (``"own"``). Drawn decisions are
             averaged over exactly.
 
+        Returns
+        -------
+        Truth
+            With several posterior draws the posterior means, people being spread over draws, and the standard
+            deviation between draws (``effect_posterior`` has intervals).
+
         Raises
         ------
         DataError
@@ -294,23 +332,20 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.truth.Truth`.
         """
         require_settings(n, decisions, threshold)
-        equations = self.equations()
-        graph = self.unfair.graph
-        sites = [self._site(column) for column in graph.input_columns if column != graph.sensitive_column]
-        with isolated(self._seed(random_state)):
-            noise = Noise(n, self.coupling, self._parameters())
-            run = both_worlds(equations, noise, sites, way=self._read[2])
-            actual = factual(equations, noise, [self._site(column) for column in graph.input_columns])
-        people = pd.DataFrame({column: actual[self._site(column)].numpy() for column in graph.input_columns})
+        population, columns, held = self._population(), self.unfair.graph.input_columns, self._held()
+        people = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
+        actual = [people.worlds[2][site].expand(n).numpy() for site in population.columns]
         return measure_truth(
             model,
-            (self._frame(run[0], graph.input_columns, 0, n), self._frame(run[1], graph.input_columns, 1, n)),
-            people,
-            graph,
+            self._tables(people, columns, n),
+            pd.DataFrame(dict(zip(columns, actual, strict=True))),
+            self.unfair.graph,
             decisions=decisions,
             threshold=threshold,
             coupling=self.coupling,
-            coupled=tuple(s for s in equations.info.sites if s in equations.endogenous - equations.idle(sites)),
+            coupled=population.coupled,
+            parameters=population.priors.use(held, len(people.sizes)),
+            sizes=people.sizes,
         )
 
     def truths(
@@ -329,7 +364,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         DataFrame
-            With columns decisions, coupling, quantity, estimate, error, n.
+            With columns decisions, coupling, quantity, estimate, error, posterior_sd, n.
         """
         seed = self._seed(settings.pop("random_state", None))
         found = []
@@ -338,63 +373,28 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             found.append(sem.truth(model, random_state=seed, **settings).table)
         return pd.concat(found, ignore_index=True)
 
-    def _run(self, n: int, random_state: int | None, wanted: Sequence[str] | None = None) -> tuple[World, World]:
-        equations = self.equations()
-        _require_count("n", n)
-        with isolated(self._seed(random_state)):
-            noise = Noise(n, self.coupling, self._parameters())
-            return both_worlds(equations, noise, wanted, way=self._read[2])
+    # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _run_shared(self, n: int, random_state: int | None, wanted: Sequence[str]) -> tuple[World, World]:
+    def _population(self) -> Population:
+        self.equations()
+        return self._read[1]
+
+    def _tables(self, people: People, columns: Sequence[str], size: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         equations = self.equations()
-        _require_count("n", n)
-        _require_count("draws", self.draws)
-        with isolated(self._seed(random_state)):
-            parameters = self._parameters()
-            return shared_worlds(equations, n, self.draws, self.coupling, parameters, wanted, way=self._read[2])
+        return world_tables(equations, people.worlds[:2], columns, size, read_levels(self.levels, equations))
 
     def _seed(self, random_state: int | None) -> int:
+        require_seed(random_state)
         return seed_from(self.random_state if random_state is None else random_state)
 
-    def _parameters(self) -> dict[str, torch.Tensor]:
-        if not self.posterior:
-            return {}
-        given = getattr(self.posterior, "flat", self.posterior)
-        draws = {name: torch.as_tensor(np.atleast_1d(np.asarray(values))) for name, values in given.items()}
-        unknown, sizes = sorted(set(draws) - set(self.equations().info.parameters)), {len(d) for d in draws.values()}
-        if unknown or len(sizes) > 1:
-            raise DataError(
-                f"posterior names {unknown} that are no parameters, or holds draws of sizes {sorted(sizes)}."
-            )
-        pick = int(torch.randint(sizes.pop(), ()))
-        return {name: values[pick].to(torch.get_default_dtype()) for name, values in draws.items()}
+    def _is_given(self) -> bool:
+        return self.posterior is not None and not (isinstance(self.posterior, Mapping) and not self.posterior)
 
-    def _site(self, column: str) -> str:
-        """Return the site of a column: its own name, or that of its node."""
-        node_of = self.equations().node_of
-        return (
-            column if column in node_of else next(n for n, own in self.unfair.graph.columns.items() if own == [column])
-        )
-
-    def _frame(self, world: World, columns: Sequence[str], which: int, size: int) -> pd.DataFrame:
-        """Return some columns of a world as a table, the sensitive attribute as the outcome reads it.
-
-        The two worlds share memory where they are the same, so that the columns are read-only.
-        """
-        graph = self.unfair.graph
-        regime = self.unfair.regimes[which]
-        path = (graph.sensitive, graph.outcome)
-        label = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
-        data: dict[str, npt.NDArray[Any]] = {}
-        for column in columns:
-            if column == graph.sensitive_column:
-                data[column] = np.broadcast_to(np.asarray(label), size)
-            else:
-                data[column] = world[self._site(column)].expand(size).numpy()
-                data[column].flags.writeable = False
-        return pd.DataFrame(data, copy=False)
-
-
-def _require_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise DataError(f"{name}={value!r} must be a whole number of at least 1.")
+    def _held(self, *, warn: bool = True) -> dict[str, NDArray[Any]]:
+        """Return the posterior draws of the parameters, or none, with a warning to the caller's caller."""
+        priors = self._population().priors
+        if self._is_given():
+            return priors.read(self.posterior)
+        if priors.names and warn:
+            warnings.warn(priors.unknown(), PyrofairWarning, stacklevel=3)
+        return {}

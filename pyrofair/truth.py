@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
+from pyrofair.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.scoring import positive_scores
 
 __all__ = ["DECISIONS", "Estimate", "Truth", "TruthDecisions", "measure_truth", "require_settings"]
@@ -24,25 +26,54 @@ Vector = NDArray[np.float64]
 class Estimate:
     """A number found by simulation, and its Monte-Carlo standard error.
 
+    Parameters
+    ----------
+    value, error : float
+        The number and its error: NaN where one simulated person does not tell it.
+    posterior_sd : float
+        Where the number is a mean over posterior draws of an SEM's parameters: its standard deviation between draws,
+        which is what the data leave open, and does not shrink with more people. 0 otherwise.
+
+    Examples
+    --------
     >>> print(Estimate(0.25, 0.004))
     0.2500 ± 0.0040
     """
 
     value: float
     error: float
+    posterior_sd: float = 0.0
 
     @classmethod
     def of(cls, values: Any) -> Estimate:
-        """Return the mean of independent values, shape (n,), and its standard error.
+        """Return the mean of independent values, shape (n,), and its standard error, NaN of one value.
 
         >>> Estimate.of([0.0, 1.0, 1.0, 0.0])
-        Estimate(value=0.5, error=0.25)
+        Estimate(value=0.5, error=0.25, posterior_sd=0.0)
         """
         x = np.asarray(values, dtype=np.float64)
-        return cls(float(x.mean()), float(x.std() / np.sqrt(len(x))))
+        return cls(float(x.mean()), float(x.std() / np.sqrt(len(x))) if len(x) > 1 else np.nan)
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Estimate]) -> Estimate:
+        """Return the mean over posterior draws, each of which was evaluated with people of its own.
+
+        Its error holds both chances: that of the people, and that of which draws were used. The standard deviation
+        between draws is freed of the first.
+
+        >>> Estimate.pooled([Estimate(0.2, 0.01), Estimate(0.4, 0.01)])
+        Estimate(value=0.30000000000000004, error=0.1, posterior_sd=0.14106735979665885)
+        """
+        if len(parts) == 1:
+            return parts[0]
+        values, errors = (np.array([getattr(part, name) for part in parts]) for name in ("value", "error"))
+        variance = values.var(ddof=1)
+        between = float(np.sqrt(max(variance - np.mean(errors**2), 0.0)))
+        return cls(float(values.mean()), float(np.sqrt(variance / len(parts))), between)
 
     def __str__(self) -> str:
-        return f"{self.value:.4f} ± {self.error:.4f}"
+        between = f" (sd between draws {self.posterior_sd:.4f})" if self.posterior_sd else ""
+        return f"{self.value:.4f} ± {self.error:.4f}{between}"
 
 
 @dataclass(frozen=True)
@@ -90,6 +121,10 @@ class Truth:
         These nodes; if there are none, the coupling plays no part.
     n : int
         The number of people.
+    parameters : ParameterUse
+        How the program's parameters came by their values. If they have several posterior draws, people are spread over
+        up to 50 of them, and each number is its posterior mean: the mean of what it is at each draw. Its error holds
+        the chance of which draws were used, and its ``posterior_sd`` is the spread between draws.
 
     References
     ----------
@@ -106,6 +141,7 @@ class Truth:
     coupling: str
     coupled: tuple[str, ...]
     n: int
+    parameters: ParameterUse = NO_PARAMETERS
 
     @property
     def definition1_sd(self) -> Estimate:
@@ -114,23 +150,28 @@ class Truth:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row for each quantity: decisions, coupling, quantity, estimate, error, n."""
+        """A row for each quantity: decisions, coupling, quantity, estimate, error, posterior_sd, n."""
         numbers = {
             "mean_unfair_effect": self.mean_unfair_effect,
             "piu": self.piu,
             "conditional_sd": self.conditional_sd,
-            "paper_condmean": Estimate(self.paper_condmean, np.nan),
+            "paper_condmean": Estimate(self.paper_condmean, np.nan, np.nan),
         }
         return pd.DataFrame(
-            [(self.decisions, self.coupling, name, each.value, each.error, self.n) for name, each in numbers.items()],
-            columns=["decisions", "coupling", "quantity", "estimate", "error", "n"],
+            [
+                (self.decisions, self.coupling, name, each.value, each.error, each.posterior_sd, self.n)
+                for name, each in numbers.items()
+            ],
+            columns=["decisions", "coupling", "quantity", "estimate", "error", "posterior_sd", "n"],
         )
 
     def __str__(self) -> str:
         how = f"score > {self.threshold:g}" if self.decisions == "threshold" else f"drawn, noise: {self.decisions}"
         noise = f"{self.coupling} noise of {', '.join(self.coupled)}" if self.coupled else "all noise explicit"
+        means = "; means over draws" if self.parameters.used > 1 else ""
+        given = f"parameters: {self.parameters}{means}\n" if self.parameters.names else ""
         return (
-            f"truth over {self.n} people (decisions: {how}; {noise})\n"
+            f"truth over {self.n} people (decisions: {how}; {noise})\n{given}"
             f"mean unfair effect  {self.mean_unfair_effect}\n"
             f"PIU                 {self.piu}\n"
             f"conditional sd      {self.conditional_sd}  ({self.grouping})\n"
@@ -166,6 +207,8 @@ def measure_truth(
     threshold: float,
     coupling: str,
     coupled: tuple[str, ...] = (),
+    parameters: ParameterUse = NO_PARAMETERS,
+    sizes: Sequence[int] | None = None,
 ) -> Truth:
     """Score the same n people in both worlds, and group them by their features as they are.
 
@@ -179,8 +222,10 @@ def measure_truth(
         The graph.
     decisions, threshold
         How decisions are made of scores.
-    coupling, coupled
-        What the result says of the noise.
+    coupling, coupled, parameters
+        What the result says of the noise and of the parameters.
+    sizes
+        How many people share each draw of the parameters, in the order of the rows; by default all share one.
 
     Raises
     ------
@@ -189,31 +234,43 @@ def measure_truth(
     """
     require_settings(len(factual), decisions, threshold)
     name = type(model).__name__
-    c0, c1 = (positive_scores(name, model, _double(rows), graph) for rows in worlds)
+    c0, c1 = (positive_scores(name, model, rows, graph) for rows in worlds)
     if decisions == "threshold":
         c0, c1 = ((c > threshold).astype(np.float64) for c in (c0, c1))
     effect = c1 - c0
     differs = c0 + c1 - 2.0 * c0 * c1 if decisions == "own" else np.abs(effect)
     group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
-    size = np.bincount(group).astype(np.int64)
-    mu = np.bincount(group, differs) / size
+    ends = np.cumsum(sizes or [len(group)])
+    draws = [slice(end - size, end) for end, size in zip(ends, sizes or [len(group)], strict=True)]
+    cells = [_cells(group[draw]) for draw in draws]
+    spreads = [_spread(effect[draw], *cell) for draw, cell in zip(draws, cells, strict=True)]
     return Truth(
-        mean_unfair_effect=Estimate.of(effect),
-        piu=Estimate.of(differs),
-        conditional_sd=_spread(effect, group, size),
-        paper_condmean=float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu))),
-        grouping=_describe(list(factual.columns), size),
+        mean_unfair_effect=Estimate.pooled([Estimate.of(effect[draw]) for draw in draws]),
+        piu=Estimate.pooled([Estimate.of(differs[draw]) for draw in draws]),
+        conditional_sd=Estimate.pooled(spreads),
+        paper_condmean=float(
+            np.mean([_to_the_letter(differs[d], *cell) for d, cell in zip(draws, cells, strict=True)])
+        ),
+        grouping=_describe(list(factual.columns), np.concatenate([size for _, size in cells]), len(draws)),
         decisions=decisions,
         threshold=threshold,
         coupling=coupling,
         coupled=coupled,
         n=len(effect),
+        parameters=parameters,
     )
 
 
-def _double(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows in double precision, so that a score of exactly 1/2 does not exceed 1/2 by rounding."""
-    return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
+def _cells(group: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the group of each person, numbered from 0 without gaps, and the sizes of the groups."""
+    _, place, size = np.unique(group, return_inverse=True, return_counts=True)
+    return place.astype(np.int64), size.astype(np.int64)
+
+
+def _to_the_letter(differs: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> float:
+    """Return the formula of the paper's appendix G.2."""
+    mu = np.bincount(group, differs) / size
+    return float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
 
 
 def _spread(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
@@ -232,13 +289,13 @@ def _spread(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -
     influence = centred**2 + 2.0 * (effect - mean[group]) * centred
     error = float(np.sqrt(influence.var() / n + 2.0 * ((size / n * noise) ** 2).sum()))
     sd = float(np.sqrt(variance))
-    return Estimate(sd, float(np.sqrt(variance + error)) - sd)
+    return Estimate(sd, float(np.sqrt(variance + error)) - sd if n > 1 else np.nan)
 
 
-def _describe(columns: list[str], size: NDArray[np.int64]) -> str:
+def _describe(columns: list[str], size: NDArray[np.int64], draws: int) -> str:
     alone, n = int((size == 1).sum()), int(size.sum())
     names = ", ".join(columns)
     if len(size) == n:
         return f"no two of {n} people share {names}: a spread over individuals"
-    text = f"{len(size)} groups of identical {names}"
+    text = f"{len(size)} groups of identical {names}" + (" and draw" if draws > 1 else "")
     return text + (f", {alone} of one person ({alone / n:.1%} of all)" if alone else "")

@@ -73,6 +73,16 @@ class Uncertain:
             found[self.rows] = self.draws.std(1)
         return found
 
+    @property
+    def mode(self) -> NDArray[np.float64]:
+        """What is known, and of whole numbers that are drawn the most frequent one, shape (n,)."""
+        found = self.point.copy()
+        if len(self.rows):
+            values = np.unique(self.draws)
+            counts = [(self.draws == value).sum(1) for value in values]
+            found[self.rows] = values[np.argmax(counts, 0)]
+        return found
+
     def dense(self, count: int) -> NDArray[np.float64]:
         """Return ``count`` draws for everyone, shape (n, count, ...); a view that takes no memory if all is known."""
         return self.take(np.arange(len(self.point)), count)

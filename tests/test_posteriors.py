@@ -14,7 +14,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from pyro import poutine
-from pyro.infer import MCMC, SVI, Predictive
+from pyro.infer import NUTS, SVI, Predictive
 from scipy.stats import norm
 
 from pyrofair import samplers
@@ -304,9 +304,52 @@ def test_an_interrupt_keeps_the_steps_done(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.flat["b"].mean() == pytest.approx(2.0, abs=1.0)
 
 
+@pytest.mark.parametrize(
+    ("after", "shape", "text"),
+    [
+        (30, (1, 10), "Interrupted in chain 1 of 3: its 10 of 20 draws are used"),
+        (40, (1, 20), "Interrupted in chain 2 of 3: 1 of 3 chains are done and used."),
+        (95, (2, 20), "Interrupted in chain 3 of 3: 2 of 3 chains are done and used."),
+        (75, (1, 20), "chain 2 of 3: 1 of 3 chains are done and used; the 15 draws of the next one are left out"),
+    ],
+)
+def test_an_interrupt_keeps_the_draws_done(
+    monkeypatch: pytest.MonkeyPatch, after: int, shape: tuple[int, int], text: str
+) -> None:
+    sample, done = NUTS.sample, []
+
+    def interrupted(self: Any, params: Any) -> Any:
+        if len(done) == after:
+            raise KeyboardInterrupt
+        done.append(1)
+        return sample(self, params)
+
+    settings: Any = {"draws": 20, "warmup": 20, "chains": 3, "progress": False, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        whole = fit_posterior(drawn, table(50), GRAPH, **settings)
+    monkeypatch.setattr(NUTS, "sample", interrupted)
+    with pytest.warns(PyrofairWarning) as caught:
+        found = fit_posterior(drawn, table(50), GRAPH, **settings)
+    assert text in str(caught[0].message)
+    for kept in (*found.samples.values(), *found.sample_stats.values()):
+        assert kept.shape[:2] == shape
+    np.testing.assert_array_equal(found.samples["b"], whole.samples["b"][: shape[0], : shape[1]])
+    assert len(found.diagnostics["acceptance"]) == shape[0]
+
+
+def test_an_interrupt_with_hardly_a_draw_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Any, params: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NUTS, "sample", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit_posterior(drawn, table(50), GRAPH, progress=False)
+
+
 def test_nuts_warns_of_chains_that_have_not_mixed_and_of_divergences(monkeypatch: pytest.MonkeyPatch) -> None:
-    diagnose = MCMC.diagnostics
-    monkeypatch.setattr(MCMC, "diagnostics", lambda self: diagnose(self) | {"divergences": {"chain 0": [0, 3]}})
+    diagnose = NUTS.diagnostics
+    monkeypatch.setattr(NUTS, "diagnostics", lambda self: diagnose(self) | {"divergences": [0, 3]})
     monkeypatch.setattr(samplers, "R_HAT", 0.5)
     with pytest.warns(PyrofairWarning) as caught:
         found = fit_posterior(drawn, table(50), GRAPH, draws=10, warmup=10, chains=1, progress=False, random_state=0)
@@ -433,6 +476,34 @@ def test_inference_data(nuts: Posterior) -> None:
     assert "U_M" not in table_.index
     with pytest.raises(DataError, match=r"predictive\['M'\] has the shape \(7, 300\); expected \(400, people\)"):
         nuts.to_inference_data({"M": drawn_people["M"][:7]})
+
+
+def test_a_summary_holds_what_one_chain_and_one_draw_tell(capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    draws = {"b": rng.normal(size=(1, 50)), "v": rng.normal(size=(1, 50, 2))}
+    table_ = Posterior(draws, ("b", "v"), {"A": np.zeros(3)}, "svi, normal guide", {}).summary()
+    assert list(table_.index) == ["b", "v[0]", "v[1]"]
+    assert list(table_)[:2] == ["mean", "sd"]
+    assert "r_hat" not in table_
+    one = Posterior({k: v[:, :1] for k, v in draws.items()}, ("b", "v"), {}, "svi, normal guide", {}).summary(
+        round_to=6
+    )
+    assert list(one) == ["mean"]
+    assert one.loc["v[1]", "mean"] == pytest.approx(draws["v"][0, 0, 1], abs=1e-6)
+    two = Posterior({"b": rng.normal(size=(2, 50))}, ("b",), {}, "nuts", {}).summary()
+    assert "r_hat" in two
+    said = capfd.readouterr()
+    assert "Shape validation" not in said.out + said.err
+
+
+def test_an_effect_posterior_of_one_draw_has_a_summary(capfd: pytest.CaptureFixture[str]) -> None:
+    given = {"b": [1.0], "c": [0.0], "d": [0.0]}
+    models = {"strong": STRONG, "weak": Model(lambda X: np.asarray(0.1 * X["M"] - 1.0))}
+    found = effect_posterior(computed, UNFAIR, models, given, people=500, progress=False, random_state=0)
+    table_ = found.summary()
+    assert list(table_) == ["mean"]
+    assert table_.loc["piu[strong]", "mean"] == pytest.approx(found.samples["piu"][0, 0, 0], abs=0.001)
+    assert "Shape validation" not in "".join(capfd.readouterr())
 
 
 def test_inference_data_of_svi_holds_the_loss() -> None:
@@ -562,8 +633,7 @@ def test_the_posterior_of_piu_covers_the_truth(nuts: Posterior) -> None:
     def true_program(n: int) -> None:
         poutine.condition(computed, data={name: torch.tensor(v) for name, v in (("b", 2.0), ("c", 1.0), ("d", 3.0))})(n)
 
-    true = {"b": [2.0], "c": [1.0], "d": [3.0]}
-    truth = SEM(true_program, UNFAIR, posterior=true).truth(STRONG, 100_000, random_state=1)
+    truth = SEM(true_program, UNFAIR).truth(STRONG, 100_000, random_state=1)
     found = effect_posterior(
         SEM(computed, UNFAIR), None, STRONG, nuts, people=20_000, draws=100, progress=False, random_state=0
     )
@@ -630,7 +700,7 @@ def test_effect_posterior_refuses() -> None:
 
     with pytest.raises(DataError, match="lacks the program's parameter 'c', 'd'; it would be drawn from its prior"):
         run({"b": [1.0]})
-    with pytest.raises(DataError, match="holds 'U_M', which the program does not have"):
+    with pytest.raises(DataError, match="holds 'U_M', which is drawn for each person"):
         run(given | {"U_M": [0.0]})
     with pytest.raises(DataError, match="unfair is None"):
         run(unfair=None)

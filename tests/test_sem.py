@@ -210,7 +210,8 @@ def test_parameters_are_drawn_once_or_picked_from_a_posterior() -> None:
         assert np.ptp(gap) < 1e-3
         return round(float(gap[0]), 2)
 
-    assert slope(SEM(program, unfair), 0) == pytest.approx(100, abs=5)
+    with pytest.warns(PyrofairWarning, match="parameters slope: one draw of their prior is used"):
+        assert slope(SEM(program, unfair), 0) == pytest.approx(100, abs=5)
     fitted = SEM(program, unfair, posterior={"slope": [1.0, 2.0, 3.0]})
     assert {slope(fitted, seed) for seed in range(20)} == {1.0, 2.0, 3.0}
 
@@ -587,16 +588,23 @@ def test_an_audit_takes_it() -> None:
     assert table["piu_lower"] == pytest.approx(table["piu_upper"], abs=1e-9)
 
 
-@pytest.mark.parametrize("posterior", [{"zz": [1.0, 2.0]}, {"slope": [1.0, 2.0], "shift": [1.0]}])
-def test_a_posterior_of_other_parameters_or_unequal_draws_is_refused(posterior: dict[str, list[float]]) -> None:
-    def program(n: int) -> None:
-        slope = pyro.sample("slope", dist.Normal(0.0, 1.0))
-        shift = pyro.sample("shift", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            U = pyro.sample("U", dist.Normal(0.0, 1.0))
-            pyro.deterministic("M", slope * A + shift + U)
+@pytest.mark.parametrize(
+    ("program", "unfair", "settings", "match"),
+    [
+        (hiring, GRAPH, {}, r"unfair is a CausalGraph; expected graph.unfair\('A"),
+        (hiring, None, {}, "unfair is a NoneType; expected graph.unfair"),
+        (None, UNFAIR, {}, "A program is a function of the number of people, not None"),
+        (hiring, UNFAIR, {"random_state": "x"}, "random_state='x' must be a whole number"),
+        (hiring, UNFAIR, {"random_state": 1.5}, "random_state=1.5 must be a whole number"),
+    ],
+)
+def test_what_a_model_is_not_made_of(program: Any, unfair: Any, settings: dict[str, Any], match: str) -> None:
+    sem = SEM(program, unfair, **settings)
+    for ask in (sem.equations, sem.worlds, lambda: sem.nodes(5), lambda: sem.truth(None), lambda: sem.fit(None)):
+        with pytest.raises((DataError, GraphError), match=match):
+            ask()
 
-    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-    with pytest.raises(DataError, match="that are no parameters, or holds draws of sizes"):
-        SEM(program, graph.unfair("A -> M -> Y"), posterior=posterior).nodes(3)
+
+def test_a_seed_of_one_call_is_checked_too() -> None:
+    with pytest.raises(DataError, match="random_state='x' must be a whole number"):
+        SEM(hiring, UNFAIR).worlds(5, random_state="x")  # type: ignore[arg-type]

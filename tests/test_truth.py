@@ -55,13 +55,25 @@ COIN = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_piu_depends_on_the_named_coupling_and_not_on_the_seed(seed: int) -> None:
     table = SEM(coin, COIN).truths(Known(lambda X: X["D"]), n=50_000, random_state=seed)
-    assert list(table) == ["decisions", "coupling", "quantity", "estimate", "error", "n"]
+    assert list(table) == ["decisions", "coupling", "quantity", "estimate", "error", "posterior_sd", "n"]
     assert len(table) == 12
     piu = table[table["quantity"] == "piu"].set_index("coupling")
     for coupling, right in zip(COUPLINGS, (0.35, 0.55, 0.85), strict=True):
         assert near(Estimate(*piu.loc[coupling, ["estimate", "error"]]), right)
     effect = table[table["quantity"] == "mean_unfair_effect"]
     assert (abs(effect["estimate"] - 0.35) <= 4.5 * effect["error"]).all()
+
+
+def test_what_is_coupled_is_what_a_classifier_depends_on() -> None:
+    assert SEM(coin, COIN).coupled == ("D",)
+    assert SEM(scenario("hiring").program, scenario("hiring").unfair).coupled == ()
+
+
+def test_a_mean_of_one_value_has_no_error() -> None:
+    assert np.isnan(Estimate.of([0.3]).error)
+    truth = SEM(coin, COIN).truth(Known(lambda X: X["D"]), n=1, random_state=0)
+    assert np.isnan(truth.piu.error)
+    assert "± nan" in str(truth)
 
 
 def test_a_truth_names_its_coupling_and_what_is_coupled() -> None:

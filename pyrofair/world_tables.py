@@ -1,0 +1,192 @@
+"""How is a world shown as a table, and a table read as a program's numbers? Labels in place of codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.equations import Equations
+from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.worlds import World
+
+__all__ = [
+    "Levels",
+    "by_column",
+    "codes_of",
+    "codes_of_do",
+    "codes_of_rows",
+    "column_of",
+    "labels_of",
+    "read_levels",
+    "site_of",
+    "world_tables",
+]
+
+Levels = Mapping[str, NDArray[Any]]
+"""For some node sites, whose values are codes 0, 1, ..., the label of each code, shape (k,)."""
+SHOWN = 10
+
+
+def site_of(equations: Equations, column: str) -> str:
+    """Return the site of a column: its own name, or that of its node."""
+    columns = equations.unfair.graph.columns
+    return column if column in equations.node_of else next(n for n, own in columns.items() if own == [column])
+
+
+def column_of(equations: Equations, site: str) -> str:
+    """Return the column of a site: its own name, or that of its node."""
+    own = equations.unfair.graph.columns.get(equations.node_of[site], [])
+    return site if site in own or not own else own[0]
+
+
+def world_tables(
+    equations: Equations, worlds: Sequence[World], columns: Sequence[str], size: int, levels: Levels
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return some columns of both worlds as tables, the sensitive attribute as the outcome reads it.
+
+    The two share memory where the worlds are the same, so that the columns are read-only.
+
+    Parameters
+    ----------
+    equations
+        The program with its unfair paths.
+    worlds
+        The values of each site.
+    columns
+        The columns, or sites, in the order wanted.
+    size
+        The number of rows.
+    levels
+        The labels of sites that hold codes.
+    """
+    graph = equations.unfair.graph
+    path = (graph.sensitive, graph.outcome)
+    made: dict[tuple[Any, ...], NDArray[Any]] = {}
+    tables = []
+    for world, regime in zip(worlds, equations.unfair.regimes, strict=True):
+        data: dict[str, NDArray[Any]] = {}
+        for column in columns:
+            if column == graph.sensitive_column:
+                label = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
+                data[column] = np.broadcast_to(np.asarray(label), size)
+                continue
+            site = site_of(equations, column)
+            values = world[site]
+            key = (site, values.data_ptr(), values.shape, values.stride())
+            if key not in made:
+                made[key] = values.expand(size).numpy()
+                if site in levels:
+                    made[key] = labels_of(site, levels[site], made[key])
+                made[key].flags.writeable = False
+            data[column] = made[key]
+        tables.append(pd.DataFrame(data, copy=False))
+    return tables[0], tables[1]
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+def read_levels(levels: Mapping[str, Sequence[Any]] | None, equations: Equations) -> dict[str, NDArray[Any]]:
+    """Return the labels of each site that has some, shape (k,).
+
+    Raises
+    ------
+    DataError
+        For a site that is no node or the sensitive one, no labels, or a label twice.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    if levels is not None and not isinstance(levels, Mapping):
+        raise DataError(
+            f"levels={levels!r} must be a dictionary: for each node site its labels, {{'D': ['low', ...]}}."
+        )
+    for site, labels in (levels or {}).items():
+        if site == equations.sensitive:
+            raise DataError(
+                f"levels names {site!r}, the sensitive attribute, whose labels are the graph's baseline and contrast. "
+                "Leave it out."
+            )
+        if site not in equations.node_of:
+            raise DataError(
+                f"levels names {site!r}, which is no node site. They are: {', '.join(equations.sites)}."
+                f"{did_you_mean(site, equations.sites)}"
+            )
+        every = [] if isinstance(labels, str) else list(labels)
+        if not every or len(set(every)) < len(every):
+            raise DataError(f"levels[{site!r}]={labels!r} must be a list of labels, each once: that of code 0 first.")
+        same = len({type(label) for label in every}) == 1
+        found[site] = np.asarray(every) if same else np.asarray(every, dtype=object)
+    return found
+
+
+def labels_of(site: str, labels: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels of codes, in the shape of the codes.
+
+    Raises
+    ------
+    DataError
+        If a code has no label.
+
+    Examples
+    --------
+    >>> labels_of("D", np.array(["low", "high"]), np.array([1.0, 0.0])).tolist()
+    ['high', 'low']
+    """
+    whole = codes.astype(np.int64)
+    wrong = (whole != codes) | (whole < 0) | (whole >= len(labels))
+    if wrong.any():
+        raise DataError(
+            f"The site {site!r} takes the value {codes[wrong].flat[0]:g}, but its {len(labels)} levels have the codes "
+            f"0 to {len(labels) - 1}. Correct levels[{site!r}], or the program."
+        )
+    return np.asarray(labels[whole])
+
+
+def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64]:
+    """Return the codes of labels, shape (n,); a missing value has none.
+
+    Raises
+    ------
+    DataError
+        For a label that is not among the levels.
+
+    Examples
+    --------
+    >>> codes_of("D", np.array(["low", "high"]), ["high", "low"])
+    array([1., 0.])
+    """
+    given = pd.Series(np.atleast_1d(np.asarray(values, dtype=object)))
+    place = pd.Index(labels, dtype=object).get_indexer(pd.Index(given, dtype=object))
+    missing = given.isna().to_numpy()
+    unseen = (place < 0) & ~missing
+    if unseen.any():
+        label = given[unseen].iloc[0]
+        shown = label.item() if isinstance(label, np.generic) else label
+        known = ", ".join(map(repr, labels[:SHOWN].tolist())) + (", ..." if len(labels) > SHOWN else "")
+        raise DataError(
+            f"{site!r} holds {shown!r}, which is none of its {len(labels)} levels: {known}. Correct the value, or fit "
+            f"the model with this level.{did_you_mean(shown, labels.tolist())}"
+        )
+    return np.where(missing, np.nan, place.astype(np.float64))
+
+
+def by_column(equations: Equations, levels: Levels) -> dict[str, NDArray[Any]]:
+    """Return the labels under the names of columns, those of a latent node under that of its site."""
+    return {column_of(equations, site): labels for site, labels in levels.items()}
+
+
+def codes_of_rows(equations: Equations, df: pd.DataFrame, levels: Levels) -> pd.DataFrame:
+    """Return a table of people with codes in place of the labels of some sites, as :func:`codes_of` does."""
+    places = by_column(equations, levels)
+    have = {name: labels for name, labels in places.items() if name in getattr(df, "columns", ())}
+    return df.assign(**{name: codes_of(name, labels, df[name]) for name, labels in have.items()}) if have else df
+
+
+def codes_of_do(values: Mapping[str, Any] | None, levels: Levels) -> Mapping[str, Any] | None:
+    """Return values to set sites to with codes in place of labels, as :func:`codes_of` does."""
+    if not values:
+        return values
+    return {site: codes_of(site, levels[site], each) if site in levels else each for site, each in values.items()}
