@@ -43,7 +43,7 @@ from pyrofair.tables import read_table, read_weight
 __all__ = ["LearnedLaws", "learn_laws"]
 
 FEWEST = 20
-REFIT_STEPS, REFIT_RATE, REFIT_MEMORY = 40, 5e-3, 0.8
+REFIT_STEPS, REFIT_RATE, REFIT_MEMORY = 40, 1e-2, 0.8
 
 
 @dataclass(frozen=True, eq=False, repr=False)

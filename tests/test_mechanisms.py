@@ -1,0 +1,522 @@
+"""Learned laws: are they the true ones, does the program serve as an SEM, and is bad input refused?"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from torch import Tensor
+
+import pyrofair as pf
+from pyrofair import law_fitting
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
+from pyrofair.families import Binary, Categories, Continuous, Positive, Whole
+from pyrofair.mechanisms import LearnedLaws, learn_laws
+
+GRAPH = pf.CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
+
+
+def people(n: int = 1500, seed: int = 0) -> pd.DataFrame:
+    """D counts, M is normal around 2 A + Q, Y a coin."""
+    rng = np.random.default_rng(seed)
+    A, Q = rng.integers(2, size=n), rng.integers(-1, 2, size=n)
+    D = rng.poisson(np.exp(1.5 + 0.5 * A + 0.7 * Q))
+    M = 2.0 * A + Q + rng.normal(size=n)
+    Y = (rng.uniform(size=n) < 1 / (1 + np.exp(-(M + 0.2 * D - 2)))).astype(int)
+    return pd.DataFrame({"A": A, "Q": Q, "D": D, "M": M, "Y": Y})
+
+
+def learn(df: pd.DataFrame, graph: Any = GRAPH, **settings: Any) -> LearnedLaws:
+    quick = {"steps": 400, "hidden": (16,), "components": 3, "progress": False, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The law of .* may not have settled", PyrofairWarning)
+        return learn_laws(df, graph, **{**quick, **settings})
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return people()
+
+
+@pytest.fixture(scope="module")
+def laws(frame: pd.DataFrame) -> LearnedLaws:
+    return learn(frame)
+
+
+# -- the laws ---------------------------------------------------------------------------------------------------------
+
+
+def test_families_follow_the_columns(laws: LearnedLaws) -> None:
+    kinds = {name: type(family) for name, family in laws.families.items()}
+    assert kinds == {"A": Binary, "Q": Categories, "D": Whole, "M": Continuous, "Y": Binary}
+    assert laws.levels == {"Q": (-1, 0, 1)}
+
+
+def test_laws_are_near_the_true_ones(laws: LearnedLaws) -> None:
+    table = pd.DataFrame({"A": [0, 1, 1], "Q": [0, 0, 1]})
+    torch.manual_seed(0)
+    count = laws.law("D", table).sample((5000,)).mean(0)
+    assert count.tolist() == pytest.approx(np.exp([1.5, 2.0, 2.7]), rel=0.12)
+    mean = laws.law("M", table).mean
+    assert mean.tolist() == pytest.approx([0.0, 2.0, 3.0], abs=0.35)
+
+
+def test_held_out_rows_are_likelier_than_under_the_marginal_law(laws: LearnedLaws, frame: pd.DataFrame) -> None:
+    table = laws.held_out.set_index("column")
+    assert list(table.index) == ["Q", "A", "D", "M", "Y"]
+    assert table.loc["D", "reads"] == "A, Q"
+    assert (table.loc[["D", "M", "Y"], "gain"] > 0.1).all()
+    assert table["rows"].eq(150).all()
+    truth = -0.5 * np.log(2 * np.pi) - 0.5
+    assert table.loc["M", "log_likelihood"] == pytest.approx(truth, abs=0.15)
+
+
+def test_networks_beat_linear_laws_where_scales_grow() -> None:
+    rng = np.random.default_rng(0)
+    A, Q = rng.integers(2, size=1500), rng.normal(size=1500)
+    df = pd.DataFrame({"A": A, "Q": Q, "D": A + Q * rng.uniform(size=1500)})
+    one, other = (learn(df, nodes=["D"], parameters=kind, hidden=(16, 16)) for kind in ("network", "linear"))
+    assert one.held_out["log_likelihood"][0] > other.held_out["log_likelihood"][0] + 0.1
+
+
+def test_a_law_does_not_depend_on_what_else_is_learned(laws: LearnedLaws, frame: pd.DataFrame) -> None:
+    alone = learn(frame, nodes=["D"])
+    for name, draws in alone.posterior.items():
+        np.testing.assert_array_equal(draws, laws.posterior[name])
+    with pytest.raises(GraphError, match="law of 'D' reads 'A', which was not learned"):
+        _ = alone.program
+
+
+def test_same_seed_same_laws_and_global_state_as_before(frame: pd.DataFrame) -> None:
+    pyro.clear_param_store()
+    pyro.param("mine", torch.tensor(3.0))
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    expected = random.random(), np.random.rand(), torch.rand(())  # noqa: NPY002
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    one = learn(frame, nodes=["M"], steps=60)
+    one.refit(), one.calibration(), one.to_inference_data(draws=2)
+    assert (random.random(), np.random.rand(), torch.rand(())) == expected  # noqa: NPY002
+    assert set(pyro.get_param_store()) == {"mine"}
+    pyro.clear_param_store()
+    other = learn(frame, nodes=["M"], steps=60)
+    for name, draws in one.posterior.items():
+        np.testing.assert_array_equal(draws, other.posterior[name])
+
+
+def test_posteriors_have_the_width_of_the_data(frame: pd.DataFrame) -> None:
+    settings = {"nodes": ["M"], "parameters": "linear", "components": 1, "steps": 1000, "posterior_draws": 300}
+    for posterior in ("normal", "multivariate"):
+        found = learn(frame, posterior=posterior, learning_rate=0.02, **settings)
+        weight = found.posterior["M__weight_1"][:, 0, 1] * found.families["M"].sd
+        assert found.posterior["M__weight_1"].shape == (300, 4, 3)
+        assert weight.mean() == pytest.approx(2.0, abs=0.2)
+        assert 0.01 < weight.std() < 0.12
+    table = pd.DataFrame({"A": [0], "Q": [0]})
+    assert found.law("M", table, draw=3).mean.item() != found.law("M", table, draw=4).mean.item()
+    with pytest.raises(DataError, match="draw=300 is none of the 300 draws"):
+        found.law("M", table, draw=300)
+
+
+# -- whose parameters, which columns ----------------------------------------------------------------------------------
+
+
+class Counts:
+    """A Poisson law, which has no distribution function in torch."""
+
+    size = 1
+    offset = torch.tensor([1.5])
+
+    def law(self, out: Tensor) -> Any:
+        return dist.Poisson(out[..., 0].clamp(max=8.0).exp())
+
+
+def slope() -> Callable[[Mapping[str, Tensor]], Tensor]:
+    b = pyro.sample("b", dist.Normal(0.0, 5.0))
+
+    def numbers(values: Mapping[str, Tensor]) -> Tensor:
+        loc = b * values["A"] + (values["Q"] - 1.0)
+        return torch.stack([torch.zeros_like(loc), loc, torch.zeros_like(loc)], -1)
+
+    return numbers
+
+
+def test_families_and_parameters_of_ones_own(frame: pd.DataFrame) -> None:
+    own = {"D": Counts(), "M": Continuous(0.0, 1.0, components=1)}
+    found = learn(frame, families=own, parameters={"M": slope, "D": "linear"}, learning_rate=0.05, steps=800)
+    assert found.posterior["b"] == pytest.approx(2.0, abs=0.2)
+    rate = found.law("D", pd.DataFrame({"A": [1], "Q": [1]})).mean
+    assert rate.item() == pytest.approx(np.exp(2.7), rel=0.1)
+    assert found.calibration().set_index("column").loc["D", "pit_p"] > 0.001
+    sem = found.sem(UNFAIR, levels={}) if False else pf.SEM(found.program, UNFAIR, posterior=found.posterior)
+    assert len(sem.nodes(20, random_state=0)[0]) == 20
+
+
+def test_columns_of_one_node_follow_the_chain_rule() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.integers(2, size=800)
+    first = A + rng.normal(size=800)
+    df = pd.DataFrame({"A": A, "one": first, "two": first + 0.3 * rng.normal(size=800), "Y": A})
+    graph = pf.CausalGraph("A -> R -> Y", sensitive="A", outcome="Y", columns={"R": ["one", "two"]})
+    found = learn(df, graph)
+    assert [*found.fits["two"].law.reads] == ["A", "one"]
+    assert found.held_out.set_index("column").loc["two", "gain"] > 0.8
+    baseline, switched = found.sem(graph.unfair("A -> R -> Y")).nodes(3000, random_state=0)
+    assert np.corrcoef(baseline["one"], baseline["two"])[0, 1] > 0.85
+    assert (switched["two"] - baseline["two"]).mean() == pytest.approx(1.0, abs=0.25)
+
+
+def test_a_law_may_be_given_other_nodes(frame: pd.DataFrame) -> None:
+    found = learn(frame, nodes=["M"], given={"M": ("A", "Q", "D")}, steps=60)
+    assert [*found.fits["M"].law.reads] == ["A", "Q", "D"]
+    with pytest.raises(GraphError, match="'D' cannot read 'M', which does not come before it"):
+        learn(frame, given={"D": ["M"]})
+    with pytest.raises(GraphError, match=r"'Z' is no observed node of the graph\. It has: A, Q, D, M, Y"):
+        learn(frame, nodes=["Z"])
+    with pytest.raises(GraphError, match="There is no node to learn"):
+        learn(frame, nodes=[])
+
+
+def test_weights_count_rows(frame: pd.DataFrame) -> None:
+    weight = np.where(frame["A"] == 1, 3.0, 1.0)
+    found = learn(frame, nodes=["A"], sample_weight=weight, learning_rate=0.05)
+    share = weight[frame["A"] == 1].sum() / weight.sum()
+    assert found.law("A", frame.head(1)).probs.item() == pytest.approx(share, abs=0.02)
+    with pytest.raises(DataError, match="10 rows with a weight above 0; at least 20"):
+        learn(frame, sample_weight=np.arange(len(frame)) < 10)
+    with pytest.raises(DataError, match="sample_weight must be finite"):
+        learn(frame, sample_weight=-weight)
+
+
+# -- as a program and as an SEM ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def numeric() -> LearnedLaws:
+    """Whole numbers and reals only, so that a program's values are the table's."""
+    return learn(people().astype({"Q": float}).assign(Q=lambda df: df["Q"] + 0.01 * np.arange(len(df)) / len(df)))
+
+
+def test_program_has_parameters_outside_and_columns_inside_the_plate(laws: LearnedLaws) -> None:
+    trace: Any = poutine.trace(laws.program).get_trace(7)
+    inside = [name for name, site in trace.nodes.items() if site["type"] == "sample" and site["cond_indep_stack"]]
+    assert [name for name in inside if name != "people"] == ["Q", "A", "D", "M", "Y"]
+    assert {name for name in trace.nodes if "__" in name} == set(laws.posterior)
+    assert all(trace.nodes[name]["value"].shape == (7,) for name in ["Q", "A", "D", "M", "Y"])
+    assert pf.CausalGraph.from_pyro(laws.program, nodes=GRAPH.nodes, sensitive="A", outcome="Y").edges == GRAPH.edges
+
+
+def test_program_runs_in_worlds_side_by_side(numeric: LearnedLaws) -> None:
+    sem = numeric.sem(UNFAIR)
+    sem.equations()
+    assert sem._read[2] == "narrow"
+    baseline, switched = sem.nodes(4000, random_state=0)
+    assert (switched["D"] >= baseline["D"]).mean() > 0.99
+    assert (switched["M"] == baseline["M"]).all()
+    assert baseline["D"].mean() == pytest.approx(np.exp(1.5) * (1 + np.exp(0.7) + np.exp(-0.7)) / 3, rel=0.12)
+
+
+def test_everything_of_an_sem_works(numeric: LearnedLaws, frame: pd.DataFrame) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression().fit(frame[["A", "Q", "D", "M"]], frame["Y"])
+    sem = numeric.sem(UNFAIR, random_state=0)
+    truth = sem.truth(model, n=2000)
+    assert 0.0 < truth.piu.value < 1.0
+    units = numeric.sem(UNFAIR, unit="shared", draws=5).worlds(n=40, random_state=0)
+    assert len(units[0].rows) == 200
+    assert (units[0].rows.groupby(units[0].unit)["M"].nunique() == 1).all()
+    given = frame.head(6).astype({"Q": float})
+    found = sem.counterfactual(given, draws=20)
+    men = given["A"] == 1
+    np.testing.assert_allclose(found.switched["D"][men], given["D"][men], atol=1e-4)
+    np.testing.assert_allclose(found.baseline["D"][~men], given["D"][~men], atol=1e-4)
+
+
+def test_recanting_witnesses_are_evaluated_node_by_node() -> None:
+    graph = pf.CausalGraph("A -> D -> M -> Y; D -> Y; A -> Y", sensitive="A", outcome="Y")
+    df = people(600)[["A", "D", "M", "Y"]]
+    sem = learn(df, graph, steps=60).sem(graph.unfair("A -> D -> Y"))
+    baseline, switched = sem.nodes(50, random_state=0)
+    assert sem._read[2] == "node by node"
+    assert (switched["M"] == baseline["M"]).all()
+
+
+def test_laws_equal_in_both_worlds_share_noise_under_independent_coupling(numeric: LearnedLaws) -> None:
+    baseline, switched = numeric.sem(GRAPH.unfair("A -> Y"), coupling="independent").nodes(100, random_state=0)
+    assert (switched["D"] == baseline["D"]).all()
+    moved = numeric.sem(UNFAIR, coupling="independent").nodes(100, random_state=0)
+    assert (moved[0]["D"] > moved[1]["D"]).any()
+
+
+def test_labels_of_text_become_codes_and_the_sensitive_attribute_0_and_1() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.integers(2, size=600)
+    job = np.where(rng.uniform(size=600) < 0.2 + 0.6 * A, "nurse", "cook")
+    pay = np.where(rng.uniform(size=600) < 0.3 + 0.4 * (job == "nurse"), "high", "low")
+    df = pd.DataFrame({"sex": np.where(A == 1, "m", "f"), "job": job, "pay": pay})
+    graph = pf.CausalGraph(
+        "sex -> job -> pay; sex -> pay", sensitive="sex", outcome="pay", baseline="f", contrast="m", positive="high"
+    )
+    found = learn(df, graph)
+    assert found.levels == {"job": ("cook", "nurse"), "pay": ("low", "high")}
+    share = found.law("job", pd.DataFrame({"sex": ["f", "m"]})).probs[:, 1]
+    assert share.tolist() == pytest.approx([0.2, 0.8], abs=0.08)
+    sites: Any = poutine.trace(found.program).get_trace(50).nodes
+    assert {*sites["sex"]["value"].tolist()} <= {0.0, 1.0}
+    with pytest.raises(DataError, match="'chef', not seen in fit"):
+        found.law("pay", pd.DataFrame({"sex": ["f"], "job": ["chef"]}))
+    with pytest.raises(DataError, match="holds 'x' besides"):
+        found.law("job", pd.DataFrame({"sex": ["x"]}))
+
+
+def test_numeric_labels_of_the_sensitive_attribute_are_kept_in_the_program() -> None:
+    df = people(800)[["A", "M", "Y"]].assign(A=lambda df: 2 - df["A"])
+    graph = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y", baseline=2, contrast=1)
+    sem = learn(df, graph).sem(graph.unfair("A -> M -> Y"))
+    baseline, switched = sem.nodes(2000, random_state=0)
+    assert baseline["A"].unique() == [2]
+    assert (switched["M"] - baseline["M"]).mean() == pytest.approx(2.0, abs=0.3)
+
+
+@pytest.mark.parametrize("posterior", ["point", "normal", "multivariate"])
+def test_column_names_may_be_any(posterior: str) -> None:
+    df = people(200)[["A", "M", "Y"]].rename(columns={"M": "years of work, sq.m"})
+    graph = pf.CausalGraph([("A", "years of work, sq.m"), ("years of work, sq.m", "Y")], sensitive="A", outcome="Y")
+    found = learn(df, graph, posterior=posterior, posterior_draws=3, parameters="linear", steps=20)
+    assert found.sem(graph.unfair("A -> years of work, sq.m -> Y")).nodes(5, random_state=0)[0].shape == (5, 3)
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_calibration_and_its_picture(laws: LearnedLaws) -> None:
+    table = laws.calibration().set_index("column")
+    assert (table["pit_p"] > 1e-3).all()
+    assert table["inside_90"].between(0.82, 0.97).all()
+    assert (table["gap"] < 0.1).all()
+    figure = laws.plot()
+    assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == [*laws.fits]
+
+
+def test_calibration_sees_a_wrong_law() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.integers(2, size=1500)
+    df = pd.DataFrame({"A": A, "M": rng.exponential(size=1500) - 0.1})
+    table = learn(df, nodes=["M"], components=1, validation_fraction=0.5).calibration()
+    assert table["pit_p"][0] < 1e-3
+    assert table["gap"][0] > 0.05
+
+
+def test_words_and_history(laws: LearnedLaws) -> None:
+    assert repr(laws) == "LearnedLaws(5 columns, 1350 training and 150 held-out rows, posterior='point')"
+    assert "  D | A, Q: Whole, " in str(laws)
+    history = laws.history
+    assert list(history) == ["column", "step", "loss", "held_out"]
+    for _, own in history.groupby("column"):
+        assert own["step"].tolist()[:2] == [0, 50]
+        assert own["loss"].isna().tolist()[0]
+        assert own["loss"][1:].notna().all()
+    kept = history.groupby("column")["held_out"].max()
+    np.testing.assert_allclose(laws.held_out.set_index("column")["log_likelihood"], kept[[*laws.fits]], atol=1e-5)
+
+
+def test_to_inference_data(laws: LearnedLaws) -> None:
+    data = laws.to_inference_data(draws=3)
+    assert data["posterior"]["D__bias_1"].shape == (1, 1, 16)
+    assert data["posterior_predictive"]["D"].shape == (1, 3, 1500)
+    assert data["observed_data"]["D"].shape == (1500,)
+    assert data["sample_stats"]["loss"].shape[2] == 5
+
+
+def test_laws_can_be_pickled(laws: LearnedLaws) -> None:
+    again = pickle.loads(pickle.dumps(laws))
+    table = pd.DataFrame({"A": [0], "Q": [1]})
+    assert again.law("M", table).mean.item() == laws.law("M", table).mean.item()
+
+
+# -- replicates, interruption, convergence ----------------------------------------------------------------------------
+
+
+def test_refit_moves_as_far_as_the_data_say(frame: pd.DataFrame) -> None:
+    found = learn(frame, nodes=["M"], hidden=(16, 16), steps=1000)
+    table = pd.DataFrame({"A": [0, 1], "Q": [0, 1]})
+    rng = np.random.default_rng(0)
+    means = [found.refit(rng.exponential(size=1500), i).law("M", table).mean for i in range(12)]
+    spread = torch.stack(means).std(0)
+    # 225 rows of unit variance share each cell, and networks borrow little from the others.
+    assert all(0.03 < each < 0.15 for each in spread.tolist())
+    again = [found.refit(np.ones(1500), 0).posterior["M__bias_1"] for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+
+
+def test_refit_refuses_bad_weights(laws: LearnedLaws) -> None:
+    with pytest.raises(DataError, match=r"expected \(1500,\)"):
+        laws.refit(np.ones(3))
+    with pytest.raises(DataError, match="Only 0 training rows have a weight above 0"):
+        laws.refit(np.isin(np.arange(1500), laws.rows.held.numpy()))
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    class Interrupted(law_fitting.SVI):  # type: ignore[misc]
+        count = 0
+
+        def step(self, *args: Any) -> Any:
+            Interrupted.count += 1
+            if Interrupted.count > after:
+                raise KeyboardInterrupt
+            return super().step(*args)
+
+    monkeypatch.setattr(law_fitting, "SVI", Interrupted)
+
+
+def test_an_interruption_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
+    interrupt(monkeypatch, after=270)
+    with pytest.warns(PyrofairWarning) as caught:
+        found = learn(frame, nodes=["D", "M", "Y"], steps=300, batch_size=1500)
+    texts = [str(each.message) for each in caught]
+    assert any("Interrupted while the law of 'D' was fitted" in text for text in texts)
+    assert any("Not fitted at all, and near their marginal laws: 'M', 'Y'" in text for text in texts)
+    table = found.held_out.set_index("column")
+    assert table.loc["D", "gain"] > 0.1
+    assert abs(table.loc["M", "gain"]) < 0.5
+
+
+def test_a_fit_that_still_rises_is_told(frame: pd.DataFrame) -> None:
+    with pytest.warns(PyrofairWarning, match=r"law of 'M' may not have settled: .* of 60 steps\. Take more steps"):
+        learn_laws(frame, GRAPH, nodes=["M"], steps=60, progress=False, random_state=0)
+
+
+def test_without_held_out_rows_all_steps_are_taken(frame: pd.DataFrame) -> None:
+    found = learn(frame, nodes=["M"], validation_fraction=0.0, steps=100)
+    assert found.history["step"].max() == 100
+    assert found.held_out["log_likelihood"].isna().all()
+    assert found.calibration()["rows"][0] == 1500
+
+
+def test_progress_is_shown_if_asked(frame: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    learn(frame, nodes=["M"], steps=20, progress=True)
+    assert "laws" in capsys.readouterr().err
+    learn(frame, nodes=["M"], steps=20)
+    assert capsys.readouterr().err == ""
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+class Wide(Counts):
+    size = 2
+
+
+class Vector(Counts):
+    def law(self, out: Tensor) -> Any:
+        return dist.Normal(out, 1.0).to_event(1)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"families": {"Z": Binary(0.5)}}, "families names 'Z', which is no column"),
+        ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* laws of 0 and 1"),
+        ({"families": {"D": Whole(0, 3, 1.0, 1.0)}}, "family Whole of 'D' gives the value .* no probability"),
+        ({"families": {"M": Positive(0.0, 1.0)}}, "laws of positive numbers"),
+        ({"families": {"D": Wide()}}, "family Wide of 'D' fails"),
+        (
+            {"families": {"D": Vector()}},
+            r"family Vector of 'D' makes laws of batch shape \(3,\) and event shape \(1,\)",
+        ),
+        ({"parameters": "cubic"}, "parameters='cubic' of 'Q' is not known"),
+        ({"parameters": {"Z": "linear"}}, "parameters names 'Z', which is no column"),
+        (
+            {"parameters": {"M": lambda: lambda values: values["A"]}},
+            r"parameters of 'M' have the shape .* \(\.\.\., 9\)",
+        ),
+        ({"posterior": "exact"}, "posterior='exact' is not known"),
+        ({"posterior": "multivariate", "hidden": (64, 64)}, "has 5.* parameters; posterior='multivariate'"),
+        ({"steps": 0}, "steps=0 must be a whole number"),
+        ({"hidden": (0,)}, r"hidden\[0\]=0 must be a whole number"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0 must be a positive number"),
+        ({"learning_rate": 1e30}, r"loss of 'M' is .* Lower learning_rate=1e\+30"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_refused(frame: pd.DataFrame, settings: dict[str, Any], message: str) -> None:
+    nodes = ["Q", "D", "M"] if "1e+30" not in message.replace("\\", "") else ["M"]
+    with pytest.raises(DataError, match=message):
+        learn(frame, nodes=nodes, **{"steps": 60, **settings})
+
+
+def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: LearnedLaws) -> None:
+    with pytest.raises(DataError, match=r"missing value\(s\) \(NaN\) in the column 'M'"):
+        learn(frame.assign(M=frame["M"].where(frame.index > 3)))
+    with pytest.raises(DataError, match="The table has 12 rows"):
+        learn(frame.head(12))
+    with pytest.raises(DataError, match="lacks the column 'Q'"):
+        learn(frame.drop(columns="Q"))
+    with pytest.raises(DataError, match="never takes the value 1"):
+        learn(frame[frame["A"] == 0])
+    with pytest.raises(DataError, match="No law of 'q' was learned.* Did you mean 'Q'"):
+        laws.law("q", frame)
+    with pytest.raises(DataError, match="lacks the column 'Q'"):
+        laws.law("D", frame[["A"]])
+    with pytest.raises(DataError, match="must be a pandas DataFrame"):
+        learn(frame.to_numpy())  # type: ignore[arg-type]
+
+
+def test_a_constant_column_is_told_and_its_law_is_certain(frame: pd.DataFrame) -> None:
+    with pytest.warns(PyrofairWarning, match="Constant, so that their laws know no other value: 'Q'"):
+        found = learn(frame.assign(Q=7), nodes=["Q", "M"], steps=100)
+    assert found.levels == {"Q": (7,)}
+    assert found.held_out.set_index("column").loc["Q", "log_likelihood"] == 0.0
+
+
+# -- on the paper's scenario ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_hiring_is_learned(seed: int) -> None:
+    """The law of D given A and Q, whole numbers with hard edges and a scale that grows with |Q|."""
+    scenario = pf.simulate.scenario("hiring")
+    df = scenario.draw(5000, random_state=seed)
+    found = learn_laws(df, scenario.graph, progress=False, random_state=seed)
+    noise = pf.distributions.TruncatedNormal(2.0, 1.0, 0.1, 3.0)
+    torch.manual_seed(0)
+    drawn = noise.sample((20_000,)).numpy()
+    distance = []
+    for (a, q), rows in df.groupby(["A", "Q"]):
+        values, counts = np.unique(a + np.floor(0.5 * q * drawn), return_counts=True)
+        inside = (values >= df["D"].min()) & (values <= df["D"].max())
+        law = found.law("D", pd.DataFrame({"A": [a], "Q": [q]}))
+        mass = law.log_prob(torch.tensor(values[inside], dtype=torch.float32)).exp().numpy()
+        share = counts[inside] / 20_000
+        distance += [0.5 * (np.abs(mass - share).sum() + (1 - mass.sum()))] * len(rows)
+    assert np.mean(distance) < 0.08
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(max_iter=1000).fit(df[["A", "Q", "D", "M"]], df["Y"])
+    learned = found.sem(scenario.unfair).truth(model, n=50_000, random_state=0)
+    true = pf.SEM(scenario.program, scenario.unfair).truth(model, n=50_000, random_state=0)
+    assert learned.piu.value == pytest.approx(true.piu.value, abs=0.01)
+
+
+@pytest.mark.slow
+def test_adult_is_learned() -> None:
+    adult = pf.datasets.load_adult()
+    train, _ = adult.split(random_state=0)
+    found = learn_laws(train, adult.graph, progress=False, random_state=0)
+    table = found.held_out.set_index("column")
+    assert (
+        table.loc[["marital-status", "education-num", "occupation", "hours-per-week", "income"], "gain"] > 0.1
+    ).all()
+    assert (found.calibration()["inside_90"] - 0.9).abs().max() < 0.03
