@@ -147,14 +147,14 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.rows_ = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, self.rows_, self.seed_, None)
         self.origin_: GComputation | None = None
-        self.learned_: dict[str, LearnedLaws] = {}
+        self.learned_: dict[str, LearnedLaws | None] = {}
         self._laws("all")
         self._check_units()
         return self
 
     @property
-    def laws_(self) -> LearnedLaws:
-        """The learned laws."""
+    def laws_(self) -> LearnedLaws | None:
+        """The learned laws; None if nothing is drawn."""
         check_is_fitted(self, "learned_")
         return self._laws("all")
 
@@ -208,23 +208,27 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     # -- laws ---------------------------------------------------------------------------------------------------------
 
-    def _laws(self, which: str) -> LearnedLaws:
+    def _laws(self, which: str) -> LearnedLaws | None:
         """Return the laws learned from all rows, or from a random half of them, learning them when first asked for."""
         with _ONE_AT_A_TIME:
             if which not in self.learned_:
                 self.learned_[which] = self._learn(which)
             return self.learned_[which]
 
-    def _learn(self, which: str) -> LearnedLaws:
+    def _learn(self, which: str) -> LearnedLaws | None:
+        nodes = (*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ()))
+        if not nodes:
+            return None
         places = self._places(which)
         weight = self.rows_.weight[places]
-        if self.origin_ is not None:
-            return self.origin_._laws(which).refit(weight, random_state=self.seed_)
+        before = None if self.origin_ is None else self.origin_._laws(which)
+        if before is not None:
+            return before.refit(weight, random_state=self.seed_)
         whole = self.learned_.get("all")
         return learn_laws(
             self.rows_.table.iloc[places],
             self.graph_.graph,
-            nodes=(*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ())),
+            nodes=nodes,
             given=self.graph_.given,
             families=self.families if whole is None else {**whole.families, **(self.families or {})},
             parameters=self.parameters,
@@ -262,8 +266,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             first = np.unique(cell, return_index=True)[1]
         else:
             cell, first = np.zeros(len(kept), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        units, weight = table.iloc[first][columns].reset_index(drop=True), np.bincount(cell, weight)
-        weight = weight / weight.sum()
+        units = table.iloc[first][columns].reset_index(drop=True)
+        weight = np.asarray(np.bincount(cell, weight) / weight.sum())
         if learned:
             units, weight = self._draw_shared(units, weight, seed)
         most = self.most_units if n is None else n
@@ -288,8 +292,11 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         times = max(1, self.most_units // len(units))
         rows = units.iloc[np.repeat(np.arange(len(units)), times)].reset_index(drop=True)
         with _ONE_AT_A_TIME:
+            laws = self._laws("all")
+            if laws is None:
+                return units, weight
             drawn = draw_nodes(
-                self._laws("all"), self.graph_, self.graph_.caused, 0, rows, np.random.default_rng([seed, 1]), times,
+                laws, self.graph_, self.graph_.caused, 0, rows, np.random.default_rng([seed, 1]), times,
                 self.rows_.table,
             )  # fmt: skip
         return drawn, np.repeat(weight / times, times)

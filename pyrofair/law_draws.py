@@ -35,7 +35,7 @@ class DrawnWorld:
 
 
 def draw_worlds(
-    laws: LearnedLaws,
+    laws: LearnedLaws | None,
     graph: LawGraph,
     units: pd.DataFrame,
     weight: NDArray[np.float64],
@@ -50,7 +50,7 @@ def draw_worlds(
     Parameters
     ----------
     laws, graph
-        The learned laws, and which of them each world takes.
+        The learned laws (None if nothing is drawn), and which of them each world takes.
     units, weight
         The k units as rows of the shared columns, and their weights (k,).
     draws
@@ -68,12 +68,14 @@ def draw_worlds(
         The sensitive attribute is that which the outcome reads.
     """
     columns = graph.graph.columns_of(graph.drawn)
-    sizes = [support(laws.families[column]) for column in columns]
+    sizes = [support(laws.families[column]) for column in columns] if laws else []
     few = all(values is not None for values in sizes) and prod(len(v) for v in sizes if v is not None) <= exact
     worlds = []
     for which, random in enumerate(np.random.default_rng(seed).spawn(2)):
-        if few:
-            start = DrawnWorld(units, weight, np.arange(len(units)))
+        start = DrawnWorld(units, weight, np.arange(len(units)))
+        if laws is None:
+            found = start
+        elif few:
             found = _all_values(laws, graph, which, start, like)
         else:
             unit = np.repeat(np.arange(len(units)), draws)
@@ -156,7 +158,7 @@ def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def outside_support(
-    laws: LearnedLaws,
+    laws: LearnedLaws | None,
     graph: LawGraph,
     units: pd.DataFrame,
     weight: NDArray[np.float64],
@@ -175,7 +177,9 @@ def outside_support(
         The rows that the laws were learned from.
     """
     found = []
-    columns = graph.graph.columns_of(graph.drawn)
+    names = ["regime", "column", "arm", "reads", "outside"]
+    if laws is None:
+        return pd.DataFrame(columns=names)
     worlds = draw_worlds(laws, graph, units, weight, draws=draws, exact=0, seed=seed, like=rows.table)
     for which, (world, regime) in enumerate(zip(worlds, ("baseline", "switched"), strict=True)):
         for node in graph.drawn:
@@ -193,8 +197,7 @@ def outside_support(
                         "outside": float(world.weight @ outside),
                     }
                 )
-    names = ["regime", "column", "arm", "reads", "outside"]
-    return pd.DataFrame(found, columns=names) if columns else pd.DataFrame(columns=names)
+    return pd.DataFrame(found, columns=names)
 
 
 def _outside(laws: LearnedLaws, asked: pd.DataFrame, met: pd.DataFrame) -> NDArray[np.bool_]:
