@@ -1,6 +1,6 @@
 """Path-specific causal fairness: audit and train classifiers against the unfair effects of a causal graph."""
 
-from pyrofair import datasets, simulate
+from pyrofair import datasets, families, simulate
 from pyrofair._version import __version__
 from pyrofair.abduction import Abduction, abduct
 from pyrofair.audit import Audit, audit
@@ -22,10 +22,12 @@ from pyrofair.exceptions import (
     PyrofairWarning,
 )
 from pyrofair.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
+from pyrofair.gcomputation import GComputation
 from pyrofair.graph import CausalGraph
 from pyrofair.identification import identify
 from pyrofair.interventions import InterventionError, do
 from pyrofair.ipw import IPW
+from pyrofair.mechanisms import LearnedLaws, learn_laws
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.penalty_path import PenaltyPath, penalty_path
 from pyrofair.plots import plot_feasible_region
@@ -50,8 +52,10 @@ __all__ = [
     "Estimand",
     "Estimate",
     "FormulaNotApplicableError",
+    "GComputation",
     "GraphError",
     "InterventionError",
+    "LearnedLaws",
     "MarginalBounds",
     "NotIdentifiedError",
     "PIUBounds",
@@ -77,10 +81,12 @@ __all__ = [
     "do",
     "effect_gap",
     "effect_posterior",
+    "families",
     "feasible_interval",
     "fit_posterior",
     "identify",
     "interval_disagreement",
+    "learn_laws",
     "penalty_path",
     "piu_bounds",
     "piu_upper",

@@ -168,7 +168,8 @@ class _Run:
     def __init__(self, law: ConditionalLaw, rows: Rows, settings: Settings, start: Fit | None) -> None:
         self.law, self.rows, self.settings = law, rows, settings
         first = law.numbers.start(law.column) if isinstance(law.numbers, Network) else {}
-        first = first if start is None else start.centre
+        if start is not None:
+            first = {name: value.clone() for name, value in start.centre.items()}  # guides write into what they get
         places = rows.train[: settings.batch_size]
         with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide_fn=_is_row):
             self.model(places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -94,6 +95,14 @@ def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) ->
 
 
 @contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out Pyro's checks, and its warning of a loss that is not a number, which is an error here."""
+    with pyro.validation_enabled(False), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Encountered ", UserWarning)
+        yield
+
+
+@contextmanager
 def _apart(seed: int, column: str) -> Iterator[None]:
     """Fit one law with a seed and a parameter store of its own, so that it does not depend on what else is learned."""
     set_seed(crc32(f"{seed} {column}".encode()))
@@ -113,7 +122,7 @@ def fit_laws(
     missed: list[str] = []
     with (
         isolated(seed),
-        pyro.validation_enabled(False),
+        _quiet(),
         tqdm(total=settings.steps * len(laws), desc="laws", disable=not progress, leave=False) as bar,
     ):
         for i, law in enumerate(laws, 1):
@@ -132,7 +141,7 @@ def fit_laws(
 def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
     """Fit the same laws again, starting from what they are."""
     found = {}
-    with isolated(seed), pyro.validation_enabled(False):
+    with isolated(seed), _quiet():
         for column, fit in fits.items():
             with _apart(seed, column):
                 found[column] = fit_law(fit.law, rows, settings, start=fit)
@@ -147,7 +156,7 @@ def marginal_log_likelihood(law: ConditionalLaw, rows: Rows, settings: Settings,
     alone = ConditionalLaw(law.column, law.family, {}, Network((), (), law.family.size))
     known = isinstance(law.family, Binary | Categories)
     chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=0 if known else MARGINAL_STEPS)
-    with isolated(seed), pyro.validation_enabled(False), _apart(seed, law.column):
+    with isolated(seed), _quiet(), _apart(seed, law.column):
         fit = fit_law(alone, rows, chosen)
         return log_likelihood(alone, fit.centre, rows, rows.held)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyro
 import torch
 from torch import Tensor
 
@@ -45,8 +46,9 @@ def plan_reads(
     GraphError
         If a node is unknown or latent, or a law would read a node that does not come before it.
     """
-    present = {*df.columns} if isinstance(df, pd.DataFrame) else set()
-    chosen = [n for n in graph.observed if {*graph.columns_of([n])} <= present] if nodes is None else [*nodes]
+    chosen = [*(graph.observed if nodes is None else nodes)]
+    if nodes is None and isinstance(df, pd.DataFrame):
+        chosen = [node for node in chosen if {*graph.columns_of([node])} <= {*df.columns}]
     above = {node: tuple(read) for node, read in (given or {}).items()}
     place = {node: i for i, node in enumerate(graph.order)}
     for node in (*chosen, *above, *(each for read in above.values() for each in read)):
@@ -146,14 +148,13 @@ def _require_fitting(family: Family, values: pd.Series[Any]) -> None:
             f"numbers of shape (3, {size}), and has an offset of shape {shapes[0]}; expected (3,), () and ({size},)."
         )
     numbers = encode(family, values)
-    with torch.no_grad():
-        likely: Tensor = family.law(offset.expand(len(numbers), size)).log_prob(numbers)  # type: ignore[no-untyped-call]
-    if not bool(likely.isfinite().all()):
-        wrong = int((~likely.isfinite()).nonzero()[0])
+    with torch.no_grad(), pyro.validation_enabled(False):
+        marginal: Any = family.law(offset.expand(len(numbers), size))
+        wrong = ~(marginal.support.check(numbers) & marginal.log_prob(numbers).isfinite())
+    if bool(wrong.any()):
         raise DataError(
-            f"The family {kind} of {name!r} gives the value {values.iloc[wrong]!r} no probability, and "
-            f"{int((~likely.isfinite()).sum())} row(s) hold such values. Choose another family, or leave it to the "
-            "column's type."
+            f"The family {kind} of {name!r} gives the value {numbers[wrong][0].item():g} no probability, and "
+            f"{int(wrong.sum())} row(s) hold such values. Choose another family, or leave it to the column's type."
         )
 
 

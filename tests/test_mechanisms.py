@@ -158,7 +158,7 @@ def test_families_and_parameters_of_ones_own(frame: pd.DataFrame) -> None:
     rate = found.law("D", pd.DataFrame({"A": [1], "Q": [1]})).mean
     assert rate.item() == pytest.approx(np.exp(2.7), rel=0.1)
     assert found.calibration().set_index("column").loc["D", "pit_p"] > 0.001
-    sem = found.sem(UNFAIR, levels={}) if False else pf.SEM(found.program, UNFAIR, posterior=found.posterior)
+    sem = pf.SEM(found.program, UNFAIR, posterior=found.posterior)
     assert len(sem.nodes(20, random_state=0)[0]) == 20
 
 
@@ -213,7 +213,8 @@ def test_program_has_parameters_outside_and_columns_inside_the_plate(laws: Learn
     assert [name for name in inside if name != "people"] == ["Q", "A", "D", "M", "Y"]
     assert {name for name in trace.nodes if "__" in name} == set(laws.posterior)
     assert all(trace.nodes[name]["value"].shape == (7,) for name in ["Q", "A", "D", "M", "Y"])
-    assert pf.CausalGraph.from_pyro(laws.program, nodes=GRAPH.nodes, sensitive="A", outcome="Y").edges == GRAPH.edges
+    read = pf.CausalGraph.from_pyro(laws.program, nodes=GRAPH.nodes, sensitive="A", outcome="Y")
+    assert {*read.edges} == {*GRAPH.edges}
 
 
 def test_program_runs_in_worlds_side_by_side(numeric: LearnedLaws) -> None:
@@ -235,7 +236,7 @@ def test_everything_of_an_sem_works(numeric: LearnedLaws, frame: pd.DataFrame) -
     assert 0.0 < truth.piu.value < 1.0
     units = numeric.sem(UNFAIR, unit="shared", draws=5).worlds(n=40, random_state=0)
     assert len(units[0].rows) == 200
-    assert (units[0].rows.groupby(units[0].unit)["M"].nunique() == 1).all()
+    assert units[0].rows["M"].groupby(units[0].unit).std().max() == 0.0
     given = frame.head(6).astype({"Q": float})
     found = sem.counterfactual(given, draws=20)
     men = given["A"] == 1
@@ -294,7 +295,7 @@ def test_column_names_may_be_any(posterior: str) -> None:
     df = people(200)[["A", "M", "Y"]].rename(columns={"M": "years of work, sq.m"})
     graph = pf.CausalGraph([("A", "years of work, sq.m"), ("years of work, sq.m", "Y")], sensitive="A", outcome="Y")
     found = learn(df, graph, posterior=posterior, posterior_draws=3, parameters="linear", steps=20)
-    assert found.sem(graph.unfair("A -> years of work, sq.m -> Y")).nodes(5, random_state=0)[0].shape == (5, 3)
+    assert found.sem(graph.unfair(["A", "years of work, sq.m", "Y"])).nodes(5, random_state=0)[0].shape == (5, 3)
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------
@@ -313,7 +314,7 @@ def test_calibration_sees_a_wrong_law() -> None:
     rng = np.random.default_rng(0)
     A = rng.integers(2, size=1500)
     df = pd.DataFrame({"A": A, "M": rng.exponential(size=1500) - 0.1})
-    table = learn(df, nodes=["M"], components=1, validation_fraction=0.5).calibration()
+    table = learn(df, nodes=["M"], given={"M": ["A"]}, components=1, validation_fraction=0.5).calibration()
     assert table["pit_p"][0] < 1e-3
     assert table["gap"][0] > 0.05
 
@@ -430,7 +431,8 @@ class Vector(Counts):
         ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* laws of 0 and 1"),
         ({"families": {"D": Whole(0, 3, 1.0, 1.0)}}, "family Whole of 'D' gives the value .* no probability"),
         ({"families": {"M": Positive(0.0, 1.0)}}, "laws of positive numbers"),
-        ({"families": {"D": Wide()}}, "family Wide of 'D' fails"),
+        ({"families": {"D": Wide()}}, "family Wide of 'D' .* has an offset of shape"),
+        ({"families": {"D": None}}, "family NoneType of 'D' fails: AttributeError"),
         (
             {"families": {"D": Vector()}},
             r"family Vector of 'D' makes laws of batch shape \(3,\) and event shape \(1,\)",
@@ -465,7 +467,7 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
         learn(frame.drop(columns="Q"))
     with pytest.raises(DataError, match="never takes the value 1"):
         learn(frame[frame["A"] == 0])
-    with pytest.raises(DataError, match="No law of 'q' was learned.* Did you mean 'Q'"):
+    with pytest.raises(DataError, match=r"No law of 'q' was learned.* Did you mean 'Q'"):
         laws.law("q", frame)
     with pytest.raises(DataError, match="lacks the column 'Q'"):
         laws.law("D", frame[["A"]])

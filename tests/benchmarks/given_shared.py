@@ -1,6 +1,6 @@
 """Do intervals of PIU given what both worlds share hold the truth? On `hiring`, laws learned; a line for each seed.
 
-    python tests/benchmarks/given_shared.py --seeds 10 --replicates 50
+python tests/benchmarks/given_shared.py --seeds 10 --replicates 50
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Accuracy against true PIU on `hiring`, 5,000 training rows: every method in one table, by seeds.
 
-    python tests/benchmarks/hiring_frontier.py --seeds 10
+python tests/benchmarks/hiring_frontier.py --seeds 10
 """
 
 from __future__ import annotations
