@@ -21,7 +21,7 @@ from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
 from pyrofair.isolation import seed_from
-from pyrofair.law_draws import draw_nodes, draw_worlds, outside_support
+from pyrofair.law_draws import draw_nodes, draw_worlds, outside_support, pair_worlds
 from pyrofair.law_graph import LawGraph
 from pyrofair.mechanisms import LearnedLaws, learn_laws
 from pyrofair.nuisances import Nuisances, Rows
@@ -57,6 +57,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     shared
         Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
         is drawn from its learned law with A = baseline, so that no propensity is needed.
+    couple
+        ``"consistent"``: in audits, take each value of what unfair edges switch by itself, and know that all else is
+        the same in both worlds where that is; the ends of PIU are then linear programs
+        (:mod:`pyrofair.consistent`), never wider than without. It needs few values, and takes longer.
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components
@@ -95,6 +99,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         *,
         draws: int = 200,
         shared: Literal["observed", "learned"] = "observed",
+        couple: Literal["consistent"] | None = None,
         most_units: int = 5000,
         families: Mapping[str, Family] | None = None,
         parameters: Any = "network",
@@ -107,6 +112,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.unfair = unfair
         self.draws = draws
         self.shared = shared
+        self.couple = couple
         self.most_units = most_units
         self.families = families
         self.parameters = parameters
@@ -204,6 +210,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
                 raise DataError(f"{name}={value!r} must be a whole number of at least 1.")
         if self.shared not in ("observed", "learned"):
             raise DataError(f"shared={self.shared!r} is not known; it is 'observed' or 'learned'.")
+        if self.couple not in (None, "consistent"):
+            raise DataError(f"couple={self.couple!r} is not known; it is None or 'consistent'.")
         make_propensity(self.propensity, empty=False, seed=0)
 
     # -- laws ---------------------------------------------------------------------------------------------------------
@@ -353,7 +361,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         baseline, switched
             Rows with weights and units; within a unit the draws of the two worlds are independent.
         """
-        return self._worlds("all", n, random_state, df, sample_weight)
+        return self._worlds("all", n, random_state, df, sample_weight, paired=False)
 
     def views(
         self,
@@ -371,7 +379,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         random_state, df, sample_weight
             As for :meth:`worlds`.
         """
-        return tuple(self._worlds(which, None, random_state, df, sample_weight) for which in HALVES)
+        paired = self.couple == "consistent" and bool(self.graph_.drawn)
+        return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=paired) for which in HALVES)
 
     def _worlds(
         self,
@@ -380,6 +389,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         random_state: int | None,
         df: pd.DataFrame | None,
         sample_weight: npt.ArrayLike | None,
+        *,
+        paired: bool,
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "learned_")
         if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
@@ -387,15 +398,22 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units, weight = self._units(rows, seed, n)
+        least = math.ceil(self.most_units / len(units))
+        settings: dict[str, Any] = {
+            "draws": max(self.draws, least),
+            "exact": self.draws,
+            "seed": seed + ("all", *HALVES).index(which),
+            "like": self.rows_.table,
+        }
         with _ONE_AT_A_TIME:
-            drawn = draw_worlds(
-                self._laws(which), self.graph_, units, weight,
-                draws=max(self.draws, math.ceil(self.most_units / len(units))),
-                exact=self.draws, seed=seed + ("all", *HALVES).index(which), like=self.rows_.table,
-            )  # fmt: skip
-        graph = self.unfair.graph
+            laws = self._laws(which)
+            if paired and laws is not None:
+                drawn = pair_worlds(laws, self.graph_, units, weight, **settings)
+            else:
+                drawn = draw_worlds(laws, self.graph_, units, weight, **settings)
+        reads = list(self.unfair.graph.input_columns)
         one, other = (
-            CounterfactualSample(world.rows[list(graph.input_columns)], world.weight, world.unit) for world in drawn
+            CounterfactualSample(world.rows[reads], world.weight, world.unit, cell=world.cell) for world in drawn
         )
         return one, other
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -13,13 +13,16 @@ import torch
 from numpy.typing import NDArray
 
 from pyrofair.couplings import quantile
+from pyrofair.exceptions import DataError
 from pyrofair.families import decode, support
 from pyrofair.law_graph import LawGraph
 from pyrofair.mechanisms import LearnedLaws
 from pyrofair.nuisances import Rows
 
-__all__ = ["DrawnWorld", "draw_nodes", "draw_worlds", "outside_support"]
+__all__ = ["DrawnWorld", "draw_nodes", "draw_worlds", "outside_support", "pair_worlds"]
 
+FEWEST = 20
+"""The fewest draws of all else in a cell."""
 LEAST = 1e-9
 """Values that are less probable than this are left out of exact sums, and the others' probabilities divided by their
 sum."""
@@ -32,6 +35,7 @@ class DrawnWorld:
     rows: pd.DataFrame
     weight: NDArray[np.float64]
     unit: NDArray[np.int64]
+    cell: NDArray[np.int64] | None = None
 
 
 def draw_worlds(
@@ -76,17 +80,73 @@ def draw_worlds(
         if laws is None:
             found = start
         elif few:
-            found = _all_values(laws, graph, which, start, like)
+            found = _all_values(laws, graph, graph.drawn, which, start, like)
         else:
             unit = np.repeat(np.arange(len(units)), draws)
             rows = units.iloc[unit].reset_index(drop=True)
             rows = draw_nodes(laws, graph, graph.drawn, which, rows, random, draws, like)
             found = DrawnWorld(rows, weight[unit] / draws, unit)
-        label = graph.graph.label(graph.outcome_arms[which])
-        sensitive = pd.Series([label], dtype=like[graph.graph.sensitive_column].dtype)
-        rows = found.rows.assign(**{graph.graph.sensitive_column: sensitive.repeat(len(found.rows)).to_numpy()})
-        worlds.append(DrawnWorld(rows, found.weight, found.unit))
+        worlds.append(_as_the_outcome_reads(found, graph, which, like))
     return worlds[0], worlds[1]
+
+
+def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: pd.DataFrame) -> DrawnWorld:
+    """Return a world with the sensitive attribute that the outcome reads there."""
+    name = graph.graph.sensitive_column
+    label = pd.Series([graph.graph.label(graph.outcome_arms[which])], dtype=like[name].dtype)
+    return replace(world, rows=world.rows.assign(**{name: label.repeat(len(world.rows)).to_numpy()}))
+
+
+def pair_worlds(
+    laws: LearnedLaws,
+    graph: LawGraph,
+    units: pd.DataFrame,
+    weight: NDArray[np.float64],
+    *,
+    draws: int,
+    exact: int,
+    seed: int,
+    like: pd.DataFrame,
+) -> tuple[DrawnWorld, DrawnWorld]:
+    """Return both worlds with a cell for each value of what unfair edges switch, and one draw of all else for both.
+
+    Parameters
+    ----------
+    laws, graph, units, weight, seed, like
+        As for :func:`draw_worlds`.
+    draws
+        The draws of all else for each unit, over all cells.
+    exact
+        The most values that unfair edges may switch.
+
+    Raises
+    ------
+    DataError
+        If what they switch has more values, or reads what is not switched.
+    """
+    switched = graph.switched
+    columns = graph.graph.columns_of(switched)
+    sizes = [support(laws.families[column]) for column in columns]
+    if any(values is None for values in sizes) or prod(len(v) for v in sizes if v is not None) > exact:
+        raise DataError(
+            f"couple='consistent' takes each value of {', '.join(columns)} by itself, and they have more than {exact} "
+            "together, or are no categories or whole numbers. Use couple=None."
+        )
+    if late := [node for node in switched if {*graph.given[node]} & {*graph.drawn} - {*switched}]:
+        raise DataError(
+            f"couple='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node that "
+            "they do not. Use couple=None."
+        )
+    start = DrawnWorld(units, weight, np.arange(len(units)))
+    one, other = (_all_values(laws, graph, switched, which, start, like, least=0.0) for which in (0, 1))
+    rest = [node for node in graph.drawn if node not in switched]
+    repeats = max(FEWEST, draws // (len(one.rows) // len(units))) if rest else 1
+    at = np.repeat(np.arange(len(one.rows)), repeats)
+    rows = one.rows.iloc[at].reset_index(drop=True)
+    rows = draw_nodes(laws, graph, rest, 0, rows, np.random.default_rng(seed), repeats, like)
+    cell = np.arange(len(one.rows)) % (len(one.rows) // len(units))
+    found = [DrawnWorld(rows, world.weight[at] / repeats, one.unit[at], cell[at]) for world in (one, other)]
+    return _as_the_outcome_reads(found[0], graph, 0, like), _as_the_outcome_reads(found[1], graph, 1, like)
 
 
 def draw_nodes(
@@ -127,17 +187,25 @@ def draw_nodes(
     return rows
 
 
-def _all_values(laws: LearnedLaws, graph: LawGraph, which: int, world: DrawnWorld, like: pd.DataFrame) -> DrawnWorld:
-    for node in graph.drawn:
+def _all_values(
+    laws: LearnedLaws,
+    graph: LawGraph,
+    nodes: Sequence[str],
+    which: int,
+    world: DrawnWorld,
+    like: pd.DataFrame,
+    least: float = LEAST,
+) -> DrawnWorld:
+    """Return a row for each value of some nodes with its probability; those below ``least`` are left out."""
+    for node in nodes:
         for column in graph.graph.columns_of([node]):
             family = laws.families[column]
             values = support(family)
             assert values is not None  # told by the caller
             law = laws.law(column, _as_read(world.rows, graph, node, which))
             p = law.log_prob(values[:, None]).double().exp().numpy().T
-            p = np.where(p >= LEAST, p, 0.0)
-            place, level = np.nonzero(p)
-            share = (p / p.sum(axis=1, keepdims=True))[place, level]
+            place, level = np.nonzero(p >= least)
+            share = p[place, level] / np.where(p >= least, p, 0.0).sum(axis=1)[place]
             rows = world.rows.iloc[place].reset_index(drop=True)
             rows = rows.assign(**{column: _typed(decode(family, values)[level], like[column])})
             world = DrawnWorld(rows, world.weight[place] * share, world.unit[place])

@@ -43,6 +43,11 @@ class LawGraph:
     arms: tuple[dict[str, int | None], dict[str, int | None]]
     outcome_arms: tuple[int, int]
 
+    @property
+    def switched(self) -> tuple[str, ...]:
+        """The drawn nodes that read different values of the sensitive attribute in the two worlds."""
+        return tuple(node for node in self.drawn if self.arms[0].get(node) != self.arms[1].get(node))
+
     @classmethod
     def of(cls, estimand: Estimand) -> LawGraph:
         """Read the laws off an estimand.

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair.consistent import consistent_ends
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.graph import CausalGraph
@@ -211,7 +212,11 @@ def measure_views(
     signs = signs or choose_signs(means)
     p0, p1 = values["p_y0"], values["p_ypi"]
     values["piu_paper_bound"] = 2.0 * (p0 + p1 - 2.0 * p0 * p1)
-    values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
+    low, high = unit_ends(means, signs)
+    if views[0][0].cell is not None:
+        inner = consistent_ends(scores, views)
+        low, high = max(low, inner[0]), min(high, inner[1])
+    values["piu_lower"], values["piu_upper"] = low, high
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
     return values, _vacuous(values), signs
 

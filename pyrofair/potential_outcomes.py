@@ -82,6 +82,9 @@ class CounterfactualSample:
     origin : numpy.ndarray of int64, shape (m,), optional
         Position in the observed rows of the row that this one is, unchanged; -1 where it was changed or drawn.
         Training reuses the forward pass of unchanged rows.
+    cell : numpy.ndarray of int64, shape (m,), optional
+        Within a unit, the value of what unfair edges out of the sensitive attribute switch, numbered alike in both
+        worlds. With cells, row i of both worlds is one draw of all else, and differs in the sensitive attribute alone.
 
     Raises
     ------
@@ -102,6 +105,7 @@ class CounterfactualSample:
     weight: npt.NDArray[np.float64]
     unit: npt.NDArray[np.int64] | None = None
     origin: npt.NDArray[np.int64] | None = None
+    cell: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         m = len(self.rows)
@@ -115,7 +119,7 @@ class CounterfactualSample:
                 "A weight is a ratio of probabilities: check the propensities it was made of."
             )
         object.__setattr__(self, "weight", weight)
-        for name in ("unit", "origin"):
+        for name in ("unit", "origin", "cell"):
             if (given := getattr(self, name)) is not None:
                 ids = np.asarray(given)
                 _check_length(name, ids, m)
@@ -156,7 +160,7 @@ class CounterfactualSample:
             One factor for each unit, in the order of their ids.
         """
         weight = self.weight * factor[self.place]
-        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin)
+        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin, self.cell)
 
     def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
         """Attach the scores of the rows; the weights take the precision and the device of the scores.

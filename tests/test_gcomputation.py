@@ -1,0 +1,242 @@
+"""GComputation against IPW, the true program, enumeration, and its own two ways; and what a user may do wrong."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import clone
+
+import pyrofair as pf
+from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
+from pyrofair.gcomputation import GComputation
+from pyrofair.law_graph import LawGraph
+
+EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; {Q A} -> N; {Q A D M N} -> Y"
+GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
+N = 6000
+
+
+@cache
+def people(n: int = N, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    q = rng.integers(0, 2, n)
+    a = (rng.random(n) < expit(0.7 * q - 0.3)).astype(int)
+    d = (rng.random(n) < expit(1.2 * a + 0.8 * q - 1.2)).astype(int)
+    m = np.array(["x", "y", "z"])[(rng.random((n, 1)) > np.array([0.3, 0.65]) - 0.12 * (a + d)[:, None]).sum(axis=1)]
+    k = (rng.random(n) < expit(0.8 * a - 0.5 * q)).astype(int)
+    return pd.DataFrame({"Q": q, "A": a, "D": d, "M": m, "N": k, "Y": rng.integers(0, 2, n)})
+
+
+def score(rows: pd.DataFrame) -> NDArray[np.float64]:
+    level = rows["M"].map({"x": 0.0, "y": 0.5, "z": 1.0}).to_numpy(float)
+    linear = rows["A"] + 0.4 * rows["Q"] - 0.7 * rows["D"] + 2 * level * rows["N"] - rows["A"] * rows["D"]
+    return expit(linear.to_numpy(float) - 1)
+
+
+class Scores:
+    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        p = score(rows)
+        return np.column_stack([1.0 - p, p])
+
+
+def means(worlds: Any) -> tuple[float, float]:
+    first, second = (float(world.weight @ score(world.rows)) for world in worlds)
+    return first, second
+
+
+def make(unfair: pf.UnfairPaths = UNFAIR, **settings: Any) -> GComputation:
+    return GComputation(unfair, **{"progress": False, "random_state": 0, **settings})
+
+
+@cache
+def fitted(unfair: pf.UnfairPaths = UNFAIR, shared: Any = "observed", draws: int = 200) -> GComputation:
+    return make(unfair, shared=shared, draws=draws).fit(people())
+
+
+# --- agreement -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unfair", [UNFAIR, UNFAIR.complement(), GRAPH.unfair(lambda _: True)])
+def test_agrees_with_saturated_weights(unfair: pf.UnfairPaths) -> None:
+    expected = means(pf.IPW(unfair, propensity="saturated", arm="pooled").fit(people()).worlds())
+    assert means(fitted(unfair).worlds(random_state=0)) == pytest.approx(expected, abs=0.02)
+
+
+def test_no_unfair_path_no_difference() -> None:
+    one, other = fitted(GRAPH.unfair()).worlds(random_state=0)
+    pd.testing.assert_frame_equal(one.rows, other.rows)
+    assert fitted(GRAPH.unfair()).laws_ is None
+
+
+def test_units_are_what_both_worlds_share() -> None:
+    one, other = fitted().worlds(random_state=0)
+    assert one.units == other.units == len(people()[["Q", "N"]].drop_duplicates())
+    for world, arm in ((one, 0), (other, 1)):
+        assert list(world.rows.columns) == list(GRAPH.input_columns)
+        assert world.rows.dtypes.equals(people()[list(GRAPH.input_columns)].dtypes)
+        assert set(world.rows["A"]) == {arm}
+        assert world.weight.sum() == pytest.approx(1.0)
+        assert len(world.rows.assign(unit=world.unit)[["Q", "N", "unit"]].drop_duplicates()) == world.units
+    share = [np.bincount(world.place, world.weight) for world in (one, other)]
+    np.testing.assert_allclose(share[0], share[1])
+
+
+def test_sums_and_draws_agree() -> None:
+    """Six values of (D, M) are summed over; with draws=5 they are drawn."""
+    exact, drawn = fitted(), fitted(draws=5)
+    assert len(exact.worlds(random_state=0)[0].rows) == 4 * 6
+    found = means(drawn.worlds(random_state=0))
+    assert found == pytest.approx(means(exact.worlds(random_state=0)), abs=0.01)
+    assert found != means(drawn.worlds(random_state=1))
+    assert len(drawn.worlds(random_state=0)[0].rows) == 5000
+
+
+def test_both_ways_to_what_is_shared_agree() -> None:
+    observed, learned = means(fitted().worlds(random_state=0)), means(fitted(shared="learned").worlds(random_state=0))
+    assert learned == pytest.approx(observed, abs=0.015)
+
+
+def test_agrees_with_its_own_laws_as_a_program() -> None:
+    """The same learned laws, run by SEM with what is shared drawn once for each unit."""
+    laws = pf.learn_laws(people().drop(columns="Y"), GRAPH, progress=False, random_state=0)
+    sem = laws.sem(UNFAIR, unit="shared", draws=20)
+    expected = means(sem.worlds(3000, 0))
+    source = fitted(shared="learned")
+    assert means(source.worlds(random_state=0)) == pytest.approx(expected, abs=0.025)
+
+
+def test_agrees_with_the_true_program_where_weights_fail() -> None:
+    """On `hiring` no group overlaps; the true PIU of this rule is known by the program."""
+    hiring = pf.simulate.scenario("hiring")
+    df = hiring.draw(3000, random_state=0)
+
+    class Rule:
+        def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+            p = expit((-10.0 + 5.0 * rows["A"] + rows["Q"] + rows["D"] + rows["M"]).to_numpy(float))
+            return np.column_stack([1.0 - p, p])
+
+    truth = pf.SEM(hiring.program, hiring.unfair).truth(Rule(), n=50_000, random_state=0).piu.value
+    source = GComputation(hiring.unfair, progress=False, random_state=0).fit(df)
+    report = pf.audit({"rule": Rule()}, source, df, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
+    table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
+    low, high = table.loc["piu_lower"], table.loc["piu_upper"]
+    assert low["lower"] <= truth <= high["upper"]
+    assert high["estimate"] - low["estimate"] < 0.03
+    assert table.loc["piu_paper_bound", "estimate"] > 0.9
+    assert high["upper"] - low["lower"] < 0.08
+    assert "given what both worlds share" in str(report)
+    assert "D drawn from its learned law given Q" in str(report)
+
+
+def test_consistent_couplings_are_never_wider() -> None:
+    some = people(1500)
+    plain, tight = (
+        pf.audit({"m": Scores()}, make(couple=couple).fit(some), some, n_boot=0, progress=False, random_state=0)
+        for couple in (None, "consistent")
+    )
+    keys = ["decisions", "quantity"]
+    one, other = (report.table.set_index(keys)["estimate"] for report in (plain, tight))
+    for kind in ("score", "threshold"):
+        assert other[kind, "piu_lower"] >= one[kind, "piu_lower"] - 0.01
+        assert other[kind, "piu_upper"] <= one[kind, "piu_upper"] + 0.01
+    gain = one["threshold", "piu_upper"] - other["threshold", "piu_upper"]
+    gain += other["threshold", "piu_lower"] - one["threshold", "piu_lower"]
+    assert gain > 0.02
+
+
+# --- latent nodes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_latent_cause_makes_a_law_read_all_before_it() -> None:
+    graph = pf.CausalGraph("{A H} -> D; {A Q} -> N; H -> Q; {A D N Q} -> Y", sensitive="A", outcome="Y", latent=["H"])
+    laws = LawGraph.of(pf.identify(graph.unfair("A -> Y", "A -> D -> Y")))
+    assert laws.units == ("Q", "N")
+    assert laws.drawn == ("D",)
+    assert set(laws.given["D"]) == {"A", "Q", "N"}
+
+
+def test_a_shared_child_joined_to_an_unfair_one_is_refused() -> None:
+    graph = pf.CausalGraph("{A H} -> D; {A H} -> N; {A D N} -> Y", sensitive="A", outcome="Y", latent=["H"])
+    with pytest.raises(NotIdentifiedError, match="district"):
+        make(graph.unfair("A -> Y", "A -> D -> Y")).fit(people())
+
+
+# --- the object ------------------------------------------------------------------------------------------------------
+
+
+def test_same_seed_same_numbers_and_no_global_state_is_touched() -> None:
+    before = np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
+    small = people(800)
+    one, other = (means(make().fit(small).worlds(random_state=0)) for _ in range(2))
+    assert one == other
+    assert np.random.get_state()[1].tolist() == before[0]  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_copies_and_refits() -> None:
+    source = fitted()
+    assert means(pickle.loads(pickle.dumps(source)).worlds(random_state=0)) == means(source.worlds(random_state=0))
+    assert clone(source).get_params()["draws"] == 200
+    assert means(source.worlds(random_state=0, df=people().copy())) == means(source.worlds(random_state=0))
+    other = source.refit(np.random.default_rng(0).dirichlet(np.ones(N)) * N)
+    assert means(other.worlds(random_state=0)) != means(source.worlds(random_state=0))
+    assert means(other.worlds(random_state=0)) == pytest.approx(means(source.worlds(random_state=0)), abs=0.03)
+
+
+def test_most_units() -> None:
+    rng = np.random.default_rng(0)
+    df = people(1500).assign(Q=rng.normal(size=1500).round(6))
+    source = make(most_units=300).fit(df)
+    assert source.worlds(random_state=0)[0].units <= 300
+    assert source.worlds(50, random_state=0)[0].units <= 50
+    assert source.worlds(random_state=0)[0].weight.sum() == pytest.approx(1.0)
+
+
+def test_overlap() -> None:
+    table = fitted().overlap()
+    assert list(table.columns) == ["regime", "column", "arm", "reads", "outside"]
+    assert (table["outside"] == 0).all()
+    df = people(1500)
+    df = df[~((df["A"] == 1) & (df["Q"] == 1))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        found = make().fit(df).overlap().set_index(["regime", "column"])
+    assert found.loc[("switched", "D"), "outside"] > 0.2
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"draws": 0}, "draws=0 must be a whole number"),
+        ({"shared": "both"}, "shared='both' is not known"),
+        ({"couple": "tight"}, "couple='tight' is not known"),
+        ({"most_units": 1.5}, "most_units=1.5"),
+    ],
+)
+def test_unknown_settings(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        make(**settings).fit(people())
+    with pytest.raises(DataError, match="needs unfair paths"):
+        GComputation(GRAPH).fit(people())  # type: ignore[arg-type]
+
+
+def test_consistent_needs_few_values() -> None:
+    df = people(1000).assign(D=np.random.default_rng(0).normal(size=1000))
+    source = make(couple="consistent").fit(df)
+    with pytest.raises(DataError, match="takes each value of D by itself"):
+        source.views()
+
+
+def test_rows_without_a_baseline() -> None:
+    with pytest.raises(DataError, match="No row has A=0, the baseline"):
+        fitted().worlds(df=people()[people()["A"] == 1])
