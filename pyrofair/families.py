@@ -36,8 +36,8 @@ __all__ = [
     "support",
 ]
 
-LEAST_SCALE = 1e-3
-"""A component narrower than so many standard deviations of its column is no law but a value that was met twice."""
+LEAST_SCALE = 0.01
+"""No component is narrower than so many standard deviations of its column: a value met twice is no law."""
 LEAST_WHOLE_SCALE = 0.05
 """The same for whole numbers, in units: all its mass is on one of them long before."""
 SPREAD = 1.2
