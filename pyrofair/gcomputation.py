@@ -21,8 +21,9 @@ from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
 from pyrofair.isolation import seed_from
-from pyrofair.law_draws import draw_nodes, draw_worlds, outside_support, pair_worlds
+from pyrofair.law_draws import draw_caused, draw_worlds, outside_support, pair_worlds
 from pyrofair.law_graph import LawGraph
+from pyrofair.law_units import Units, collect_units, sample_units, thin_units
 from pyrofair.mechanisms import LearnedLaws, learn_laws
 from pyrofair.nuisances import Nuisances, Rows
 from pyrofair.overlap import MEAN_WEIGHT
@@ -58,9 +59,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
         is drawn from its learned law with A = baseline, so that no propensity is needed.
     couple
-        ``"consistent"``: in audits, take each value of what unfair edges switch by itself, and know that all else is
-        the same in both worlds where that is; the ends of PIU are then linear programs
-        (:mod:`pyrofair.consistent`), never wider than without. It needs few values, and takes longer.
+        ``"consistent"``: in audits, know that where what unfair edges switch is the same in both worlds, all else is;
+        the ends of PIU are then linear programs (:mod:`pyrofair.consistent`). It needs few values, and takes longer.
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components
@@ -103,7 +103,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         most_units: int = 5000,
         families: Mapping[str, Family] | None = None,
         parameters: Any = "network",
-        hidden: tuple[int, ...] = (32,),
+        hidden: tuple[int, ...] = (32, 32),
         components: int = 5,
         propensity: PropensityKind | ClassifierMixin = "logistic",
         progress: bool = True,
@@ -129,10 +129,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        df
-            A table of n rows with the columns of all observed nodes but the outcome.
-        sample_weight
-            Weights of shape (n,); they enter the laws and every estimate.
+        df, sample_weight
+            n rows with the columns of all observed nodes but the outcome, and their weights (n,) in every estimate.
 
         Raises
         ------
@@ -189,15 +187,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """What its numbers rest on, a sentence each."""
         check_is_fitted(self, "estimand_")
-        sensitive = self.unfair.graph.sensitive
-        shared = ", ".join(self.graph_.units) or "nothing"
-        drawn = ", ".join(self.graph_.drawn) or "nothing"
-        laws = [
-            f"A unit is a value of what both worlds share: {shared}. In each world {drawn} is drawn anew by learned "
-            "laws; intervals rest on laws fitted again, not on whether their form is right (see laws_.calibration()).",
-            f"Laws are asked only where {sensitive} and its companions were met (see overlap()).",
-        ]
-        return (*(text for text in self.estimand_.assumptions if "positivity" not in text), *laws)
+        return (*(text for text in self.estimand_.assumptions if "positivity" not in text), *self.graph_.assumptions)
 
     def _check_settings(self) -> None:
         if not isinstance(self.unfair, UnfairPaths):
@@ -256,79 +246,45 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     # -- units --------------------------------------------------------------------------------------------------------
 
-    def _units(self, rows: Rows, seed: int, n: int | None) -> tuple[pd.DataFrame, NDArray[np.float64]]:
-        """Return the units: different values of the shared columns, with their weights, which sum to 1."""
+    def _units(self, rows: Rows, seed: int, n: int | None) -> Units:
+        """Return different values of what both worlds share, with their weights."""
+        learned = bool(self.graph_.caused) and self.shared == "learned"
         weight = self._weight(rows)
-        learned = self.graph_.caused and self.shared == "learned"
-        columns = self.graph_.graph.columns_of(self.graph_.roots if learned else self.graph_.units)
-        kept = np.flatnonzero(weight > 0.0)
-        if not len(kept):
-            label = self.unfair.graph.label(self.unfair.regimes[0].on_fair)
+        if not weight.any():
             raise DataError(
-                f"No row has {self.unfair.graph.sensitive_column}={label!r}, the baseline, whose rows show what both "
-                "worlds share. Pass rows of both groups, or shared='learned'."
+                f"No row has {self.unfair.graph.sensitive_column}={self._baseline!r}, the baseline, whose rows show "
+                "what both worlds share. Pass rows of both groups, or shared='learned'."
             )
-        table, weight = rows.table.iloc[kept], weight[kept]
-        if columns:
-            cell = table.groupby(columns, sort=False, observed=True).ngroup().to_numpy()
-            first = np.unique(cell, return_index=True)[1]
-        else:
-            cell, first = np.zeros(len(kept), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        units = table.iloc[first][columns].reset_index(drop=True)
-        weight = np.asarray(np.bincount(cell, weight) / weight.sum())
+        columns = self.graph_.graph.columns_of(self.graph_.roots if learned else self.graph_.units)
+        units = collect_units(rows.table[columns], weight)
         if learned:
-            units, weight = self._draw_shared(units, weight, seed)
-        most = self.most_units if n is None else n
-        if len(weight) > most or n is not None:
-            start = np.random.default_rng(seed).random()
-            chosen = np.searchsorted(np.cumsum(weight), (np.arange(most) + start) / most).clip(max=len(weight) - 1)
-            place, counts = np.unique(chosen, return_counts=True)
-            return units.iloc[place].reset_index(drop=True), counts / float(most)
-        return units, weight
+            with _ONE_AT_A_TIME:
+                laws = self._laws("all")
+                assert laws is not None  # it has the caused nodes
+                units = draw_caused(laws, self.graph_, units, self.most_units, seed, self.rows_.table)
+        return thin_units(units, self.most_units, seed) if n is None else sample_units(units, n, seed)
 
     def _weight(self, rows: Rows) -> NDArray[np.float64]:
         """Return how much each row counts for what both worlds share, shape (n,)."""
         if not self.graph_.caused or self.shared == "learned":
             return rows.weight.copy()
         base = self.unfair.regimes[0].on_fair
-        return np.where(rows.a == base, rows.weight / self._probability(rows, base), 0.0)
-
-    def _draw_shared(
-        self, units: pd.DataFrame, weight: NDArray[np.float64], seed: int
-    ) -> tuple[pd.DataFrame, NDArray[np.float64]]:
-        """Draw the shared nodes that the sensitive attribute causes, each with A = baseline, several times a unit."""
-        times = max(1, self.most_units // len(units))
-        rows = units.iloc[np.repeat(np.arange(len(units)), times)].reset_index(drop=True)
-        with _ONE_AT_A_TIME:
-            laws = self._laws("all")
-            if laws is None:
-                return units, weight
-            drawn = draw_nodes(
-                laws, self.graph_, self.graph_.caused, 0, rows, np.random.default_rng([seed, 1]), times,
-                self.rows_.table,
-            )  # fmt: skip
-        return drawn, np.repeat(weight / times, times)
-
-    def _probability(self, rows: Rows, base: int) -> NDArray[np.float64]:
         one = self.nuisances_.probability(rows, self.graph_.roots)
-        return one if base else 1.0 - one
+        p = one if base else 1.0 - one
+        return np.divide(rows.weight, p, out=np.zeros(len(p)), where=(rows.a == base) & (p > 0.0))
+
+    @property
+    def _baseline(self) -> Any:
+        return self.unfair.graph.label(self.unfair.regimes[0].on_fair)
 
     def _check_units(self) -> None:
-        if not (self.graph_.caused and self.shared == "observed"):
-            return
-        base = self.unfair.regimes[0].on_fair
-        weight = self.rows_.weight
-        with np.errstate(divide="ignore"):
-            mean = np.average(
-                np.where(self.rows_.a == base, 1.0 / self._probability(self.rows_, base), 0.0), weights=weight
-            )
-        if not MEAN_WEIGHT[0] <= mean <= MEAN_WEIGHT[1]:
-            label = self.unfair.graph.label(base)
+        mean = self._weight(self.rows_).sum() / self.rows_.weight.sum()
+        low, high = MEAN_WEIGHT
+        if not low <= mean <= high:
             warnings.warn(
-                f"The rows of the baseline {label!r}, weighted to show what both worlds share, have the mean weight "
-                f"{mean:.3g}, outside [{MEAN_WEIGHT[0]}, {MEAN_WEIGHT[1]}]: P({self.unfair.graph.sensitive} | "
-                f"{', '.join(self.graph_.roots)}) is misspecified, or near 0. Choose another propensity, or "
-                "shared='learned'.",
+                f"The rows of the baseline {self._baseline!r}, which show what both worlds share, have the mean weight "
+                f"{mean:.3g}, outside [{low}, {high}]: the propensity given {', '.join(self.graph_.roots)} is "
+                "misspecified, or near 0. Choose another one, or shared='learned'.",
                 PositivityWarning,
                 stacklevel=3,
             )
@@ -372,12 +328,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[tuple[CounterfactualSample, CounterfactualSample], ...]:
         """Return both worlds twice over for the same units, by laws learned from either half of the fitted rows.
 
-        Their errors are independent given the units, which the ends of PIU given units need.
-
-        Parameters
-        ----------
-        random_state, df, sample_weight
-            As for :meth:`worlds`.
+        Their errors are independent given the units, which the ends of PIU given units need. Parameters as for
+        :meth:`worlds`.
         """
         paired = self.couple == "consistent" and bool(self.graph_.drawn)
         return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=paired) for which in HALVES)
@@ -397,8 +349,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"n={n!r} must be a whole number of at least 1.")
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
-        units, weight = self._units(rows, seed, n)
-        least = math.ceil(self.most_units / len(units))
+        units = self._units(rows, seed, n)
+        least = math.ceil(self.most_units / len(units.weight))
         settings: dict[str, Any] = {
             "draws": max(self.draws, least),
             "exact": self.draws,
@@ -408,9 +360,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         with _ONE_AT_A_TIME:
             laws = self._laws(which)
             if paired and laws is not None:
-                drawn = pair_worlds(laws, self.graph_, units, weight, **settings)
+                drawn = pair_worlds(laws, self.graph_, units, **settings)
             else:
-                drawn = draw_worlds(laws, self.graph_, units, weight, **settings)
+                drawn = draw_worlds(laws, self.graph_, units, **settings)
         reads = list(self.unfair.graph.input_columns)
         one, other = (
             CounterfactualSample(world.rows[reads], world.weight, world.unit, cell=world.cell) for world in drawn
@@ -438,13 +390,11 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def overlap(self) -> pd.DataFrame:
         """Return where laws are asked beyond the rows that they were learned from: a row for each world and column.
 
-        Columns: regime, column, arm (the value of A that it reads), reads, and outside: the share of the world where
-        what the law reads was not met in that group, a combination of categories or a number beyond the least or the
-        greatest.
+        Columns: regime, column, arm (the value of A that it reads), reads, and outside: the share of that world where
+        the law reads a combination of categories, or a number beyond the least or greatest, that its group never had.
         """
         check_is_fitted(self, "learned_")
-        units, weight = self._units(self.rows_, self.seed_, None)
+        units = self._units(self.rows_, self.seed_, None)
+        few = min(self.draws, 50)
         with _ONE_AT_A_TIME:
-            return outside_support(
-                self.laws_, self.graph_, units, weight, self.rows_, draws=min(self.draws, 50), seed=self.seed_
-            )
+            return outside_support(self.laws_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)

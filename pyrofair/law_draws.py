@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,13 @@ from pyrofair.couplings import quantile
 from pyrofair.exceptions import DataError
 from pyrofair.families import decode, support
 from pyrofair.law_graph import LawGraph
-from pyrofair.mechanisms import LearnedLaws
+from pyrofair.law_units import Units
 from pyrofair.nuisances import Rows
 
-__all__ = ["DrawnWorld", "draw_nodes", "draw_worlds", "outside_support", "pair_worlds"]
+if TYPE_CHECKING:
+    from pyrofair.mechanisms import LearnedLaws
+
+__all__ = ["DrawnWorld", "draw_caused", "draw_nodes", "draw_worlds", "outside_support", "pair_worlds"]
 
 FEWEST = 20
 """The fewest draws of all else in a cell."""
@@ -41,8 +44,7 @@ class DrawnWorld:
 def draw_worlds(
     laws: LearnedLaws | None,
     graph: LawGraph,
-    units: pd.DataFrame,
-    weight: NDArray[np.float64],
+    units: Units,
     *,
     draws: int,
     exact: int,
@@ -55,8 +57,8 @@ def draw_worlds(
     ----------
     laws, graph
         The learned laws (None if nothing is drawn), and which of them each world takes.
-    units, weight
-        The k units as rows of the shared columns, and their weights (k,).
+    units
+        The k units.
     draws
         How often each unit is drawn in each world.
     exact
@@ -76,16 +78,16 @@ def draw_worlds(
     few = all(values is not None for values in sizes) and prod(len(v) for v in sizes if v is not None) <= exact
     worlds = []
     for which, random in enumerate(np.random.default_rng(seed).spawn(2)):
-        start = DrawnWorld(units, weight, np.arange(len(units)))
+        start = DrawnWorld(units.rows, units.weight, np.arange(len(units.weight)))
         if laws is None:
             found = start
         elif few:
             found = _all_values(laws, graph, graph.drawn, which, start, like)
         else:
-            unit = np.repeat(np.arange(len(units)), draws)
-            rows = units.iloc[unit].reset_index(drop=True)
+            unit = np.repeat(np.arange(len(units.weight)), draws)
+            rows = units.rows.iloc[unit].reset_index(drop=True)
             rows = draw_nodes(laws, graph, graph.drawn, which, rows, random, draws, like)
-            found = DrawnWorld(rows, weight[unit] / draws, unit)
+            found = DrawnWorld(rows, units.weight[unit] / draws, unit)
         worlds.append(_as_the_outcome_reads(found, graph, which, like))
     return worlds[0], worlds[1]
 
@@ -100,8 +102,7 @@ def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: 
 def pair_worlds(
     laws: LearnedLaws,
     graph: LawGraph,
-    units: pd.DataFrame,
-    weight: NDArray[np.float64],
+    units: Units,
     *,
     draws: int,
     exact: int,
@@ -112,7 +113,7 @@ def pair_worlds(
 
     Parameters
     ----------
-    laws, graph, units, weight, seed, like
+    laws, graph, units, seed, like
         As for :func:`draw_worlds`.
     draws
         The draws of all else for each unit, over all cells.
@@ -137,16 +138,36 @@ def pair_worlds(
             f"couple='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node that "
             "they do not. Use couple=None."
         )
-    start = DrawnWorld(units, weight, np.arange(len(units)))
+    start = DrawnWorld(units.rows, units.weight, np.arange(len(units.weight)))
     one, other = (_all_values(laws, graph, switched, which, start, like, least=0.0) for which in (0, 1))
     rest = [node for node in graph.drawn if node not in switched]
-    repeats = max(FEWEST, draws // (len(one.rows) // len(units))) if rest else 1
+    repeats = max(FEWEST, draws // (len(one.rows) // len(units.weight))) if rest else 1
     at = np.repeat(np.arange(len(one.rows)), repeats)
     rows = one.rows.iloc[at].reset_index(drop=True)
     rows = draw_nodes(laws, graph, rest, 0, rows, np.random.default_rng(seed), repeats, like)
-    cell = np.arange(len(one.rows)) % (len(one.rows) // len(units))
+    cell = np.arange(len(one.rows)) % (len(one.rows) // len(units.weight))
     found = [DrawnWorld(rows, world.weight[at] / repeats, one.unit[at], cell[at]) for world in (one, other)]
     return _as_the_outcome_reads(found[0], graph, 0, like), _as_the_outcome_reads(found[1], graph, 1, like)
+
+
+def draw_caused(laws: LearnedLaws, graph: LawGraph, roots: Units, most: int, seed: int, like: pd.DataFrame) -> Units:
+    """Return units with the shared nodes that the sensitive attribute causes drawn too, at its baseline.
+
+    Parameters
+    ----------
+    laws, graph, like
+        As for :func:`draw_worlds`.
+    roots
+        The units as far as the sensitive attribute does not cause them.
+    most
+        About how many units to return.
+    seed
+        Seeds the draw.
+    """
+    times = max(1, most // len(roots.weight))
+    rows = roots.rows.iloc[np.repeat(np.arange(len(roots.weight)), times)].reset_index(drop=True)
+    rows = draw_nodes(laws, graph, graph.caused, 0, rows, np.random.default_rng([seed, 1]), times, like)
+    return Units(rows, np.repeat(roots.weight / times, times))
 
 
 def draw_nodes(
@@ -228,8 +249,7 @@ def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
 def outside_support(
     laws: LearnedLaws | None,
     graph: LawGraph,
-    units: pd.DataFrame,
-    weight: NDArray[np.float64],
+    units: Units,
     rows: Rows,
     *,
     draws: int,
@@ -239,7 +259,7 @@ def outside_support(
 
     Parameters
     ----------
-    laws, graph, units, weight, draws, seed
+    laws, graph, units, draws, seed
         As for :func:`draw_worlds`, which is asked for draws.
     rows
         The rows that the laws were learned from.
@@ -248,7 +268,7 @@ def outside_support(
     names = ["regime", "column", "arm", "reads", "outside"]
     if laws is None:
         return pd.DataFrame(columns=names)
-    worlds = draw_worlds(laws, graph, units, weight, draws=draws, exact=0, seed=seed, like=rows.table)
+    worlds = draw_worlds(laws, graph, units, draws=draws, exact=0, seed=seed, like=rows.table)
     for which, (world, regime) in enumerate(zip(worlds, ("baseline", "switched"), strict=True)):
         for node in graph.drawn:
             arm = graph.arms[which].get(node)

@@ -48,6 +48,16 @@ class LawGraph:
         """The drawn nodes that read different values of the sensitive attribute in the two worlds."""
         return tuple(node for node in self.drawn if self.arms[0].get(node) != self.arms[1].get(node))
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What numbers made of learned laws rest on besides, a sentence each."""
+        shared, drawn = (", ".join(nodes) or "nothing" for nodes in (self.units, self.drawn))
+        return (
+            f"A unit is a value of what both worlds share: {shared}. In each world {drawn} is drawn anew by learned "
+            "laws; intervals rest on laws fitted again, not on whether their form is right (see laws_.calibration()).",
+            f"Laws are asked only where {self.graph.sensitive} and its companions were met (see overlap()).",
+        )
+
     @classmethod
     def of(cls, estimand: Estimand) -> LawGraph:
         """Read the laws off an estimand.
