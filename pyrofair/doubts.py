@@ -93,7 +93,7 @@ def doubt_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Vi
             f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
             f"{failures[0]}"
         )
-    elif 0 < tried * (1.0 - level) < 2.0:
+    elif 0 < tried * (1.0 - level) < 2.0 - 1e-9:
         found.append(
             f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
             f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
