@@ -110,16 +110,28 @@ class Fit:
 
 def log_likelihood(law: ConditionalLaw, parameters: Mapping[str, Tensor], rows: Rows, places: Tensor) -> float:
     """Return the weighted mean log-likelihood of some rows, in nats; NaN if there are none."""
+    return _mean(_each(law, parameters, rows, places), rows.weight[places])
+
+
+def _each(law: ConditionalLaw, parameters: Mapping[str, Tensor], rows: Rows, places: Tensor) -> Tensor:
     if not len(places):
-        return math.nan
-    values, weight = rows.at(places), rows.weight[places]
+        return torch.empty(0)
+    values = rows.at(places)
     with torch.no_grad():
-        found = law.at(parameters)(values).log_prob(values[law.column])
-    return float((weight * found).sum() / weight.sum())
+        found: Tensor = law.at(parameters)(values).expand(places.shape).log_prob(values[law.column])
+    return found
+
+
+def _mean(each: Tensor, weight: Tensor) -> float:
+    return float((weight * each).sum() / weight.sum())
 
 
 def fit_law(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any = None, start: Fit | None = None) -> Fit:
-    """Fit a law by stochastic variational inference, and keep the parameters that suit the held-out rows best.
+    """Fit a law by stochastic variational inference, until held-out rows get no likelier.
+
+    What is kept is the last state in which they are as likely as in the best one, but for a standard error of the
+    difference. The best one itself is often an early one by chance, and an early law is too near the marginal one,
+    which understates every effect.
 
     Call it inside :func:`pyrofair.isolation.isolated` with a parameter store of its own, without validation.
 
@@ -142,24 +154,34 @@ def fit_law(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any = None
         value = log_likelihood(law, {}, rows, rows.held)
         return Fit(law, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
     text, interrupted = "", False
-    best, best_state, since = run.look(math.nan), run.state(), 0
+    best, kept, since = run.look(math.nan), run.state(), 0
+    weight = rows.weight[rows.held]
     try:
         for step, loss in run.steps():
             if bar is not None:
                 bar.update()
             if step % EVERY and step < settings.steps:
                 continue
-            value = run.look(loss)
-            if settings.patience is None or not value <= best:  # without held-out rows the last is the best, too
-                best, best_state, since = value, run.state(), step
-            elif step - since >= settings.patience:
+            seen = run.look(loss)
+            gain, error = _gain(seen - best, weight)
+            if not gain + error < 0.0 or settings.patience is None:  # without held-out rows the last is the best, too
+                kept = run.state()
+            if not gain <= 0.0:
+                best, since = seen, step
+            if settings.patience is not None and step - since >= settings.patience:
                 break
         else:
             text = "" if settings.patience is None else _unsettled(law.column, run.history, settings.steps)
     except KeyboardInterrupt:
         text = f"Interrupted while the law of {law.column!r} was fitted; the best parameters so far are kept."
         interrupted = True
-    return run.finish(best_state, text, interrupted)
+    return run.finish(kept, text, interrupted)
+
+
+def _gain(each: Tensor, weight: Tensor) -> tuple[float, float]:
+    """Return the weighted mean of the gains of rows, and its standard error."""
+    gain = _mean(each, weight)
+    return gain, float((weight * (each - gain)).square().sum().sqrt() / weight.sum())
 
 
 class _Run:
@@ -239,12 +261,13 @@ class _Run:
                 if self.done == settings.steps:
                     return
 
-    def look(self, loss: float) -> float:
-        """Return the log-likelihood of the held-out rows at the averaged parameters, and note it."""
+    def look(self, loss: float) -> Tensor:
+        """Return the log-likelihood of each held-out row at the averaged parameters, and note its mean."""
         with self.averaged():
-            value = log_likelihood(self.law, self.median(), self.rows, self.rows.held)
+            each = _each(self.law, self.median(), self.rows, self.rows.held)
+        value = _mean(each, self.rows.weight[self.rows.held])
         self.history.append({"step": float(self.done), "loss": loss, "held_out": value})
-        return value
+        return each
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -207,7 +207,8 @@ class LearnedLaws:
     ) -> LearnedLaws:
         """Return the laws fitted to the same rows with other weights, starting from these: a bootstrap replicate.
 
-        The training rows are taken whole, a few steps; held-out rows play no part in it, and are judged again.
+        The training rows are taken whole, a few steps; held-out rows play no part in it, and are judged again. The
+        marginal laws are not fitted again, so that gains are NaN.
 
         Parameters
         ----------
@@ -228,7 +229,8 @@ class LearnedLaws:
             self.settings, steps=steps, learning_rate=learning_rate, batch_size=len(train), patience=None,
             memory=REFIT_MEMORY,
         )  # fmt: skip
-        return replace(self, fits=refit_laws(self.fits, rows, settings, seed_from(random_state)), rows=rows)
+        fits = refit_laws(self.fits, rows, settings, seed_from(random_state))
+        return replace(self, fits=fits, rows=rows, marginal=dict.fromkeys(fits, np.nan))
 
     def to_inference_data(self, draws: int = 50, random_state: int | None = 0) -> Any:
         """Return ArviZ data: the posterior, posterior predictive draws of each row, observed data, and the loss.
@@ -329,7 +331,8 @@ def learn_laws(
     validation_fraction
         The share of rows held out; without any, all steps are taken.
     patience
-        A column is done when its held-out rows have got no likelier for so many steps.
+        A column is done when its held-out rows have got no likelier for so many steps. Of all states in which they are
+        as likely as in the best, but for a standard error of the difference, the last is kept.
     sample_weight
         A weight for each row.
     progress
