@@ -13,7 +13,16 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.scoring import positive_scores
 
-__all__ = ["DECISIONS", "Estimate", "Truth", "TruthDecisions", "measure_truth", "require_settings"]
+__all__ = [
+    "DECISIONS",
+    "Estimate",
+    "Truth",
+    "TruthDecisions",
+    "describe_groups",
+    "measure_truth",
+    "require_settings",
+    "spread_of_groups",
+]
 
 TruthDecisions = Literal["threshold", "shared", "own"]
 DECISIONS: tuple[TruthDecisions, ...] = ("threshold", "shared", "own")
@@ -200,9 +209,9 @@ def measure_truth(
     return Truth(
         mean_unfair_effect=Estimate.of(effect),
         piu=Estimate.of(differs),
-        conditional_sd=_spread(effect, group, size),
+        conditional_sd=spread_of_groups(effect, group, size),
         paper_condmean=float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu))),
-        grouping=_describe(list(factual.columns), size),
+        grouping=describe_groups(list(factual.columns), size),
         decisions=decisions,
         threshold=threshold,
         coupling=coupling,
@@ -216,7 +225,7 @@ def _double(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
 
 
-def _spread(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
+def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
     """Return the standard deviation of the groups' mean effects over people.
 
     The variance of the observed group means exceeds that of the true ones by the noise within groups, which is
@@ -235,7 +244,8 @@ def _spread(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -
     return Estimate(sd, float(np.sqrt(variance + error)) - sd)
 
 
-def _describe(columns: list[str], size: NDArray[np.int64]) -> str:
+def describe_groups(columns: list[str], size: NDArray[np.int64]) -> str:
+    """Say how people are grouped, from the columns and the groups' sizes."""
     alone, n = int((size == 1).sum()), int(size.sum())
     names = ", ".join(columns)
     if len(size) == n:
