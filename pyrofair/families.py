@@ -320,7 +320,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
             f"The column {values.name!r} holds {values.iloc[0]!r}, and {family!r} has laws of numbers. Give it a "
             "family of categories, or recode the column."
         )
-    numbers = values.to_numpy(dtype=np.float64)
+    numbers = values.to_numpy(dtype=np.float64, copy=True)
     wrong = np.zeros(len(numbers), dtype=bool)
     if isinstance(family, Binary):
         wrong, kind = (numbers != 0.0) & (numbers != 1.0), "0 and 1"

@@ -1,0 +1,284 @@
+"""How is the law of a column fitted? By stochastic variational inference, stopped by rows that are held out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyro
+import torch
+from pyro import poutine
+from pyro.infer import SVI, Trace_ELBO
+from pyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal
+from pyro.infer.autoguide.initialization import init_to_median, init_to_value
+from pyro.optim import ClippedAdam
+from torch import Tensor
+
+from pyrofair.conditional_laws import ConditionalLaw
+from pyrofair.exceptions import DataError
+from pyrofair.networks import Network
+
+__all__ = ["Fit", "Guide", "Rows", "Settings", "fit_law", "log_likelihood"]
+
+Guide = Literal["point", "normal", "multivariate"]
+GUIDES: dict[str, Any] = {"point": AutoDelta, "normal": AutoNormal, "multivariate": AutoMultivariateNormal}
+NARROW = 0.02
+"""The standard deviation at which the law of each parameter starts."""
+MOST_DENSE = 2000
+"""Beyond so many parameters their correlations are too many to be learned."""
+EVERY = 50
+"""So many steps lie between two looks at the held-out rows."""
+MEMORY = 0.98
+"""What is kept is a moving average of the parameters over about 1 / (1 - MEMORY) steps, which removes most noise."""
+FINAL_RATE = 0.05
+"""The last step is so much shorter than the first."""
+SETTLED = 0.01
+"""A fit that ran to its last step has settled if held-out rows got likelier by fewer nats over the last quarter."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table as a program's values: training rows, and rows held out.
+
+    Parameters
+    ----------
+    columns
+        For each column its values, shape (n,).
+    weight
+        The weight of each row, shape (n,).
+    train, held
+        The places of both kinds of rows.
+    """
+
+    columns: Mapping[str, Tensor]
+    weight: Tensor
+    train: Tensor
+    held: Tensor
+
+    def at(self, places: Tensor) -> dict[str, Tensor]:
+        """Return the values of some rows."""
+        return {name: values[places] for name, values in self.columns.items()}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a law is fitted: the guide, and at most so many steps of Adam on batches of so many rows.
+
+    Without patience the last parameters are kept, whatever the held-out rows say.
+    """
+
+    posterior: Guide
+    draws: int
+    steps: int
+    batch_size: int
+    learning_rate: float
+    patience: int | None
+    memory: float = MEMORY
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted law.
+
+    Attributes
+    ----------
+    law
+        The law.
+    centre
+        For each parameter the median of the guide, at which the held-out rows are judged.
+    draws
+        Draws of each, shape (draws, ...); of a point one.
+    state
+        The guide's own numbers, from which another fit may start.
+    history
+        For each look at the held-out rows: step, loss (nats per training row), held_out (nats per held-out row).
+    text
+        What to warn of; empty if nothing.
+    """
+
+    law: ConditionalLaw
+    centre: dict[str, Tensor]
+    draws: dict[str, Tensor] = field(repr=False)
+    state: tuple[Tensor, ...] = field(repr=False)
+    history: tuple[dict[str, float], ...] = field(repr=False)
+    text: str = ""
+    interrupted: bool = False
+
+
+def log_likelihood(law: ConditionalLaw, parameters: Mapping[str, Tensor], rows: Rows, places: Tensor) -> float:
+    """Return the weighted mean log-likelihood of some rows, in nats; NaN if there are none."""
+    if not len(places):
+        return math.nan
+    values, weight = rows.at(places), rows.weight[places]
+    with torch.no_grad():
+        found = law.at(parameters)(values).log_prob(values[law.column])
+    return float((weight * found).sum() / weight.sum())
+
+
+def fit_law(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any = None, start: Fit | None = None) -> Fit:
+    """Fit a law by stochastic variational inference, and keep the parameters that suit the held-out rows best.
+
+    Call it inside :func:`pyrofair.isolation.isolated` with a parameter store of its own, without validation.
+
+    Parameters
+    ----------
+    law, rows, settings
+        The law, the table, and how.
+    bar
+        A progress bar of ``settings.steps`` steps.
+    start
+        A fit of the same law from which to start; by default the law starts near the marginal one.
+
+    Raises
+    ------
+    DataError
+        If the loss is not a finite number, or the law has too many parameters for a full covariance matrix.
+    """
+    run = _Run(law, rows, settings, start)
+    if not run.parameters:
+        value = log_likelihood(law, {}, rows, rows.held)
+        return Fit(law, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
+    text, interrupted = "", False
+    best, best_state, since = run.look(math.nan), run.state(), 0
+    try:
+        for step, loss in run.steps():
+            if bar is not None:
+                bar.update()
+            if step % EVERY and step < settings.steps:
+                continue
+            value = run.look(loss)
+            if settings.patience is None or not value <= best:  # without held-out rows the last is the best, too
+                best, best_state, since = value, run.state(), step
+            elif step - since >= settings.patience:
+                break
+        else:
+            text = "" if settings.patience is None else _unsettled(law.column, run.history, settings.steps)
+    except KeyboardInterrupt:
+        text = f"Interrupted while the law of {law.column!r} was fitted; the best parameters so far are kept."
+        interrupted = True
+    return run.finish(best_state, text, interrupted)
+
+
+class _Run:
+    """One run of variational inference: its guide, the moving average of its numbers, and what was seen."""
+
+    def __init__(self, law: ConditionalLaw, rows: Rows, settings: Settings, start: Fit | None) -> None:
+        self.law, self.rows, self.settings = law, rows, settings
+        first = law.numbers.start(law.column) if isinstance(law.numbers, Network) else {}
+        first = first if start is None else start.centre
+        places = rows.train[: settings.batch_size]
+        with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide_fn=_is_row):
+            self.model(places)
+        sites: Any = tracer.trace.nodes
+        self.parameters = [name for name, site in sites.items() if site["type"] == "sample"]
+        size = sum(sites[name]["value"].numel() for name in self.parameters)
+        if settings.posterior == "multivariate" and size > MOST_DENSE:
+            raise DataError(
+                f"The law of {law.column!r} has {size} parameters; posterior='multivariate' learns how each hangs "
+                f"together with each other, and takes at most {MOST_DENSE}. Use posterior='normal', "
+                "parameters='linear', or fewer hidden units."
+            )
+        if self.parameters:
+            places_init = init_to_value(values=first, fallback=init_to_median)
+            extra = {} if settings.posterior == "point" else {"init_scale": NARROW}
+            self.guide = GUIDES[settings.posterior](self.model, init_loc_fn=places_init, **extra)
+            self.guide(places)  # makes the guide's numbers
+            self.own = list(self.guide.parameters())
+            if start is not None:
+                self.put(start.state)
+            self.average = self.raw()
+        self.history: list[dict[str, float]] = []
+        self.done = 0
+
+    def model(self, places: Tensor) -> None:
+        """Draw the parameters, and observe some rows."""
+        law = self.law.draw()
+        values, weight = self.rows.at(places), self.rows.weight[places]
+        scale = weight * (len(self.rows.train) / len(places))
+        with pyro.plate("rows", len(places)), poutine.scale(scale=scale):
+            pyro.sample("row", law(values), obs=values[self.law.column])
+
+    def raw(self) -> tuple[Tensor, ...]:
+        return tuple(each.detach().clone() for each in self.own)
+
+    def put(self, state: tuple[Tensor, ...]) -> None:
+        with torch.no_grad():
+            for own, value in zip(self.own, state, strict=True):
+                own.copy_(value)
+
+    def state(self) -> tuple[Tensor, ...]:
+        return tuple(each.clone() for each in self.average)
+
+    def steps(self) -> Iterator[tuple[int, float]]:
+        """Take steps, and give the number of each and the mean loss of a row since the last look."""
+        settings, n = self.settings, len(self.rows.train)
+        batch = min(settings.batch_size, n)
+        optimiser = ClippedAdam(
+            {"lr": settings.learning_rate, "lrd": FINAL_RATE ** (1.0 / max(settings.steps, 1)), "clip_norm": math.inf}
+        )
+        svi = SVI(self.model, self.guide, optimiser, Trace_ELBO())  # type: ignore[no-untyped-call]
+        total, taken = 0.0, 0
+        while self.done < settings.steps:
+            order = self.rows.train[torch.randperm(n)]
+            for first in range(0, n - batch + 1, batch):
+                loss = svi.step(order[first : first + batch]) / n  # type: ignore[no-untyped-call]
+                if not math.isfinite(loss):
+                    raise DataError(
+                        f"The loss of {self.law.column!r} is {loss} at step {self.done}. Lower learning_rate="
+                        f"{settings.learning_rate:g}, or give the column another family than {self.law.family!r}."
+                    )
+                self.done += 1
+                total, taken = (total + loss, taken + 1) if (self.done - 1) % EVERY else (loss, 1)
+                for mean, own in zip(self.average, self.own, strict=True):
+                    mean.lerp_(own.detach(), 1.0 - settings.memory)
+                yield self.done, total / taken
+                if self.done == settings.steps:
+                    return
+
+    def look(self, loss: float) -> float:
+        """Return the log-likelihood of the held-out rows at the averaged parameters, and note it."""
+        with self.averaged():
+            value = log_likelihood(self.law, self.median(), self.rows, self.rows.held)
+        self.history.append({"step": float(self.done), "loss": loss, "held_out": value})
+        return value
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        kept = self.raw()
+        self.put(self.average)
+        yield
+        self.put(kept)
+
+    def median(self) -> dict[str, Tensor]:
+        places = self.rows.train[: self.settings.batch_size]
+        return {name: value.detach().clone() for name, value in self.guide.median(places).items()}
+
+    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+        self.put(state)
+        centre = self.median()
+        if self.settings.posterior == "point":
+            draws = {name: value.unsqueeze(0) for name, value in centre.items()}
+        else:
+            places = self.rows.train[: self.settings.batch_size]
+            with torch.no_grad():
+                each = [self.guide(places) for _ in range(self.settings.draws)]
+            draws = {name: torch.stack([one[name] for one in each]) for name in self.parameters}
+        return Fit(self.law, centre, draws, state, tuple(self.history), text, interrupted)
+
+
+def _is_row(site: Any) -> bool:
+    return bool(site["name"] in ("row", "rows"))
+
+
+def _unsettled(column: str, history: list[dict[str, float]], steps: int) -> str:
+    values = [each["held_out"] for each in history]
+    early = max(values[: max(3 * len(values) // 4, 1)])
+    if not max(values) - early > SETTLED:
+        return ""
+    return (
+        f"The law of {column!r} may not have settled: the held-out log-likelihood rose by {max(values) - early:.3f} "
+        f"nats per row over the last quarter of {steps} steps. Take more steps, or a higher learning_rate."
+    )

@@ -1,0 +1,167 @@
+"""How are many laws fitted? Each column by itself, for given all columns no law tells anything of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal
+from zlib import crc32
+
+import numpy as np
+import pyro
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from pyrofair.conditional_laws import ConditionalLaw, Numbers
+from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.families import Binary, Categories, Family, features
+from pyrofair.isolation import isolated, set_seed
+from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood
+from pyrofair.networks import Network
+
+__all__ = [
+    "Parameters",
+    "fit_laws",
+    "make_laws",
+    "marginal_log_likelihood",
+    "refit_laws",
+    "require_settings",
+    "split_rows",
+]
+
+Parameters = Literal["network", "linear"] | Numbers
+"""What turns the columns read into a family's numbers: a network, a linear predictor, or a function of one's own."""
+
+MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
+
+
+def make_laws(
+    reads: Mapping[str, Sequence[str]],
+    families: Mapping[str, Family],
+    parameters: Parameters | Mapping[str, Parameters],
+    hidden: Sequence[int],
+) -> list[ConditionalLaw]:
+    """Return an unfitted law for each column.
+
+    Parameters
+    ----------
+    reads
+        For each column to learn the columns that its law reads.
+    families
+        The family of each.
+    parameters
+        One for all, or for some columns; the others have networks.
+    hidden
+        The units of each hidden layer of a network.
+
+    Raises
+    ------
+    DataError
+        If a name is no column to learn, or something else is given.
+    """
+    each = parameters if isinstance(parameters, Mapping) else dict.fromkeys(reads, parameters)
+    if unknown := [name for name in each if name not in reads]:
+        raise DataError(
+            f"parameters names {unknown[0]!r}, which is no column that is learned. There are: {', '.join(reads)}."
+            f"{did_you_mean(unknown[0], reads)}"
+        )
+    laws = []
+    for column, names in reads.items():
+        kind, family = each.get(column, "network"), families[column]
+        own = {name: families[name] for name in names}
+        if callable(kind):
+            laws.append(ConditionalLaw(column, family, own, kind))
+            continue
+        if kind not in ("network", "linear"):
+            raise DataError(
+                f"parameters={kind!r} of {column!r} is not known; it is 'network', 'linear', or a function "
+                "that returns a function from the values read to the numbers of the family."
+            )
+        widths = tuple(features(families[name], torch.zeros(1)).shape[-1] for name in names)
+        network = Network(widths, tuple(hidden) if kind == "network" else (), family.size)
+        laws.append(ConditionalLaw(column, family, own, network))
+    return laws
+
+
+def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) -> Rows:
+    """Split the rows that have a weight in training and held-out ones, by torch's global generator."""
+    places = torch.randperm(len(weight))
+    places = places[weight[places] > 0]
+    held = round(fraction * len(places))
+    return Rows(values, weight / weight[places[held:]].mean(), places[held:], places[:held])
+
+
+@contextmanager
+def _apart(seed: int, column: str) -> Iterator[None]:
+    """Fit one law with a seed and a parameter store of its own, so that it does not depend on what else is learned."""
+    set_seed(crc32(f"{seed} {column}".encode()))
+    with pyro.get_param_store().scope():
+        yield
+
+
+def fit_laws(
+    laws: Sequence[ConditionalLaw], rows: Rows, settings: Settings, seed: int, progress: bool
+) -> tuple[dict[str, Fit], list[str]]:
+    """Fit laws one after the other, and return what there is to warn of.
+
+    An interruption (Ctrl-C) keeps the best parameters so far of the law that was being fitted, and leaves those after
+    it near their marginal laws.
+    """
+    fits: dict[str, Fit] = {}
+    missed: list[str] = []
+    with (
+        isolated(seed),
+        pyro.validation_enabled(False),
+        tqdm(total=settings.steps * len(laws), desc="laws", disable=not progress, leave=False) as bar,
+    ):
+        for i, law in enumerate(laws, 1):
+            bar.set_postfix_str(law.column)
+            stopped = any(fit.interrupted for fit in fits.values())
+            with _apart(seed, law.column):
+                fits[law.column] = fit_law(law, rows, replace(settings, steps=0) if stopped else settings, bar)
+            missed += [law.column] * stopped
+            bar.update(i * settings.steps - bar.n)
+    texts = [fit.text for fit in fits.values() if fit.text]
+    if missed:
+        texts.append(f"Not fitted at all, and near their marginal laws: {', '.join(map(repr, missed))}.")
+    return fits, texts
+
+
+def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
+    """Fit the same laws again, starting from what they are."""
+    found = {}
+    with isolated(seed), pyro.validation_enabled(False):
+        for column, fit in fits.items():
+            with _apart(seed, column):
+                found[column] = fit_law(fit.law, rows, settings, start=fit)
+    return found
+
+
+def marginal_log_likelihood(law: ConditionalLaw, rows: Rows, settings: Settings, seed: int) -> float:
+    """Return the log-likelihood of held-out rows under the marginal law of a column, fitted with the same family.
+
+    For zeros and ones and categories it is known: their frequencies.
+    """
+    alone = ConditionalLaw(law.column, law.family, {}, Network((), (), law.family.size))
+    known = isinstance(law.family, Binary | Categories)
+    chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=0 if known else MARGINAL_STEPS)
+    with isolated(seed), pyro.validation_enabled(False), _apart(seed, law.column):
+        fit = fit_law(alone, rows, chosen)
+        return log_likelihood(alone, fit.centre, rows, rows.held)
+
+
+def require_settings(settings: Settings, hidden: Sequence[int], fraction: float) -> None:
+    """Refuse settings that are unknown or out of range."""
+    if settings.posterior not in GUIDES:
+        raise DataError(f"posterior={settings.posterior!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
+    whole = {"posterior_draws": settings.draws, "steps": settings.steps, "batch_size": settings.batch_size,
+             "patience": settings.patience, **{f"hidden[{i}]": units for i, units in enumerate(hidden)}}  # fmt: skip
+    for name, number in whole.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise DataError(f"{name}={number!r} must be a whole number of at least 1.")
+    if not 0.0 <= fraction < 1.0:
+        raise DataError(f"validation_fraction={fraction!r} must be at least 0 and below 1.")
+    if not 0.0 < settings.learning_rate < np.inf:
+        raise DataError(f"learning_rate={settings.learning_rate!r} must be a positive number.")
