@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[fl
         }
     )
     losses: list[float] = []
-    with _scoped(seed), tqdm(range(steps.epochs), "epochs", disable=not steps.progress, delay=PROGRESS_AFTER) as bar:
+    with _scoped(seed), _bar(steps) as bar:
         svi = SVI(sem.model, sem.guide, adam, TraceMeanField_ELBO())  # type: ignore[no-untyped-call]
         for epoch in bar:
             total = 0.0
@@ -120,7 +121,7 @@ def evidence(sem: LatentSEM, people: People, draws: int = 10, seed: int = 0) -> 
 
 
 def unsettled(losses: list[float]) -> float:
-    """Return what share of the loss was gained in the second half of the time with steps of one size.
+    """Return what share of the loss (or of a nat, if it is less) was gained in the second half of equal steps.
 
     A loss that falls like one over time still has as much before it as it has gained since half-time. It is compared
     before steps shrink: then it falls in any case, however far it is from its end.
@@ -128,14 +129,20 @@ def unsettled(losses: list[float]) -> float:
     Returns
     -------
     float
-        The share, or 0 if it is at most 1 %.
+        The share, or 0 if it is at most 1 %, two standard errors allowed for.
     """
     trace: NDArray[np.float64] = np.asarray(losses)[: max(math.ceil(STEADY * len(losses)), 1)]
     window = max(len(trace) // 6, 1)
     half = max(len(trace) // 2, window)
-    before, last = trace[half - window : half].mean(), trace[-window:].mean()
-    gain = float((before - last) / max(abs(last), 1e-12))
-    return gain if gain > TOLERANCE else 0.0
+    before, last = trace[half - window : half], trace[-window:]
+    error = np.sqrt((before.var() + last.var()) / window)
+    size = max(abs(float(last.mean())), 1.0)
+    gain = float(before.mean() - last.mean())
+    return gain / size if gain - 2.0 * error > TOLERANCE * size else 0.0
+
+
+def _bar(steps: Steps) -> Any:
+    return tqdm(range(steps.epochs), "epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
 
 
 def _rate(time: float) -> float:
@@ -145,7 +152,14 @@ def _rate(time: float) -> float:
 
 @contextmanager
 def _scoped(seed: int) -> Iterator[None]:
-    with isolated(seed), pyro.get_param_store().scope(), pyro.validation_enabled(False), single_precision():
+    with (
+        isolated(seed),
+        pyro.get_param_store().scope(),
+        pyro.validation_enabled(False),
+        single_precision(),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", "Encountered NaN", UserWarning)  # the loss is looked at here
         yield
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -41,7 +40,7 @@ from pyrofair.tables import (
 __all__ = ["PSCF"]
 
 CHUNK = 16_384
-STEPS, FEWEST, MOST = 4_000, 20, 200
+STEPS, FEWEST, MOST = 4_000, 20, 400
 Average = Literal["probability", "decision"]
 
 
@@ -52,9 +51,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fair copy of each person: edges of unfair paths carry the baseline, all others her own value, and the nodes on
     unfair paths are redrawn with her noise.
 
-    *Assumes* that the learned model is the true one. Laws of numbers on unfair paths are a function of the causes and
-    of the latent noise, plus a little noise of their own, and what the latent variable stands for is a choice that data
-    do not make (see ``docs/decisions/0019-pscf.md``): :meth:`truth` tells the price where the true model is known.
+    *Assumes* that the learned model is the true one. What a latent variable stands for is a choice that data do not
+    make (``docs/decisions/0019-pscf.md``): :meth:`truth` tells the price where the true model is known.
 
     Parameters
     ----------
@@ -76,15 +74,14 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     own_noise
         The spread that a number on an unfair path has besides its latent variable, as a share of its standard
         deviation. If it is learned (None), the latent variable often says nothing, and the posterior is the prior.
-    hidden, encoder_hidden
-        The tanh units of the one hidden layer of each law, and of the layers of each encoder.
-    components
-        The components of the laws of other numbers.
+    hidden, encoder_hidden, components
+        The tanh units of the one hidden layer of each law, and of the layers of each encoder; the components of the
+        laws of numbers without a latent variable.
     families
         The law of a column, by its name, where another is wanted than :func:`pyrofair.families.choose_family` says.
         Whole numbers are numbers here, however few: make categories of them by a categorical type.
     epochs, batch_size
-        The length of training (by default about 4,000 steps, in 20 to 200 epochs) and the rows of a batch.
+        The length of training (by default about 4,000 steps, in 20 to 400 epochs) and the rows of a batch.
     learning_rate
         The size of Adam's steps; in the last third of the epochs they shrink to a hundredth.
     progress
@@ -95,19 +92,17 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
-        The labels, sorted; ``predict_proba`` has a column for each.
+        The labels, sorted.
     replay_ : Replay
         Which nodes are redrawn, and which read the baseline.
     sem_ : LatentSEM
-        The learned model: ``sem_.model`` is a Pyro program and ``sem_.guide`` its guide.
-    families_ : dict
-        The family of each column's laws.
+        The learned model: ``sem_.model`` is a Pyro program, ``sem_.guide`` its guide, ``sem_.families`` its laws.
     history_ : DataFrame
         The loss of each epoch, in nats a person.
     elbo_ : float
         The evidence lower bound of the training rows at the end, in nats a person.
     feature_names_in_ : ndarray of str
-        The columns that predictions may depend on.
+        What predictions may depend on.
 
     References
     ----------
@@ -121,8 +116,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> X["D"] = X["A"] + X["Q"] + rng.normal(size=400)
     >>> y = (X["D"] + X["A"] + X["Q"] > 1).astype(int)
     >>> graph = CausalGraph("{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
-    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), epochs=100, random_state=0).fit(X, y)
-    >>> bool(fair.score(X, y) > 0.75)
+    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), epochs=100, batch_size=50, random_state=0)
+    >>> bool(fair.fit(X, y).score(X, y) > 0.75)
     True
     """
 
@@ -222,11 +217,10 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         table = read_table(X, feature_columns(graph), what="X")
         require_aligned(X, y)
+        warn_unused(X, graph)
         if isinstance(sample_weight, pd.Series):
             require_aligned(X, sample_weight, "sample_weight")
         weight = read_weight(sample_weight, len(table))
-        read_sensitive(table, graph)
-        warn_unused(X, graph)
         target = self._read_target(y)
         kept = np.flatnonzero(weight > 0)
         table, target, weight = table.iloc[kept], target[kept], weight[kept]
@@ -261,17 +255,16 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
         given = (self.families or {}).get(column)
-        if given is not None:
-            return given
-        return choose_family(values.rename(column), most_levels=2, components=self.components, weight=weight)
+        return given or choose_family(values.rename(column), most_levels=2, components=self.components, weight=weight)
 
     def _new_sem(self) -> LatentSEM:
         columns = self.unfair.graph.columns
+        noisy = {node: self.latent_size or len(columns[node]) for node in self.replay_.redrawn}
         with isolated(self.seed_), single_precision():
             return LatentSEM(
                 self.unfair.graph,
                 self.families_,
-                {node: self.latent_size or len(columns[node]) for node in self.replay_.redrawn},
+                noisy,
                 hidden=self.hidden,
                 encoder_hidden=tuple(self.encoder_hidden),
                 own_noise=self.own_noise,
@@ -279,13 +272,13 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _encode(self, table: pd.DataFrame) -> dict[str, Tensor]:
-        graph = self.unfair.graph
-        return {
-            str(name): torch.as_tensor(read_sensitive(table, graph, both=False)).to(torch.get_default_dtype())
-            if name == graph.sensitive_column
-            else encode(self.families_[str(name)], table[name])
-            for name in table.columns
-        }
+        sensitive, families = self.unfair.graph.sensitive_column, self.families_
+        with warnings.catch_warnings():  # tables lend their memory read-only, and nothing here writes to it
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+            values = {str(name): encode(families[name], table[name]) for name in table.columns if name != sensitive}
+        if sensitive in table.columns:
+            values[sensitive] = torch.tensor(read_sensitive(table, self.unfair.graph, both=False)).float()
+        return values
 
     # -- predicting ---------------------------------------------------------------------------------------------------
 
@@ -314,7 +307,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row: the last class where its probability exceeds 1/2, shape (m,)."""
-        return np.asarray(self.classes_[(self.predict_proba(X)[:, 1] > 0.5).astype(int)])
+        last = self.predict_proba(X)[:, 1]
+        return np.asarray(self.classes_[(last > 0.5).astype(int)])
 
     def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
         """Return the redrawn columns as program values, shape (samples, m) each."""
@@ -366,6 +360,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
         """
         check_is_fitted(self, "sem_")
+        require_settings(self)
         return measure_approximation(self, getattr(scenario, "program", scenario), n=n, random_state=random_state)
 
     def to_inference_data(self, X: pd.DataFrame, y: Any = None, *, draws: int = 100, random_state: int = 0) -> Any:
@@ -391,8 +386,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "sem_")
         table = read_table(X, self.replay_.columns_read("posterior"), what="X")
         _, fair, score, _ = self._replayed(table, self.replay_, draws, random_state)
-        as_is = replace(self.replay_, switched=frozenset())
-        own, again, chance, u = self._replayed(table, as_is, draws, random_state)
+        own, again, chance, u = self._replayed(table, self.replay_.as_is(), draws, random_state)
         column, sites = self.unfair.graph.outcome_column, list(self.sem_.site.values())
         redrawn = self.unfair.graph.columns_of(self.replay_.redrawn)
         posterior = {site: fair[site] for site in sites}

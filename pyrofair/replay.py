@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -44,6 +44,10 @@ class Replay:
     def baseline(self) -> float:
         """The value, 0 or 1, that unfair paths carry."""
         return float(self.unfair.regimes[0].on_unfair)
+
+    def as_is(self) -> Replay:
+        """Return the replay in which every edge brings a person's own value, which redraws her as she is."""
+        return replace(self, switched=frozenset())
 
     def reads(self, node: str) -> tuple[str, ...]:
         """Return the observed parents of a node that keep the person's own value where this node reads them."""
