@@ -24,12 +24,12 @@ from pyrofair.latent_sem import LatentSEM, People
 
 __all__ = ["Steps", "evidence", "fit_elbo", "single_precision", "unsettled"]
 
-STEADY = 2 / 3
+STEADY = 1 / 3
 """For so much of the time all steps have one size; then they shrink geometrically."""
 FINAL_RATE = 0.01
 """The last step is so much shorter than the first."""
 PROGRESS_AFTER = 5.0
-TOLERANCE = 0.01
+TOLERANCE = 0.02
 """A loss has settled if, while steps had one size, it gained at most this share of itself since half-time."""
 
 
@@ -129,7 +129,7 @@ def unsettled(losses: list[float]) -> float:
     Returns
     -------
     float
-        The share, or 0 if it is at most 1 %, two standard errors allowed for.
+        The share, or 0 if it is at most 2 %, two standard errors allowed for.
     """
     trace: NDArray[np.float64] = np.asarray(losses)[: max(math.ceil(STEADY * len(losses)), 1)]
     window = max(len(trace) // 6, 1)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["keyed_uniform", "row_keys"]
+__all__ = ["keyed_strata", "keyed_uniform", "row_keys"]
 
 Keys = NDArray[np.uint64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -72,3 +72,24 @@ def keyed_uniform(keys: Keys, seed: int, name: str, shape: Sequence[int] = ()) -
     streams = _mix(stream + GOLDEN * np.arange(1, size + 1, dtype=np.uint64))
     bits = _mix(_mix(keys[None, :] ^ streams[:, None]) + streams[:, None])
     return torch.from_numpy(((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(*shape, len(keys))
+
+
+def keyed_strata(keys: Keys, seed: int, name: str, shape: Sequence[int]) -> Tensor:
+    """Return uniform numbers of which those along the first axis fall into equal parts of (0, 1), one in each.
+
+    Each number alone is uniform; their parts are in random order. A mean over them varies less than one over
+    independent numbers.
+
+    Parameters
+    ----------
+    keys, seed, name, shape
+        As for :func:`keyed_uniform`.
+
+    Examples
+    --------
+    >>> u = keyed_strata(row_keys([], 1), 0, "H", (4,))
+    >>> (4 * u).floor().sort(0).values.flatten().tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    """
+    part = keyed_uniform(keys, seed, f"order of {name}", shape).argsort(0)
+    return (part + keyed_uniform(keys, seed, name, shape)) / shape[0]

@@ -40,7 +40,7 @@ from pyrofair.tables import (
 __all__ = ["PSCF"]
 
 CHUNK = 16_384
-STEPS, FEWEST, MOST = 4_000, 20, 400
+STEPS, FEWEST, MOST = 6_000, 20, 400
 Average = Literal["probability", "decision"]
 
 
@@ -65,7 +65,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
         paper's eq. pscfpred). Both have one mean; the first has less noise.
     samples
-        The paper's J, the Monte-Carlo samples of each person.
+        The paper's J, the Monte-Carlo samples of each person, each from another J-th of the law of her noise.
     mmd
         The strength of a penalty, in nats a person, on the maximum mean discrepancy between the two groups' latents; 0
         leaves it out. The paper searched 0 to 2.
@@ -81,9 +81,9 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The law of a column, by its name, where another is wanted than :func:`pyrofair.families.choose_family` says.
         Whole numbers are numbers here, however few: make categories of them by a categorical type.
     epochs, batch_size
-        The length of training (by default about 4,000 steps, in 20 to 400 epochs) and the rows of a batch.
+        The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
     learning_rate
-        The size of Adam's steps; in the last third of the epochs they shrink to a hundredth.
+        The size of Adam's steps; after a third of the epochs they shrink to a hundredth.
     progress
         Whether a fit of more than a few seconds shows a bar.
     random_state

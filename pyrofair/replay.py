@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyrofair.couplings import quantile
 from pyrofair.exceptions import GraphError
-from pyrofair.keyed_noise import keyed_uniform, row_keys
+from pyrofair.keyed_noise import keyed_strata, row_keys
 from pyrofair.latent_sem import LatentSEM
 from pyrofair.paths import UnfairPaths, show_path
 
@@ -103,7 +103,7 @@ class Replay:
         found: dict[str, Tensor] = {}
         for node in self.redrawn:
             site = sem.site[node]
-            u = keyed_uniform(keys, seed, site, (draws, sem.noisy[node]))
+            u = keyed_strata(keys, seed, site, (draws, sem.noisy[node]))
             noise = torch.special.ndtri(u).movedim(-2, -1).to(torch.get_default_dtype())
             if latents == "posterior":
                 loc, scale = sem.posterior(node, values)
@@ -111,7 +111,7 @@ class Replay:
             found[site] = noise
             for column in self.unfair.graph.columns[node]:
                 law = sem.law(column, self.as_read(column, sem, values, found), noise)
-                u = keyed_uniform(keys, seed, column, (draws,)).to(torch.get_default_dtype())
+                u = keyed_strata(keys, seed, column, (draws,)).to(torch.get_default_dtype())
                 found[column] = quantile(column, law, _inside(u)).to(u.dtype).expand(draws, len(keys))
         return found
 

@@ -19,7 +19,7 @@ from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, Pyr
 from pyrofair.elbo import Steps, evidence, fit_elbo, unsettled
 from pyrofair.families import Categories, choose_family
 from pyrofair.group_distance import mean_discrepancy
-from pyrofair.keyed_noise import keyed_uniform, row_keys
+from pyrofair.keyed_noise import keyed_strata, keyed_uniform, row_keys
 from pyrofair.latent_sem import LatentSEM, People, unused_name
 from pyrofair.pscf import PSCF
 from pyrofair.replay import read_replay
@@ -108,6 +108,18 @@ def test_noise_has_a_key_for_each_seed_name_and_number() -> None:
     assert (streams.mean(1) - 0.5).abs().max() < 0.02
     assert (streams.var(1) - 1 / 12).abs().max() < 0.004
     assert len(streams.unique()) == streams.numel()
+
+
+def test_strata_are_uniform_and_one_in_each_part() -> None:
+    keys = row_keys([torch.arange(5000.0)], 5000)
+    u = keyed_strata(keys, 0, "H", (5, 2))
+    assert torch.equal((5 * u).floor().sort(0).values, torch.arange(5.0).double()[:, None, None].expand(5, 2, 5000))
+    flat = u.reshape(10, 5000)
+    assert (flat.mean(1) - 0.5).abs().max() < 0.02
+    assert (flat.var(1) - 1 / 12).abs().max() < 0.004
+    between = torch.corrcoef(flat)[0]  # of one number, the strata of the others are elsewhere; other numbers are free
+    assert between[[2, 4, 6, 8]].tolist() == pytest.approx([-0.24] * 4, abs=0.06)
+    assert between[[1, 3, 5, 7, 9]].abs().max() < 0.06
 
 
 def test_noise_goes_with_the_row() -> None:
@@ -217,13 +229,13 @@ def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
         for j in range(3):
             now = own | {"A": torch.zeros(40)}
             for node in ("D", "E"):
-                h = torch.special.ndtri(keyed_uniform(keys, 5, f"H_{node}", (3, 1)))[j].T.float()
+                h = torch.special.ndtri(keyed_strata(keys, 5, f"H_{node}", (3, 1)))[j].T.float()
                 if latents == "posterior":
                     loc, scale = sem.posterior(node, own)
                     h = loc + scale * h
                 torch.testing.assert_close(fair[f"H_{node}"][j], h)
                 law = sem.law(node, now, h)
-                u = keyed_uniform(keys, 5, node, (3,))[j].float()
+                u = keyed_strata(keys, 5, node, (3,))[j].float()
                 torch.testing.assert_close(law.cdf(fair[node][j]), u, atol=1e-4, rtol=0)
                 now[node] = fair[node][j]
             torch.testing.assert_close(score[j], sem.law("Y", now | {"A": own["A"]}).probs)
@@ -573,8 +585,8 @@ def test_steps_shrink_and_batches_hold_both_groups() -> None:
     from pyrofair.elbo import _batches, _rate
 
     rates = [_rate(t) for t in np.linspace(0, 1, 31)]
-    assert rates[:20] == [1.0] * 20
-    assert all(a > b for a, b in pairwise(rates[20:]))
+    assert rates[:11] == [1.0] * 11
+    assert all(a > b for a, b in pairwise(rates[11:]))
     assert rates[-1] == pytest.approx(0.01)
     group = torch.tensor([0] * 90 + [1] * 10)
     with torch.random.fork_rng():
