@@ -34,12 +34,15 @@ from pyrofair.plots import plot_feasible_region
 from pyrofair.posterior_predictive import predictive
 from pyrofair.posteriors import Posterior, fit_posterior
 from pyrofair.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored
+from pyrofair.pscf import PSCF
+from pyrofair.pscf_truth import PSCFTruth
 from pyrofair.sem import SEM
 from pyrofair.tables import TableEncoder
 from pyrofair.truth import Estimate, Truth
 
 __all__ = [
     "IPW",
+    "PSCF",
     "SEM",
     "Abduction",
     "Audit",
@@ -59,6 +62,7 @@ __all__ = [
     "MarginalBounds",
     "NotIdentifiedError",
     "PIUBounds",
+    "PSCFTruth",
     "PenalizedClassifier",
     "PenaltyPath",
     "PositivityError",

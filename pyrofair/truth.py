@@ -15,7 +15,16 @@ from pyrofair.graph import CausalGraph
 from pyrofair.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.scoring import positive_scores
 
-__all__ = ["DECISIONS", "Estimate", "Truth", "TruthDecisions", "measure_truth", "require_settings"]
+__all__ = [
+    "DECISIONS",
+    "Estimate",
+    "Truth",
+    "TruthDecisions",
+    "describe_groups",
+    "measure_truth",
+    "require_settings",
+    "spread_of_groups",
+]
 
 TruthDecisions = Literal["threshold", "shared", "own"]
 DECISIONS: tuple[TruthDecisions, ...] = ("threshold", "shared", "own")
@@ -243,7 +252,7 @@ def measure_truth(
     ends = np.cumsum(sizes or [len(group)])
     draws = [slice(end - size, end) for end, size in zip(ends, sizes or [len(group)], strict=True)]
     cells = [_cells(group[draw]) for draw in draws]
-    spreads = [_spread(effect[draw], *cell) for draw, cell in zip(draws, cells, strict=True)]
+    spreads = [spread_of_groups(effect[draw], *cell) for draw, cell in zip(draws, cells, strict=True)]
     return Truth(
         mean_unfair_effect=Estimate.pooled([Estimate.of(effect[draw]) for draw in draws]),
         piu=Estimate.pooled([Estimate.of(differs[draw]) for draw in draws]),
@@ -251,7 +260,7 @@ def measure_truth(
         paper_condmean=float(
             np.mean([_to_the_letter(differs[d], *cell) for d, cell in zip(draws, cells, strict=True)])
         ),
-        grouping=_describe(list(factual.columns), np.concatenate([size for _, size in cells]), len(draws)),
+        grouping=describe_groups(list(factual.columns), np.concatenate([size for _, size in cells]), len(draws)),
         decisions=decisions,
         threshold=threshold,
         coupling=coupling,
@@ -273,7 +282,7 @@ def _to_the_letter(differs: Vector, group: NDArray[np.int64], size: NDArray[np.i
     return float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
 
 
-def _spread(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
+def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
     """Return the standard deviation of the groups' mean effects over people.
 
     The variance of the observed group means exceeds that of the true ones by the noise within groups, which is
@@ -292,7 +301,8 @@ def _spread(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -
     return Estimate(sd, float(np.sqrt(variance + error)) - sd if n > 1 else np.nan)
 
 
-def _describe(columns: list[str], size: NDArray[np.int64], draws: int) -> str:
+def describe_groups(columns: list[str], size: NDArray[np.int64], draws: int = 1) -> str:
+    """Say how people are grouped, from the columns and the groups' sizes."""
     alone, n = int((size == 1).sum()), int(size.sum())
     names = ", ".join(columns)
     if len(size) == n:
