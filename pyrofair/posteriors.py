@@ -200,9 +200,19 @@ def fit_posterior(
             f"{' and '.join(map(repr, GUIDES))}."
         )
     for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise DataError(f"{name}={number!r} must be a whole number.")
         if number < 1 + 3 * (name == "draws"):
             raise DataError(f"{name}={number} is too few; it must be at least {1 + 3 * (name == 'draws')}.")
+    real = isinstance(learning_rate, int | float | np.number) and not isinstance(learning_rate, bool)
+    if not real or not 0.0 < learning_rate < math.inf:
+        raise DataError(f"learning_rate={learning_rate!r} must be a positive number, the size of the first step.")
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    if not isinstance(graph, CausalGraph):
+        raise DataError(
+            f"graph_or_unfair={graph!r} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in one: "
+            "CausalGraph('A -> M -> Y', sensitive='A', outcome='Y')."
+        )
     likelihood = read_likelihood(program, df, graph)
     with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
         if method == "nuts":
