@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -117,6 +117,7 @@ def fit_posterior(
     learning_rate: float = 0.1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
 ) -> Posterior:
     """Learn the parameters of a program from a table.
 
@@ -152,6 +153,9 @@ def fit_posterior(
         Whether to show a progress bar.
     random_state
         Seeds everything; the global generators and Pyro's parameter store are left as they were.
+    levels
+        For a node site whose values are codes 0, 1, ..., the labels that the table holds, as in
+        :class:`pyrofair.sem.SEM`.
 
     Returns
     -------
@@ -213,7 +217,7 @@ def fit_posterior(
             f"graph_or_unfair={graph!r} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in one: "
             "CausalGraph('A -> M -> Y', sensitive='A', outcome='Y')."
         )
-    likelihood = read_likelihood(program, df, graph)
+    likelihood = read_likelihood(program, df, graph, levels)
     with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
         if method == "nuts":
             samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)

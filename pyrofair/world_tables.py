@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
+from pyrofair.graph import CausalGraph
 from pyrofair.tables import is_categorical
 from pyrofair.worlds import World
 
@@ -23,6 +24,7 @@ __all__ = [
     "codes_of_rows",
     "column_of",
     "labels_of",
+    "levels_of_sites",
     "outcome_levels",
     "read_levels",
     "require_do",
@@ -95,7 +97,21 @@ def world_tables(
 
 
 def read_levels(levels: Mapping[str, Sequence[Any]] | None, equations: Equations) -> dict[str, NDArray[Any]]:
+    """Return the labels of each site that has some, shape (k,); see :func:`levels_of_sites`."""
+    return levels_of_sites(levels, equations.node_of, equations.unfair.graph)
+
+
+def levels_of_sites(
+    levels: Mapping[str, Sequence[Any]] | None, node_of: Mapping[str, str], graph: CausalGraph
+) -> dict[str, NDArray[Any]]:
     """Return the labels of each site that has some, shape (k,).
+
+    Parameters
+    ----------
+    levels
+        The labels as a user gives them.
+    node_of, graph
+        The node of each node site, and the graph.
 
     Raises
     ------
@@ -108,31 +124,32 @@ def read_levels(levels: Mapping[str, Sequence[Any]] | None, equations: Equations
         raise DataError(
             f"levels={levels!r} must be a dictionary: for each node site its labels, {{'D': ['low', ...]}}."
         )
+    sites = [site for site, node in node_of.items() if node != graph.sensitive]
     for site, labels in (levels or {}).items():
-        if site == equations.sensitive:
+        if node_of.get(site) == graph.sensitive:
             raise DataError(
                 f"levels names {site!r}, the sensitive attribute, whose labels are the graph's baseline and contrast. "
                 "Leave it out."
             )
-        if site not in equations.node_of:
+        if site not in node_of:
             raise DataError(
-                f"levels names {site!r}, which is no node site. They are: {', '.join(equations.sites)}."
-                f"{did_you_mean(site, equations.sites)}"
+                f"levels names {site!r}, which is no node site. They are: {', '.join(sites)}."
+                f"{did_you_mean(site, sites)}"
             )
         listed = isinstance(labels, Sequence | np.ndarray | pd.Index) and not isinstance(labels, str)
         every = list(labels) if listed else []
         plain = bool(every) and all(isinstance(label, Hashable) for label in every)
         if not plain or len(set(every)) < len(every):
             raise DataError(f"levels[{site!r}]={labels!r} must be a list of labels, each once: that of code 0 first.")
-        _require_positive(equations, site, every)
+        if node_of[site] == graph.outcome:
+            _require_positive(graph, site, every)
         same = len({type(label) for label in every}) == 1
         found[site] = np.asarray(every) if same else np.asarray(every, dtype=object)
     return found
 
 
-def _require_positive(equations: Equations, site: str, labels: Sequence[Any]) -> None:
-    graph = equations.unfair.graph
-    if equations.node_of[site] == graph.outcome and (len(labels) < 2 or labels[1] != graph.positive):
+def _require_positive(graph: CausalGraph, site: str, labels: Sequence[Any]) -> None:
+    if len(labels) < 2 or labels[1] != graph.positive:
         raise DataError(
             f"levels[{site!r}]={list(labels)!r} gives the outcome's code 1 another label than the graph's "
             f"positive={graph.positive!r}. List the positive label second, or name it when making the graph."

@@ -236,6 +236,31 @@ def test_labels_and_outcome_are_coded_by_the_graph() -> None:
 # -- what is left as it was -------------------------------------------------------------------------------------------
 
 
+def test_a_table_of_labels_is_fitted_as_its_codes() -> None:
+    def program(n: int) -> None:
+        b = pyro.sample("b", dist.Normal(0.0, 2.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            D = pyro.sample("D", dist.Bernoulli(logits=b * A))
+            pyro.sample("Y", dist.Bernoulli(logits=D))
+
+    graph = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y", columns={"D": "job"})
+    df = pd.DataFrame({"A": [0, 1] * 20, "job": [0, 1, 1, 1] * 10, "Y": [0, 1] * 20})
+    named = df.assign(job=df["job"].map({0: "nurse", 1: "cook"}))
+    settings: Any = {"method": "svi", "steps": 300, "draws": 10, "progress": False, "random_state": 0}
+    plain = fit_posterior(program, df, graph, **settings)
+    labelled = fit_posterior(program, named, graph, levels={"D": ["nurse", "cook"]}, **settings)
+    np.testing.assert_array_equal(plain.flat["b"], labelled.flat["b"])
+    with pytest.raises(
+        DataError, match=r"'job' holds 'nurse', and .*Name its labels, that of code 0 first, levels={'D'"
+    ):
+        fit_posterior(program, named, graph, **settings)
+    with pytest.raises(DataError, match="'job' holds 'cook', which is none of its 1 levels: 'nurse'"):
+        fit_posterior(program, named, graph, levels={"D": ["nurse"]}, **settings)
+    with pytest.raises(DataError, match=r"levels names 'job', which is no node site. They are: D, Y"):
+        fit_posterior(program, named, graph, levels={"job": ["nurse", "cook"]}, **settings)
+
+
 def test_two_fits_never_meet_in_the_store() -> None:
     store = pyro.get_param_store()
     store.clear()
