@@ -75,11 +75,14 @@ class Abduction:
         lines = [f"noise of {n} people (methods: {methods_of(told)})"]
         if drawn:
             lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.draws} draws each")
-        else:
+        elif self.noise_values:
             lines.append("determined by their rows for everyone, as far as it is explicit")
+        else:
+            lines.append("the program has no explicit noise that bears on these rows")
         if known := checks_of(told):
             lines.append(known)
-        lines.append(shown(self.noise.head(), n))
+        if self.noise_values:
+            lines.append(shown(self.noise.head(), n))
         return "\n".join([*lines, f".do({{{next(iter(self.columns))!r}: ...}}) says what they would have been"])
 
     __repr__ = __str__

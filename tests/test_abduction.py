@@ -899,6 +899,7 @@ def test_an_abduction_is_readable() -> None:
     assert "drawn for 9 of 9 people (100%), 30 draws each\nleast effective sample size " in text
     assert "... (9 rows)" in text
     assert ".do({'A': ...})" in text
+    assert "no explicit noise that bears" in str(abduct(implicit, table(draw(implicit, 2), "Q A D C M")))
 
 
 @pytest.mark.usefixtures("hurried")
