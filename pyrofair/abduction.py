@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -16,14 +17,14 @@ from pyrofair.counterfactuals import Counterfactuals, pool
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence, require_possible
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
 from pyrofair.given_rows import GivenRows, read_people, read_rows
 from pyrofair.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
 from pyrofair.importance import blocks_of, draw_block
 from pyrofair.inversion import Findings, Inverse, solve
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise_report import NoiseReport
-from pyrofair.parameters import MOST_DRAWS
+from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, show_names
 from pyrofair.posterior_noise import Abduction
 from pyrofair.programs import Program
 from pyrofair.running import wide_floats
@@ -34,8 +35,6 @@ __all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactu
 
 Method = Literal["auto", "exact", "importance", "nuts", "svi"]
 METHODS: tuple[Method, ...] = ("auto", "exact", "importance", "nuts", "svi")
-
-# So many draws of the parameters, evenly spaced, stand for their posterior.
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +55,11 @@ class Settings:
         if isinstance(self.draws, bool) or not isinstance(self.draws, int | np.integer) or self.draws < 1:
             raise DataError(f"draws={self.draws!r} must be a whole number of at least 1.")
         given = self.tolerance.values() if isinstance(self.tolerance, Mapping) else [self.tolerance]
-        if any(width is not None and not 0.0 < width < float("inf") for width in given):
-            raise DataError(f"tolerance={self.tolerance!r} must be positive: it is a width in the units of a node.")
+        if not all(width is None or (_is_number(width) and 0.0 < width < float("inf")) for width in given):
+            raise DataError(
+                f"tolerance={self.tolerance!r} must be positive: it is a width in the units of a node, one number, or "
+                "one for each node."
+            )
         if self.method in ("nuts", "svi") and self.tolerance is None:
             raise DataError(
                 f"method={self.method!r} needs tolerance=, the standard deviation of a normal error with which each "
@@ -68,6 +70,15 @@ class Settings:
     def width(self, site: str) -> float | None:
         """Return the tolerance of a node."""
         return self.tolerance.get(site) if isinstance(self.tolerance, Mapping) else self.tolerance
+
+    def require_nodes(self, nodes: Sequence[str]) -> None:
+        """Refuse a tolerance of a node that is not observed."""
+        for site in self.tolerance if isinstance(self.tolerance, Mapping) else ():
+            if site not in nodes:
+                raise DataError(
+                    f"tolerance names {site!r}, which is no observed node. They are: {', '.join(nodes)}."
+                    f"{did_you_mean(site, nodes)}"
+                )
 
     def require_width(self, site: str) -> float:
         """Return the tolerance of a node, which must have one."""
@@ -127,7 +138,8 @@ def abduct(
     coupling
         What noise a node drawn without explicit noise has where its law is another one.
     parameters
-        The values of sites outside the plate; the others are drawn once.
+        The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
+        warning.
     random_state
         Seeds the draws.
 
@@ -165,7 +177,39 @@ def abduct(
         run, rows = program.program, read_people(program, df)
     else:
         run, rows = program, read_rows(program, df, nodes)
-    return _abduct(run, rows, settings, coupling=coupling, parameters=parameters or {}, seed=seed_from(random_state))
+    priors = read_priors(run, rows.info)
+    values = _read_parameters(priors, parameters or {})
+    if priors.names and not values:
+        remedy = f"Give a value of each: parameters={{{priors.names[0]!r}: ...}}."
+        warnings.warn(priors.unknown(remedy), PyrofairWarning, stacklevel=2)
+    return _abduct(run, rows, settings, coupling=coupling, parameters=values, seed=seed_from(random_state))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _read_parameters(priors: Priors, given: object) -> dict[str, npt.NDArray[Any]]:
+    """Return one value of each parameter, or none at all, if they fit the program."""
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"parameters is a {type(given).__name__}; expected a dictionary with the value of each parameter: "
+            f"{show_names(priors.names) or 'there are none'}."
+        )
+    found = {}
+    for name, value in given.items():
+        one = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+        if one.dtype.kind not in "fiub" or not np.isfinite(one).all():
+            raise DataError(f"parameters[{name!r}]={value!r} must be a finite number, or an array of them.")
+        if one.shape != priors.shapes.get(name, one.shape):
+            raise DataError(
+                f"parameters[{name!r}] has the shape {one.shape}; expected one value of the parameter, shape "
+                f"{priors.shapes[name]}. Draws of a posterior go to SEM(program, unfair, posterior=...).counterfactual."
+            )
+        found[name] = one
+    if found:
+        priors.read({name: value[None] for name, value in found.items()}, what="parameters")
+    return found
 
 
 def _abduct(
@@ -179,6 +223,7 @@ def _abduct(
     sensitive: str | None = None,
 ) -> Abduction:
     """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
+    settings.require_nodes(tuple(rows.values))
     with isolated(seed), wide_floats(program):
         values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in parameters.items()}
         evidence = Evidence.read(

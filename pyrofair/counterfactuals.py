@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair.couplings import Coupling
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
@@ -19,7 +20,16 @@ from pyrofair.scoring import positive_scores
 from pyrofair.uncertain import Uncertain
 from pyrofair.world_tables import Levels, labels_of
 
-__all__ = ["Counterfactuals", "SupposedWorld", "frame_of", "noise_table", "pool"]
+__all__ = [
+    "Counterfactuals",
+    "SupposedWorld",
+    "checks_of",
+    "frame_of",
+    "methods_of",
+    "noise_table",
+    "pool",
+    "shown",
+]
 
 WIDTH = 120
 
@@ -100,6 +110,10 @@ class Counterfactuals:
         How many chains the draws come from, one after the other.
     parameters : ParameterUse
         How the program's parameters came by their values.
+    coupling : str
+        How the noise of nodes drawn without explicit noise hangs together across the two worlds.
+    coupled : tuple of str
+        These nodes, as far as the rows shown depend on them; if there are none, the coupling plays no part.
 
     References
     ----------
@@ -113,24 +127,28 @@ class Counterfactuals:
     graph: CausalGraph
     chains: int = 1
     parameters: ParameterUse = NO_PARAMETERS
+    coupling: Coupling = "monotone"
+    coupled: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Say how many people there are, how sure their worlds are, and show the first of them."""
         n, told = len(self.baseline), self.diagnostics
         drawn = int(_drawn([each for world in self.worlds for each in world.nodes.values()], n).sum())
-        methods = ", ".join(m for m in dict.fromkeys(told["method"].astype(str)) if m != "none") or "none needed"
-        lines = [f"counterfactuals of {n} people (methods: {methods})"]
+        lines = [f"counterfactuals of {n} people (methods: {methods_of(told)})"]
         if drawn:
-            lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.count} draws each; means are shown")
+            named = ", of labels the most frequent one" if any(world.labels for world in self.worlds) else ""
+            lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.count} draws each")
+            lines.append(f"means are shown{named}")
         else:
             lines.append("determined by their rows for everyone" + ("" if self.exact else ", but for the parameters"))
-        checks = [("least effective sample size", told["ess"].min()), ("largest R-hat", told["r_hat"].max())]
-        if drawn and (known := [f"{name} {value:.4g}" for name, value in checks if np.isfinite(value)]):
-            lines.append(", ".join(known))
+        if drawn and (known := checks_of(told)):
+            lines.append(known)
+        if self.coupled:
+            lines.append(f"across the worlds: {self.coupling} noise of {', '.join(self.coupled)}")
         if self.parameters.names:
             lines.append(f"parameters: {self.parameters}")
         head = pd.concat({"baseline": self.baseline.head(), "switched": self.switched.head()}, axis=1)
-        lines.append(head.to_string(line_width=WIDTH) + (f"\n... ({n} rows)" if n > len(head) else ""))
+        lines.append(shown(head, n))
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -181,7 +199,7 @@ class Counterfactuals:
         DataFrame of n rows, on the index of the table
             ``baseline`` and ``switched``, the posterior means of the two scores; ``effect``, that of their difference,
             and ``effect_sd``, its standard deviation; ``decisions_differ``, the probability that the two decisions
-            differ: the person's own PIU.
+            differ: the person's own PIU, under ``coupling`` where the model's columns depend on ``coupled`` nodes.
 
         Raises
         ------
@@ -238,7 +256,31 @@ class Counterfactuals:
             moved = np.moveaxis(each.dense(count), 0, 1)
             posterior[name] = moved.reshape(chains, count // chains, *moved.shape[1:])
             dims[name] = ["person", *(f"{name}_axis_{i}" for i in range(moved.ndim - 2))]
-        return to_arviz({"posterior": posterior}, coords={"person": list(self.baseline.index)}, dims=dims)
+        return to_arviz({"posterior": posterior}, coords={"person": _flat(self.baseline.index)}, dims=dims)
+
+
+def methods_of(diagnostics: pd.DataFrame) -> str:
+    """Return the methods of a table of diagnostics as text."""
+    return ", ".join(m for m in dict.fromkeys(diagnostics["method"].astype(str)) if m != "none") or "none needed"
+
+
+def checks_of(diagnostics: pd.DataFrame) -> str:
+    """Return the worst effective sample size and R-hat as text, those that are known."""
+    checks = [
+        ("least effective sample size", diagnostics["ess"].min()),
+        ("largest R-hat", diagnostics["r_hat"].max()),
+    ]
+    return ", ".join(f"{name} {value:.4g}" for name, value in checks if np.isfinite(value))
+
+
+def shown(head: pd.DataFrame, n: int) -> str:
+    """Return the first of n rows as text."""
+    return head.to_string(line_width=WIDTH) + (f"\n... ({n} rows)" if n > len(head) else "")
+
+
+def _flat(index: pd.Index[Any]) -> list[Any]:
+    """Return the labels of people, those of several levels as one text each, for ArviZ knows no tuples."""
+    return [", ".join(map(str, label)) if isinstance(label, tuple) else label for label in index]
 
 
 def _drawn(parts: Sequence[Uncertain], n: int) -> NDArray[np.bool_]:
@@ -280,7 +322,9 @@ def pool(parts: Sequence[Counterfactuals]) -> Counterfactuals:
     told = parts[0].diagnostics.copy()
     told["ess"] = np.sum([part.diagnostics["ess"].to_numpy() for part in parts], 0)
     told["note"] = told["note"] + f" ({len(parts)} draws of the parameters)"
-    return Counterfactuals((worlds[0], worlds[1]), noise, values, told, parts[0].graph)
+    return replace(
+        parts[0], worlds=(worlds[0], worlds[1]), noise=noise, noise_values=values, diagnostics=told, chains=1
+    )
 
 
 def _pool_worlds(worlds: Sequence[SupposedWorld], draws: int) -> SupposedWorld:

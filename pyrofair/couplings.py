@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NoReturn, cast
 
 import pyro.distributions as dist
@@ -10,9 +10,19 @@ import torch
 from scipy import stats
 from torch import Tensor, distributions
 
-from pyrofair.exceptions import PyrofairError
+from pyrofair.exceptions import DataError, PyrofairError
 
-__all__ = ["COUPLINGS", "SCIPY", "Coupling", "CouplingError", "gumbel_max", "law_parameters", "quantile", "unwrap"]
+__all__ = [
+    "COUPLINGS",
+    "SCIPY",
+    "Coupling",
+    "CouplingError",
+    "gumbel_max",
+    "law_parameters",
+    "quantile",
+    "require_couplings",
+    "unwrap",
+]
 
 Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
 COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
@@ -22,6 +32,24 @@ WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDis
 
 class CouplingError(PyrofairError):
     """A family of distributions cannot be coupled as asked."""
+
+
+def require_couplings(given: Iterable[Any]) -> list[Coupling]:
+    """Return couplings as a list, if there is one at least and all are known.
+
+    Raises
+    ------
+    DataError
+        With those that there are.
+    """
+    known = ", ".join(COUPLINGS)
+    every = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if not every:
+        raise DataError(f"couplings={given!r} must be a list of couplings, one at least. They are: {known}.")
+    for one in every:
+        if one not in COUPLINGS:
+            raise DataError(f"coupling={one!r} is not known; it is one of {known}.")
+    return every
 
 
 def _numpy(value: Any) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
@@ -29,16 +29,18 @@ from pyrofair.scoring import positive_scores
 from pyrofair.sem import SEM
 from pyrofair.truth import Estimate, TruthDecisions, require_settings
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["EffectPosterior", "effect_posterior"]
 
 LABELS = {"mean_unfair_effect": "mean unfair effect", "piu": "PIU", "p_y0": "P(Y0 = 1)", "p_ypi": "P(Ypi = 1)"}
 QUANTITIES = tuple(LABELS)
+ROUNDING = 1e-9
+"""A spread of probabilities below this is none."""
+MOST_PEOPLE = 10_000_000
+"""Beyond so many people no number is recommended."""
+BLUE, GREY = "#0072B2", "#666666"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EffectPosterior:
     """The posterior of what models do: for each draw of the SEM's parameters their effects in both worlds.
 
@@ -60,7 +62,7 @@ class EffectPosterior:
     coupled : tuple of str
         These nodes; if there are none, the coupling plays no part.
     level : float
-        Of the intervals.
+        Of the intervals: equal-tailed in the table, in the summary and in the picture.
     """
 
     samples: dict[str, NDArray[np.float64]] = field(repr=False)
@@ -72,6 +74,21 @@ class EffectPosterior:
     coupling: str
     coupled: tuple[str, ...]
     level: float
+
+    def __str__(self) -> str:
+        """Say what was asked, and show each quantity with its interval."""
+        draws = self.samples["piu"][..., 0].size
+        noise = f", {self.coupling} noise of {', '.join(self.coupled)}" if self.coupled else ""
+        lines = [f"posterior of effects: {draws} draws, {self.people} people each; decisions: {self.decisions}{noise}"]
+        for row in self.table.itertuples(index=False):
+            name = _name(row.quantity, row.model, self.models)
+            lines.append(
+                f"{name}: {row.estimate:.4f}, {100 * self.level:g} % interval [{row.lower:.4f}, {row.upper:.4f}] "
+                f"(Monte-Carlo error {row.mc_error:.4f})"
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
 
     @property
     def table(self) -> pd.DataFrame:
@@ -87,9 +104,8 @@ class EffectPosterior:
                 drawn = self.samples[quantity][..., place].ravel()
                 error = float(np.sqrt(np.mean(self.errors[quantity][..., place] ** 2)))
                 low, high = np.quantile(drawn, [tail, 1.0 - tail])
-                rows.append(
-                    (model, self.decisions, self.coupling, quantity, drawn.mean(), drawn.std(), low, high, error)
-                )
+                sd = drawn.std() if drawn.std() > ROUNDING else 0.0
+                rows.append((model, self.decisions, self.coupling, quantity, drawn.mean(), sd, low, high, error))
         names = ["model", "decisions", "coupling", "quantity", "estimate", "sd", "lower", "upper", "mc_error"]
         drawn = self.samples["piu"][..., 0]
         return pd.DataFrame(rows, columns=names).assign(draws=drawn.size, people=self.people)
@@ -102,41 +118,31 @@ class EffectPosterior:
     def summary(self, **settings: Any) -> pd.DataFrame:
         """Return ``arviz.summary`` of the quantities, as far as the draws tell it; settings are passed on.
 
-        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes; with one
-        draw there are means alone.
+        Its interval is that of the table, equal-tailed at ``level``, unless settings name another. With one chain,
+        which has nothing to be compared with, there are no R-hat and effective sample sizes; with one draw there are
+        means alone.
         """
         with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
-            return summarise(self.to_inference_data(), **settings)
+            return summarise(self.to_inference_data(), level=self.level, **settings)
 
-    def plot(self, **settings: Any) -> Figure:
-        """Return a forest plot: of each quantity the median, the quartiles and the interval.
-
-        Parameters
-        ----------
-        settings
-            Passed on to ``arviz.plot_forest``.
-        """
-        import arviz
-        import matplotlib.pyplot as plt
-
-        name: dict[tuple[str, str], str] = {
-            (quantity, model): LABELS[quantity] + (f", {model}" if len(self.models) > 1 else "")
-            for quantity in QUANTITIES
-            for model in self.models
-        }
-        drawn = {text: self.samples[q][..., self.models.index(model)] for (q, model), text in name.items()}
-        forest: Any = arviz.plot_forest
-        new = "ci_probs" in inspect.signature(forest).parameters  # ArviZ 1.x, whose result is no array of axes
-        own = {"ci_probs": (0.5, self.level)} if new else {"hdi_prob": self.level, "textsize": 10}
-        result = forest(to_arviz({"posterior": drawn}), **({"combined": True} | own | settings))
-        axes = result.viz["plot"].to_numpy().ravel()[-1] if new else np.ravel(result)[0]
-        axes.axvline(0.0, color="#666666", linestyle="--", linewidth=1, zorder=0)
+    def plot(self) -> Figure:
+        """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
+        tail = (1.0 - self.level) / 2.0
+        rows = [(quantity, model) for quantity in QUANTITIES for model in self.models]
+        drawn = np.stack([self.samples[quantity][..., self.models.index(model)].ravel() for quantity, model in rows])
+        low, first, median, third, high = np.quantile(drawn, [tail, 0.25, 0.5, 0.75, 1.0 - tail], axis=1)
+        place = np.arange(len(rows))[::-1]
+        figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        axes.axvline(0.0, color=GREY, linestyle="--", linewidth=1, zorder=0)
+        axes.hlines(place, low, high, color=BLUE, linewidth=1.5)
+        axes.hlines(place, first, third, color=BLUE, linewidth=4)
+        axes.plot(median, place, "o", color=BLUE, markerfacecolor="white")
+        axes.set_yticks(place, [_name(quantity, model, self.models) for quantity, model in rows])
+        axes.set_xlabel(f"median, quartiles and equal-tailed {100 * self.level:g} % interval")
         noise = f", {self.coupling} noise of {', '.join(self.coupled)}" if self.coupled else ""
         axes.set_title(f"posterior; decisions: {self.decisions}{noise}", fontsize=10)
-        figure: Figure = axes.figure
-        figure.set_size_inches(8.0, 1.2 + 0.35 * len(drawn))
-        figure.set_layout_engine("constrained")
-        plt.close(figure)
+        axes.spines[["top", "right"]].set_visible(False)
         return figure
 
 
@@ -221,7 +227,7 @@ def effect_posterior(
     [0.0, 0.2, 0.3]
     """
     require_settings(people, decisions, threshold)
-    if not 0.0 < level < 1.0:
+    if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
         raise DataError(f"level={level!r} must lie between 0 and 1.")
     given = sem_or_program if isinstance(sem_or_program, SEM) else None
     paths = unfair if unfair is not None or given is None else given.unfair
@@ -234,6 +240,8 @@ def effect_posterior(
         levels=given.levels if given is not None else None,
     )
     models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
+    if not models:
+        raise DataError("model={} names no model. Pass a fitted model, or a dictionary of them, {'name': model}.")
     held = thin(read_priors(sem.program, sem.equations().info).read(posterior), draws)
     count = len(next(iter(held.values())))
     chains = next(iter(posterior.samples.values())).shape[0] if isinstance(posterior, Posterior) else 1
@@ -264,6 +272,11 @@ def effect_posterior(
     return result
 
 
+def _name(quantity: Any, model: Any, models: Sequence[str]) -> str:
+    """Return a quantity in words, with the model's name if there are several."""
+    return LABELS[quantity] + (f", {model}" if len(models) > 1 else "")
+
+
 def _measure(
     name: str,
     model: Any,
@@ -283,14 +296,15 @@ def _measure(
 
 def _warn_of_chance(table: pd.DataFrame) -> None:
     effects = table[table["quantity"].isin(QUANTITIES[:2])]
-    blurred = effects[(effects["sd"] > 0) & (effects["mc_error"] > effects["sd"] / 2)]
+    blurred = effects[(effects["sd"] > ROUNDING) & (effects["mc_error"] > effects["sd"] / 2)]
     if len(blurred):
         worst = float((blurred["mc_error"] / blurred["sd"]).max())
         people = int(table["people"].iloc[0])
+        wanted = math.ceil(people * (4 * worst) ** 2 / 1000) * 1000
+        advice = f"people={wanted} to make it a quarter" if wanted <= MOST_PEOPLE else "many more people"
         warnings.warn(
             f"With {people} people the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
-            f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take people="
-            f"{math.ceil(people * (4 * worst) ** 2 / 1000) * 1000} to make it a quarter.",
+            f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take {advice}.",
             PyrofairWarning,
             stacklevel=3,
         )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
-from pyrofair.exceptions import GraphError
+from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.paths import Regime, UnfairPaths
-from pyrofair.programs import PEOPLE, Program, ProgramSites, read_sites
+from pyrofair.programs import PEOPLE, Program, ProgramSites, caller_level, read_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
@@ -57,6 +59,11 @@ class Equations:
         """The random sites whose law depends on a node."""
         every = tuple(self.node_of)
         return frozenset(site for site in self.info.random if self.info.causes(site, every)[0])
+
+    def coupled(self, wanted: Iterable[str]) -> tuple[str, ...]:
+        """Return the sites drawn without explicit noise that some sites depend on: a coupling is about them."""
+        needed = self.endogenous - self.idle(wanted)
+        return tuple(site for site in self.info.sites if site in needed)
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""
@@ -131,6 +138,11 @@ def read_equations(program: Program, unfair: UnfairPaths) -> Equations:
     GraphError
         If another node has no site, a site is given data or is not one number a person, or a site reads a parent that
         the graph lacks.
+
+    Warns
+    -----
+    PyrofairWarning
+        If two nodes but the outcome read one site that is no node: a common cause that the graph does not declare.
     """
     graph = unfair.graph
     info = read_sites(program)
@@ -154,7 +166,38 @@ def read_equations(program: Program, unfair: UnfairPaths) -> Equations:
                     f"Add it to the graph, or remove it from the program. The program's edges: "
                     f"{'; '.join(f'{c} -> {s}' for s, above in equations.causes.items() for c in above)}."
                 )
+    for text in _undeclared(equations):
+        warnings.warn(text, PyrofairWarning, stacklevel=caller_level())
     return equations
+
+
+def _undeclared(equations: Equations) -> list[str]:
+    """Return what to say of each unobserved site that two nodes read and the graph knows nothing of.
+
+    The outcome does not count: what is assessed is a prediction, which does not read the outcome's noise. Nor do nodes
+    with a latent cause in common that is declared under another name.
+    """
+    graph, nodes = equations.unfair.graph, tuple(equations.node_of)
+    readers: dict[str, list[str]] = {}
+    for site, node in equations.node_of.items():
+        if node != graph.outcome:
+            for hidden in equations.info.causes(site, nodes)[1]:
+                readers.setdefault(hidden, []).append(node)
+    silent = {node for node in graph.latent if node not in nodes}
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for hidden, found in readers.items():
+        own = tuple(dict.fromkeys(found))
+        if len(own) > 1 and not any(
+            silent & {*graph.ancestors(a)} & {*graph.ancestors(b)} for a, b in combinations(own, 2)
+        ):
+            shared.setdefault(own, []).append(hidden)
+    return [
+        f"The nodes {', '.join(map(repr, own))} have the site {', '.join(map(repr, sites))} of the program in common, "
+        "which the graph does not hold: in the graph their noise is independent, and what data can tell is judged by "
+        f"the graph. Declare it, CausalGraph('{sites[0]} -> {{{' '.join(own)}}}; ...', latent=[{sites[0]!r}]), or read "
+        "the graph off the program, CausalGraph.from_pyro."
+        for own, sites in shared.items()
+    ]
 
 
 def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -> None:

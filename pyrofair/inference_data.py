@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def to_arviz(
     return make(named, coords=labels, dims=axes)  # ArviZ 1.x: one nested dictionary
 
 
-def summarise(data: Any, **settings: Any) -> pd.DataFrame:
+def summarise(data: Any, *, level: float | None = None, **settings: Any) -> pd.DataFrame:
     """Return ``arviz.summary`` of ArviZ data, with those statistics that can be computed.
 
     R-hat compares chains: of one chain only the ``"stats"`` are shown (mean, standard deviation, interval), unless
@@ -62,6 +63,8 @@ def summarise(data: Any, **settings: Any) -> pd.DataFrame:
     ----------
     data
         What :func:`to_arviz` returns, with a group ``posterior``.
+    level
+        If given, the interval is the equal-tailed one at this level, in place of ArviZ's own.
     settings
         Passed on.
 
@@ -87,9 +90,23 @@ def summarise(data: Any, **settings: Any) -> pd.DataFrame:
         data = to_arviz({"posterior": values}, coords=coords, dims=dims)
     if one_draw or sizes["chain"] == 1:
         settings = {"kind": "stats"} | settings
+    if level is not None and "ci_kind" in inspect.signature(summary).parameters:  # ArviZ 1.x
+        settings = {"ci_kind": "eti", "ci_prob": level} | settings
+    elif level is not None and not {"hdi_prob", "stat_funcs", "stat_focus"} & settings.keys():
+        return _equal_tailed(data, summary, level, settings)[["mean"] if one_draw else slice(None)]
     found: Any = summary(data, **settings)
     table = pd.DataFrame(found)
     return table[["mean"]] if one_draw else table
+
+
+def _equal_tailed(data: Any, summary: Any, level: float, settings: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the summary of ArviZ 0.x with the equal-tailed interval where its highest-density one stands."""
+    tail = (1.0 - level) / 2.0
+    ends = {f"eti_{100 * at:g}%": partial(np.quantile, q=at) for at in (tail, 1.0 - tail)}
+    found = pd.DataFrame(summary(data, stat_funcs=ends, **settings))
+    densest = [name for name in found if str(name).startswith("hdi_")]
+    place = [name for name in found if name not in ends and name not in densest]
+    return found[[*place[:2], *ends, *place[2:]]] if densest else found
 
 
 def _maker() -> Any:

@@ -54,9 +54,9 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     Raises
     ------
     InterventionError
-        If ``values`` is no dictionary; and when the program runs, for a site it does not have, a value of None, of a
-        wrong shape, that the site's type cannot hold, not finite, or outside the site's support; and where a handler
-        outside conditions on an intervened site or reparametrises it.
+        If the program is no function or ``values`` no dictionary; and when the program runs, for a site it does not
+        have, a value of None, of a wrong shape, that the site's type cannot hold, not finite, or outside the site's
+        support; and where a handler outside conditions on an intervened site or reparametrises it.
 
     References
     ----------
@@ -72,6 +72,8 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     >>> do(program, {"A": 1})()
     tensor([2., 2., 2., 2.])
     """
+    if not callable(program):
+        raise InterventionError(f"A program is a function, say of the number of people, not {program!r}.")
     if not isinstance(values, Mapping):
         raise InterventionError(f"Pass a dictionary of site names and values, not {type(values).__name__}.")
 

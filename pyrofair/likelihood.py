@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
 from pyrofair.programs import Program, ProgramSites, read_sites
 from pyrofair.tables import read_outcome, read_sensitive, read_table, warn_unused
+from pyrofair.world_tables import codes_of, levels_of_sites
 
 __all__ = ["Likelihood", "PosteriorError", "read_likelihood"]
 
@@ -133,7 +134,9 @@ class _Rows(Messenger):
 # -- reading a program and a table ------------------------------------------------------------------------------------
 
 
-def read_likelihood(program: Program, df: pd.DataFrame, graph: CausalGraph) -> Likelihood:
+def read_likelihood(
+    program: Program, df: pd.DataFrame, graph: CausalGraph, levels: Mapping[str, Sequence[Any]] | None = None
+) -> Likelihood:
     """Set the nodes of a program to the rows of a table, and find out what is left unknown.
 
     Parameters
@@ -144,6 +147,8 @@ def read_likelihood(program: Program, df: pd.DataFrame, graph: CausalGraph) -> L
         The rows. The column of the outcome may be absent; its parameters are then not learned.
     graph
         Names the nodes, the columns, and the two values of the sensitive attribute and of the outcome.
+    levels
+        For a node site whose values are codes 0, 1, ..., the labels that the table holds.
 
     Raises
     ------
@@ -163,7 +168,7 @@ def read_likelihood(program: Program, df: pd.DataFrame, graph: CausalGraph) -> L
             f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
             f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
         )
-    rows = _read_rows(df, graph, info)
+    rows = _read_rows(df, graph, info, levels)
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
     if not parameters:
         raise PosteriorError(
@@ -188,8 +193,11 @@ def read_likelihood(program: Program, df: pd.DataFrame, graph: CausalGraph) -> L
     return likelihood
 
 
-def _read_rows(df: pd.DataFrame, graph: CausalGraph, info: ProgramSites) -> dict[str, Tensor]:
+def _read_rows(
+    df: pd.DataFrame, graph: CausalGraph, info: ProgramSites, levels: Mapping[str, Sequence[Any]] | None
+) -> dict[str, Tensor]:
     site_of: dict[str, str] = {}
+    node_of: dict[str, str] = {}
     for node in graph.observed:
         columns = graph.columns_of([node])
         if len(columns) == 1 and columns[0] not in info.sites and node in info.sites:
@@ -197,6 +205,8 @@ def _read_rows(df: pd.DataFrame, graph: CausalGraph, info: ProgramSites) -> dict
         elif node != graph.outcome or columns[0] in info.sites:
             info.require(columns)
             site_of |= {column: column for column in columns}
+        node_of |= {site_of[column]: node for column in columns if column in site_of}
+    labels = levels_of_sites(levels, node_of, graph)
     missing = isinstance(df, pd.DataFrame) and graph.outcome_column not in df.columns
     if missing:
         site_of.pop(graph.outcome_column, None)
@@ -204,11 +214,13 @@ def _read_rows(df: pd.DataFrame, graph: CausalGraph, info: ProgramSites) -> dict
     warn_unused(df, graph)
     rows = {}
     for column, site in site_of.items():
-        rows[site] = torch.as_tensor(_numbers(table, column, graph)).to(info.dtypes[site])
+        coded = site in labels
+        given = codes_of(column, labels[site], table[column]) if coded else _numbers(table, column, site, graph)
+        rows[site] = torch.as_tensor(given).to(info.dtypes[site])
     return rows
 
 
-def _numbers(table: pd.DataFrame, column: str, graph: CausalGraph) -> NDArray[Any]:
+def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) -> NDArray[Any]:
     values = table[column]
     if column == graph.sensitive_column:
         return np.asarray(sensitive_levels(graph))[read_sensitive(table, graph, both=False)]
@@ -216,8 +228,9 @@ def _numbers(table: pd.DataFrame, column: str, graph: CausalGraph) -> NDArray[An
         return np.asarray(read_outcome(values, graph.positive)[0])
     if not is_numeric_dtype(values.dtype):
         raise DataError(
-            f"The column {column!r} holds {values.iloc[0]!r}, and the program's sites are numbers. Code it as the "
-            "program does, 0, 1, 2, ..., before."
+            f"The column {column!r} holds {values.iloc[0]!r}, and the program's sites are numbers. Name its "
+            f"labels, that of code 0 first, levels={{{site!r}: [...]}}, or code it as the program does, 0, 1, 2, ..., "
+            "before."
         )
     return values.to_numpy(dtype=np.float64, copy=True)
 

@@ -121,7 +121,9 @@ class Priors:
         """The parameters whose values are open."""
         return tuple(self.laws)
 
-    def read(self, posterior: Any, *, replay: bool = False, spare: Collection[str] = ()) -> Draws:
+    def read(
+        self, posterior: Any, *, replay: bool = False, spare: Collection[str] = (), what: str = "The posterior"
+    ) -> Draws:
         """Return the draws of the parameters, shape (draws, ...), if they fit the program.
 
         Parameters
@@ -132,6 +134,8 @@ class Priors:
             Whether draws of per-person sites and of computed ones are taken too.
         spare
             Parameters that may be missing.
+        what
+            What it is called in messages.
 
         Raises
         ------
@@ -148,7 +152,7 @@ class Priors:
             )
         held = {str(name): _numbers(str(name), values) for name, values in given.items()}
         for name in held:
-            self._require_known(name, replay)
+            self._require_known(name, replay, what)
         for name, values in held.items():
             self._require_shape(name, values)
         lengths = {name: len(values) for name, values in held.items()}
@@ -156,8 +160,8 @@ class Priors:
             raise DataError(f"The posterior must hold equally many draws of each site; it holds {lengths or 'none'}.")
         if absent := [name for name in self.names if name not in held and name not in spare]:
             raise DataError(
-                f"The posterior lacks the program's parameter {', '.join(map(repr, absent))}; it would be drawn from "
-                f"its prior. It holds: {', '.join(held)}. Add draws of shape (draws, ...) for each parameter."
+                f"{what} lacks the program's parameter {', '.join(map(repr, absent))}; it would be drawn from "
+                f"its prior. It holds: {', '.join(held)}. Add what is missing."
             )
         for name, values in held.items():
             _require_finite(name, values)
@@ -169,20 +173,21 @@ class Priors:
         count = len(next(iter(held.values()))) if held else 0
         return ParameterUse(self.names, min(used, count) or 1, count)
 
-    def unknown(self) -> str:
-        """Return what to say where no values are given."""
+    def unknown(self, remedy: str = "") -> str:
+        """Return what to say where no values are given, and what would mend it, by default a posterior."""
         first = self.names[0]
+        posterior = f"Give draws of shape (draws, ...), posterior={{{first!r}: [...]}}, or fit them: posterior="
         return (
             f"No values are given for the program's parameters {show_names(self.names)}: one draw of their prior is "
-            "used, as random_state seeds it, and the result holds for that draw alone. Give draws of shape (draws, "
-            f"...), posterior={{{first!r}: [...]}}, or fit them: posterior=fit_posterior(program, df, graph)."
+            "used, as random_state seeds it, and the result holds for that draw alone. "
+            + (remedy or f"{posterior}fit_posterior(program, df, graph).")
         )
 
     def tensors(self, held: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
         """Return draws as tensors in the type that the program's own values have."""
         return {name: torch.tensor(values).to(self.dtypes[name]) for name, values in held.items()}
 
-    def _require_known(self, name: str, replay: bool) -> None:
+    def _require_known(self, name: str, replay: bool, what: str) -> None:
         if name in self.laws or (replay and (name in self.info.sites or name in self.computed)):
             return
         if name in self.info.random:
@@ -194,7 +199,7 @@ class Priors:
         else:
             why = "which the program does not have"
         has = f"It has: {show_names(self.names)}." if self.laws else "It has no parameters."
-        raise DataError(f"The posterior holds {name!r}, {why}. {has}{did_you_mean(name, self.names)}")
+        raise DataError(f"{what} holds {name!r}, {why}. {has}{did_you_mean(name, self.names)}")
 
     def _require_shape(self, name: str, values: NDArray[Any]) -> None:
         if values.ndim == 0:
@@ -293,8 +298,8 @@ def thin(held: Draws, draws: int | None) -> Draws:
     if draws is None:
         return held
     total = len(next(iter(held.values())))
-    if not 1 <= draws <= total:
-        raise DataError(f"draws={draws} must be between 1 and the {total} draws of the posterior.")
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or not 1 <= draws <= total:
+        raise DataError(f"draws={draws!r} must be a whole number between 1 and the {total} draws of the posterior.")
     chosen = np.arange(draws) * total // draws
     return {name: values[chosen] for name, values in held.items()}
 
@@ -338,7 +343,7 @@ def _numbers(name: str, values: Any) -> NDArray[Any]:
         usable = False
     if not usable:
         raise DataError(f"The posterior of {name!r} holds no numbers; expected an array of shape (draws, ...).")
-    return found
+    return found if found.ndim == 0 else np.ascontiguousarray(found)  # torch takes no negative strides
 
 
 def _require_finite(name: str, values: NDArray[Any]) -> None:

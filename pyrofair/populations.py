@@ -78,9 +78,7 @@ class Population:
     @cached_property
     def coupled(self) -> tuple[str, ...]:
         """The sites drawn without explicit noise that these depend on."""
-        equations = self.equations
-        needed = equations.endogenous - equations.idle(self.inputs)
-        return tuple(site for site in equations.info.sites if site in needed)
+        return self.equations.coupled(self.inputs)
 
     def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
         """Return what numbers made of these people rest on, a sentence each.

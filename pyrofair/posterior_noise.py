@@ -12,15 +12,24 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pyrofair.counterfactuals import Counterfactuals, SupposedWorld, frame_of, noise_table
+from pyrofair.counterfactuals import (
+    Counterfactuals,
+    SupposedWorld,
+    checks_of,
+    frame_of,
+    methods_of,
+    noise_table,
+    shown,
+)
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, did_you_mean
 from pyrofair.implicit_noise import is_point
 from pyrofair.isolation import isolated
 from pyrofair.running import in_batches, repeat_each, wide_floats
 from pyrofair.supposition import Crowd
 from pyrofair.uncertain import Uncertain
+from pyrofair.world_tables import require_do
 
 __all__ = ["Abduction"]
 
@@ -28,7 +37,7 @@ __all__ = ["Abduction"]
 BATCH = 1_000_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Abduction:
     """Given people and the posterior of their noise; made by :func:`pyrofair.abduction.abduct`.
 
@@ -59,6 +68,25 @@ class Abduction:
     chains: int
     seed: int
 
+    def __str__(self) -> str:
+        """Say how many people there are, how sure their noise is, and show that of the first of them."""
+        n, told = self.evidence.n, self.diagnostics
+        drawn = len(set().union(*(each.rows.tolist() for each in self.noise_values.values())))
+        lines = [f"noise of {n} people (methods: {methods_of(told)})"]
+        if drawn:
+            lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.draws} draws each")
+        elif self.noise_values:
+            lines.append("determined by their rows for everyone, as far as it is explicit")
+        else:
+            lines.append("the program has no explicit noise that bears on these rows")
+        if known := checks_of(told):
+            lines.append(known)
+        if self.noise_values:
+            lines.append(shown(self.noise.head(), n))
+        return "\n".join([*lines, f".do({{{next(iter(self.columns))!r}: ...}}) says what they would have been"])
+
+    __repr__ = __str__
+
     @property
     def noise(self) -> pd.DataFrame:
         """Each person's explicit noise: posterior mean and standard deviation, columns (noise, "mean" or "sd")."""
@@ -70,12 +98,13 @@ class Abduction:
         Parameters
         ----------
         values
-            For each node a number, or one for each person, shape (n,).
+            For each node, named by its site or its column, a number, or one for each person, shape (n,).
 
         Raises
         ------
         DataError
-            If a site is no observed node, or a value does not fit it.
+            If a name is no observed node, or a value does not fit it; a Series with another index than the table's does
+            not.
 
         References
         ----------
@@ -98,7 +127,7 @@ class Abduction:
         equations
             The program with its unfair paths.
         values
-            Nodes that are set in both worlds besides.
+            Nodes that are set in both worlds besides, as in :meth:`do`.
 
         Raises
         ------
@@ -106,8 +135,9 @@ class Abduction:
             If a value does not fit, or the sensitive attribute is among them.
         """
         graph, sensitive = equations.unfair.graph, equations.sensitive
-        if values and sensitive in values:
-            raise DataError(f"do names {sensitive!r}, the sensitive attribute, which the two worlds set.")
+        require_do(values)
+        if wrong := [name for name in (sensitive, graph.sensitive_column) if values and name in values]:
+            raise DataError(f"do names {wrong[0]!r}, the sensitive attribute, which the two worlds set.")
         with isolated(self.seed), wide_floats(self.evidence.program):
             set_to = self._read_values(values or {})
 
@@ -124,15 +154,33 @@ class Abduction:
             frame[graph.sensitive_column] = label
             worlds.append(SupposedWorld(frame[list(self.columns.values())], world.nodes, world.count, world.exact))
         noise = pd.concat([self.noise, frame_of(moments, self.evidence.index)], axis=1)
-        return Counterfactuals((worlds[0], worlds[1]), noise, self.noise_values, self.diagnostics, graph, self.chains)
+        return Counterfactuals(
+            (worlds[0], worlds[1]),
+            noise,
+            self.noise_values,
+            self.diagnostics,
+            graph,
+            self.chains,
+            coupling=self.evidence.coupling,
+            coupled=equations.coupled(site for site in self.columns if site != sensitive),
+        )
 
     def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
-        found = {}
-        for site, given in values.items():
-            if site not in self.columns:
-                raise DataError(f"do names {site!r}, which is no observed node. They are: {', '.join(self.columns)}.")
+        require_do(values)
+        site_of = {column: site for site, column in self.columns.items()} | {site: site for site in self.columns}
+        found: dict[str, Tensor] = {}
+        for name, given in values.items():
+            if name not in site_of:
+                raise DataError(
+                    f"do names {name!r}, which is no observed node. They are: {', '.join(self.columns)}."
+                    f"{did_you_mean(name, site_of)}"
+                )
+            site = site_of[name]
+            if site in found:
+                raise DataError(f"do names the node {site!r} twice, by its site and by its column. Keep one of them.")
+            self._require_index(name, given)
             try:
-                numbers = torch.tensor(np.asarray(given, dtype=np.float64)).expand(self.evidence.n)
+                numbers = torch.tensor(np.array(given, dtype=np.float64, order="C")).expand(self.evidence.n)
             except (TypeError, ValueError, RuntimeError) as error:
                 raise DataError(
                     f"The value of {site!r} must be a number, or {self.evidence.n} of them, one for each row; got "
@@ -146,6 +194,13 @@ class Abduction:
                 raise DataError(f"do sets {site!r} to {numbers[~possible][0].item():g}, a value that it cannot take.")
             found[site] = value
         return found
+
+    def _require_index(self, name: str, given: Any) -> None:
+        if isinstance(given, pd.Series | pd.DataFrame) and not given.index.equals(self.evidence.index):
+            raise DataError(
+                f"The index of do[{name!r}] is not that of the table, so its values would go to people by position "
+                "only. Align them (values.loc[df.index]), or pass values.to_numpy() if the order is right."
+            )
 
     # -- people in batches ---------------------------------------------------------------------------------------------
 

@@ -83,6 +83,8 @@ def predictive(
     >>> predictive(program, stale, do={"A": 1}, random_state=0)["M"].mean().round(1)
     np.float32(2.0)
     """
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
+        raise DataError(f"n={n!r} must be a whole number of people, at least 1.")
     info = read_sites(program)
     reads, people = read_dependencies(program, info), info.sites
     values = dict(do or {})

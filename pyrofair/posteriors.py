@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -117,6 +117,7 @@ def fit_posterior(
     learning_rate: float = 0.1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
 ) -> Posterior:
     """Learn the parameters of a program from a table.
 
@@ -152,6 +153,9 @@ def fit_posterior(
         Whether to show a progress bar.
     random_state
         Seeds everything; the global generators and Pyro's parameter store are left as they were.
+    levels
+        For a node site whose values are codes 0, 1, ..., the labels that the table holds, as in
+        :class:`pyrofair.sem.SEM`.
 
     Returns
     -------
@@ -200,10 +204,20 @@ def fit_posterior(
             f"{' and '.join(map(repr, GUIDES))}."
         )
     for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise DataError(f"{name}={number!r} must be a whole number.")
         if number < 1 + 3 * (name == "draws"):
             raise DataError(f"{name}={number} is too few; it must be at least {1 + 3 * (name == 'draws')}.")
+    real = isinstance(learning_rate, int | float | np.number) and not isinstance(learning_rate, bool)
+    if not real or not 0.0 < learning_rate < math.inf:
+        raise DataError(f"learning_rate={learning_rate!r} must be a positive number, the size of the first step.")
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
-    likelihood = read_likelihood(program, df, graph)
+    if not isinstance(graph, CausalGraph):
+        raise DataError(
+            f"graph_or_unfair={graph!r} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in one: "
+            "CausalGraph('A -> M -> Y', sensitive='A', outcome='Y')."
+        )
+    likelihood = read_likelihood(program, df, graph, levels)
     with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
         if method == "nuts":
             samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)

@@ -17,7 +17,7 @@ from pyrofair.isolation import isolated
 from pyrofair.probing import Followed, Program, RefusePlainDo, followed, is_deterministic, run_program
 from pyrofair.trials import Trial, perturbed, separated
 
-__all__ = ["Program", "ProgramSites", "read_sites"]
+__all__ = ["Program", "ProgramSites", "caller_level", "read_sites"]
 
 PROBES = (61, 53)
 CROWD = 1009
@@ -246,10 +246,10 @@ def _warn(hidden: Mapping[str, Sequence[str]], left: Mapping[str, str], moving: 
             f"sites, and none was found that changes it: {remedy}"
         )
     for each in said:
-        warnings.warn(each, PyrofairWarning, stacklevel=_outside())
+        warnings.warn(each, PyrofairWarning, stacklevel=caller_level())
 
 
-def _outside() -> int:
+def caller_level() -> int:
     """Return how far up the caller is who called the package, for a warning to point there."""
     level, frame = 1, inspect.currentframe()
     while frame and frame.f_globals.get("__name__", "").startswith("pyrofair."):

@@ -249,7 +249,12 @@ def draw_svi(
                 raise
             texts.append(f"Interrupted after {len(losses)} of {steps} steps; the guide is used as it is then.")
     drop, error = _fall(np.array(losses))
-    if not drop + 2.0 * error <= SETTLED * math.sqrt(sum(_sizes(likelihood).values())):
+    if math.isnan(drop):
+        texts.append(
+            f"{len(losses)} steps are too few to tell whether the loss has settled, and to fit anything. Take steps="
+            "4000, the default, or as many as the loss takes to settle."
+        )
+    elif not drop + 2.0 * error <= SETTLED * math.sqrt(sum(_sizes(likelihood).values())):
         texts.append(
             f"The loss may not have settled: it falls by {drop:.2f} nats (standard error {error:.2f}) over the last "
             f"quarter of {len(losses)} steps. Take more steps, or another learning_rate than {learning_rate:g}."

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 
 from pyrofair.abduction import Method, Settings, counterfactuals
 from pyrofair.counterfactuals import Counterfactuals
-from pyrofair.couplings import COUPLINGS, Coupling
+from pyrofair.couplings import Coupling, require_couplings
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
@@ -27,7 +27,7 @@ from pyrofair.populations import People, Population, read_population
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.programs import Program
 from pyrofair.truth import Truth, TruthDecisions, measure_truth, require_settings
-from pyrofair.world_tables import by_column, codes_of_do, codes_of_rows, read_levels, world_tables
+from pyrofair.world_tables import by_column, codes_of_do, codes_of_rows, outcome_levels, read_levels, world_tables
 
 if TYPE_CHECKING:
     from pyrofair.posteriors import Posterior
@@ -132,8 +132,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         require_seed(self.random_state)
         key = (self.program, self.unfair, self.unit, self.coupling)
         if getattr(self, "_read", (None, None))[0] != key:
-            if self.coupling not in COUPLINGS:
-                raise DataError(f"coupling={self.coupling!r} is not known; it is one of {', '.join(COUPLINGS)}.")
+            require_couplings([self.coupling])
             if self.unit not in ("noise", "shared"):
                 raise DataError(f"unit={self.unit!r} is not known; it is 'noise' or 'shared'.")
             self._read = (key, read_population(self.program, self.unfair, self.coupling))
@@ -238,7 +237,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         method, inverses, draws, tolerance, guide
             How the noise is inferred; see :func:`pyrofair.abduction.abduct`.
         do
-            Nodes that are set in both worlds besides, each to a number or to one for each person.
+            Nodes, by site or column, set in both worlds besides: each to a number or to one for each person.
         random_state
             Seeds the draws.
 
@@ -276,14 +275,14 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         man    0  2.5
         """
         equations = self.equations()
-        levels, held = read_levels(self.levels, equations), self._held()
+        levels, held = outcome_levels(equations, df, read_levels(self.levels, equations)), self._held()
         found = counterfactuals(
             equations,
             codes_of_rows(equations, df, levels),
             Settings(method, dict(inverses or {}), draws, tolerance, guide),
             coupling=self.coupling,
             posterior=held,
-            do=codes_of_do(do, levels),
+            do=codes_of_do(equations, do, levels),
             random_state=self._seed(random_state),
         )
         used = self._population().priors.use(held, min(draws, MOST_DRAWS))
@@ -368,7 +367,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         seed = self._seed(settings.pop("random_state", None))
         found = []
-        for coupling in couplings:
+        for coupling in require_couplings(couplings):
             sem: SEM = clone(self).set_params(coupling=coupling)
             found.append(sem.truth(model, random_state=seed, **settings).table)
         return pd.concat(found, ignore_index=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.equations import Equations
-from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
+from pyrofair.graph import CausalGraph
+from pyrofair.tables import is_categorical
 from pyrofair.worlds import World
 
 __all__ = [
@@ -21,7 +24,10 @@ __all__ = [
     "codes_of_rows",
     "column_of",
     "labels_of",
+    "levels_of_sites",
+    "outcome_levels",
     "read_levels",
+    "require_do",
     "site_of",
     "world_tables",
 ]
@@ -91,35 +97,100 @@ def world_tables(
 
 
 def read_levels(levels: Mapping[str, Sequence[Any]] | None, equations: Equations) -> dict[str, NDArray[Any]]:
+    """Return the labels of each site that has some, shape (k,); see :func:`levels_of_sites`."""
+    return levels_of_sites(levels, equations.node_of, equations.unfair.graph)
+
+
+def levels_of_sites(
+    levels: Mapping[str, Sequence[Any]] | None, node_of: Mapping[str, str], graph: CausalGraph
+) -> dict[str, NDArray[Any]]:
     """Return the labels of each site that has some, shape (k,).
+
+    Parameters
+    ----------
+    levels
+        The labels as a user gives them.
+    node_of, graph
+        The node of each node site, and the graph.
 
     Raises
     ------
     DataError
-        For a site that is no node or the sensitive one, no labels, or a label twice.
+        For a site that is no node or the sensitive one, no labels, or a label twice; for the outcome if the label of
+        code 1 is not the graph's positive one.
     """
     found: dict[str, NDArray[Any]] = {}
     if levels is not None and not isinstance(levels, Mapping):
         raise DataError(
             f"levels={levels!r} must be a dictionary: for each node site its labels, {{'D': ['low', ...]}}."
         )
+    sites = [site for site, node in node_of.items() if node != graph.sensitive]
     for site, labels in (levels or {}).items():
-        if site == equations.sensitive:
+        if node_of.get(site) == graph.sensitive:
             raise DataError(
                 f"levels names {site!r}, the sensitive attribute, whose labels are the graph's baseline and contrast. "
                 "Leave it out."
             )
-        if site not in equations.node_of:
+        if site not in node_of:
             raise DataError(
-                f"levels names {site!r}, which is no node site. They are: {', '.join(equations.sites)}."
-                f"{did_you_mean(site, equations.sites)}"
+                f"levels names {site!r}, which is no node site. They are: {', '.join(sites)}."
+                f"{did_you_mean(site, sites)}"
             )
-        every = [] if isinstance(labels, str) else list(labels)
-        if not every or len(set(every)) < len(every):
+        listed = isinstance(labels, Sequence | np.ndarray | pd.Index) and not isinstance(labels, str)
+        every = list(labels) if listed else []
+        plain = bool(every) and all(isinstance(label, Hashable) for label in every)
+        if not plain or len(set(every)) < len(every):
             raise DataError(f"levels[{site!r}]={labels!r} must be a list of labels, each once: that of code 0 first.")
+        if node_of[site] == graph.outcome:
+            _require_positive(graph, site, every)
         same = len({type(label) for label in every}) == 1
         found[site] = np.asarray(every) if same else np.asarray(every, dtype=object)
     return found
+
+
+def _require_positive(graph: CausalGraph, site: str, labels: Sequence[Any]) -> None:
+    if len(labels) < 2 or labels[1] != graph.positive:
+        raise DataError(
+            f"levels[{site!r}]={list(labels)!r} gives the outcome's code 1 another label than the graph's "
+            f"positive={graph.positive!r}. List the positive label second, or name it when making the graph."
+        )
+
+
+def outcome_levels(equations: Equations, df: pd.DataFrame, levels: Levels) -> Levels:
+    """Return the levels with those of the outcome added, where a table holds its labels and they have none yet.
+
+    Raises
+    ------
+    DataError
+        For a third label.
+
+    Warns
+    -----
+    PyrofairWarning
+        If the table does not tell the negative label: the outcome then stays in codes.
+    """
+    graph = equations.unfair.graph
+    site = next((site for site, node in equations.node_of.items() if node == graph.outcome), None)
+    values = df.get(graph.outcome_column) if isinstance(df, pd.DataFrame) else None
+    if site is None or site in levels or not isinstance(values, pd.Series) or not is_categorical(values):
+        return levels
+    found = values.cat.categories if isinstance(values.dtype, pd.CategoricalDtype) else values.dropna().unique()
+    others = [label for label in found if label != graph.positive]
+    if len(others) > 1:
+        raise DataError(
+            f"The outcome {values.name!r} holds {', '.join(map(repr, others[:SHOWN]))} besides "
+            f"positive={graph.positive!r}, but it must be binary. Recode it, or name its labels: levels={{{site!r}: "
+            f"[..., {graph.positive!r}]}}."
+        )
+    if not others:
+        warnings.warn(
+            f"The outcome {values.name!r} is always {graph.positive!r} here, so its other label is not known and both "
+            f"worlds hold 0 and 1. Name it: levels={{{site!r}: [..., {graph.positive!r}]}}.",
+            PyrofairWarning,
+            stacklevel=3,
+        )
+        return levels
+    return {**levels, site: np.asarray([others[0], graph.positive], dtype=object)}
 
 
 def labels_of(site: str, labels: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
@@ -185,8 +256,24 @@ def codes_of_rows(equations: Equations, df: pd.DataFrame, levels: Levels) -> pd.
     return df.assign(**{name: codes_of(name, labels, df[name]) for name, labels in have.items()}) if have else df
 
 
-def codes_of_do(values: Mapping[str, Any] | None, levels: Levels) -> Mapping[str, Any] | None:
-    """Return values to set sites to with codes in place of labels, as :func:`codes_of` does."""
-    if not values:
-        return values
-    return {site: codes_of(site, levels[site], each) if site in levels else each for site, each in values.items()}
+def require_do(values: object) -> None:
+    """Refuse what is no dictionary of nodes and values to set them to.
+
+    Raises
+    ------
+    DataError
+        With what would do.
+    """
+    if values is not None and not isinstance(values, Mapping):
+        raise DataError(f"do={values!r} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}.")
+
+
+def codes_of_do(equations: Equations, values: Mapping[str, Any] | None, levels: Levels) -> Mapping[str, Any] | None:
+    """Return values to set sites, or their columns, to with codes in place of labels, as :func:`codes_of` does."""
+    require_do(values)
+    places = {**by_column(equations, levels), **levels}
+    found = {}
+    for name, each in (values or {}).items():
+        codes = codes_of(name, places[name], each) if name in places else each
+        found[name] = pd.Series(codes, each.index) if isinstance(each, pd.Series) and name in places else codes
+    return found

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pyrofair.inference_data
-from pyrofair.inference_data import to_arviz
+from pyrofair.inference_data import summarise, to_arviz
 
 EFFECT = np.arange(24.0).reshape(1, 6, 2, 2)
 GROUPS = {"posterior": {"effect": EFFECT, "bound": EFFECT[..., 0]}, "observed_data": {"y": np.arange(3.0)}}
@@ -122,3 +123,18 @@ def test_only_that_warning_is_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "arviz", Loud("arviz"))
     with pytest.warns(FutureWarning, match="something else changes"):
         to_arviz(GROUPS)
+
+
+def test_arviz_1_is_asked_for_the_equal_tailed_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def summary(data: Any, ci_kind: str = "hdi", ci_prob: float = 0.89, kind: str = "all") -> pd.DataFrame:
+        asked.append((ci_kind, ci_prob, kind))
+        return pd.DataFrame({"mean": [0.0]})
+
+    data = to_arviz({"posterior": {"b": np.zeros((1, 8))}})
+    monkeypatch.setattr("arviz.summary", summary)
+    summarise(data, level=0.9)
+    summarise(data, level=0.9, ci_kind="hdi")
+    summarise(data)
+    assert asked == [("eti", 0.9, "stats"), ("hdi", 0.9, "stats"), ("hdi", 0.89, "stats")]

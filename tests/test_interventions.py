@@ -73,6 +73,8 @@ def test_an_unknown_site_is_refused_with_the_sites_that_there_are() -> None:
 
 
 def test_nothing_but_a_dictionary_is_taken() -> None:
+    with pytest.raises(InterventionError, match="A program is a function, say of the number of people, not 3"):
+        do(3, {"A": 1})  # type: ignore[arg-type]
     with pytest.raises(InterventionError, match="Pass a dictionary of site names and values, not list"):
         do(chain, [("X", 1)])  # type: ignore[arg-type]
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from pyro import poutine
 
+from pyrofair.abduction import abduct
 from pyrofair.effect_posteriors import effect_posterior
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
@@ -263,3 +264,45 @@ def test_gradients_and_laws_without_support_are_fine() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert str(ParameterUse(tuple("abcdefgh"), 8, 8)) == "all 8 posterior draws of a, b, c, d, e, f and 2 more"
+
+
+# -- one value of each, for given people -------------------------------------------------------------------------------
+
+ONE: dict[str, Any] = {"b": 2.0, "scale": 1.0, "share": 0.5, "mix": [0.2, 0.3, 0.5]}
+
+
+def test_abduction_with_values_and_without() -> None:
+    assert abduct(program, PEOPLE, parameters=ONE).noise["U", "mean"].tolist() == [0.5, 0.5]
+    given = ONE | {"b": torch.tensor(1.0, requires_grad=True)}
+    assert abduct(program, PEOPLE, parameters=given).noise["U", "mean"].tolist() == [0.5, 1.5]
+    with pytest.warns(PyrofairWarning, match=r"parameters b, scale, share, mix: one .*parameters={'b': ...}") as w:
+        abduct(program, PEOPLE, random_state=0)
+    assert [each.filename for each in w] == [__file__]
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        (ONE | {"bb": 1.0}, "parameters holds 'bb', which the program does not have.*Did you mean 'b'"),
+        (ONE | {"U": 1.0}, "parameters holds 'U', which is drawn for each person"),
+        ({"b": 1.0}, "parameters lacks the program's parameter 'scale', 'share', 'mix'; it would be drawn"),
+        (ONE | {"b": [0.5, 0.6]}, r"parameters\['b'\] has the shape \(2,\); expected one value .*SEM\(program"),
+        (
+            ONE | {"mix": 0.5},
+            r"parameters\['mix'\] has the shape \(\); expected one value of the parameter, shape \(3,\)",
+        ),
+        (ONE | {"b": np.nan}, r"parameters\['b'\]=nan must be a finite number"),
+        (ONE | {"b": "x"}, r"parameters\['b'\]='x' must be a finite number"),
+        (ONE | {"scale": -1.0}, "parameter 'scale' is -1.0, outside the support"),
+        ([0.5], "parameters is a list; expected a dictionary with the value of each parameter: b, scale, share, mix"),
+    ],
+)
+def test_what_is_no_value_is_refused(given: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        abduct(program, PEOPLE, parameters=given)
+
+
+def test_draws_in_reverse_order() -> None:
+    draws = np.arange(1.0, 401.0)[::-1]
+    first, second = SEM(program, UNFAIR, posterior=posterior(b=draws)).nodes(3, 0)
+    assert (second["M"] - first["M"]).iloc[0] == pytest.approx((second["M"] - first["M"]).iloc[2], abs=1e-3)

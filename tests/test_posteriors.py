@@ -236,6 +236,31 @@ def test_labels_and_outcome_are_coded_by_the_graph() -> None:
 # -- what is left as it was -------------------------------------------------------------------------------------------
 
 
+def test_a_table_of_labels_is_fitted_as_its_codes() -> None:
+    def program(n: int) -> None:
+        b = pyro.sample("b", dist.Normal(0.0, 2.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            D = pyro.sample("D", dist.Bernoulli(logits=b * A))
+            pyro.sample("Y", dist.Bernoulli(logits=D))
+
+    graph = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y", columns={"D": "job"})
+    df = pd.DataFrame({"A": [0, 1] * 20, "job": [0, 1, 1, 1] * 10, "Y": [0, 1] * 20})
+    named = df.assign(job=df["job"].map({0: "nurse", 1: "cook"}))
+    settings: Any = {"method": "svi", "steps": 300, "draws": 10, "progress": False, "random_state": 0}
+    plain = fit_posterior(program, df, graph, **settings)
+    labelled = fit_posterior(program, named, graph, levels={"D": ["nurse", "cook"]}, **settings)
+    np.testing.assert_array_equal(plain.flat["b"], labelled.flat["b"])
+    with pytest.raises(
+        DataError, match=r"'job' holds 'nurse', and .*Name its labels, that of code 0 first, levels={'D'"
+    ):
+        fit_posterior(program, named, graph, **settings)
+    with pytest.raises(DataError, match="'job' holds 'cook', which is none of its 1 levels: 'nurse'"):
+        fit_posterior(program, named, graph, levels={"D": ["nurse"]}, **settings)
+    with pytest.raises(DataError, match=r"levels names 'job', which is no node site. They are: D, Y"):
+        fit_posterior(program, named, graph, levels={"job": ["nurse", "cook"]}, **settings)
+
+
 def test_two_fits_never_meet_in_the_store() -> None:
     store = pyro.get_param_store()
     store.clear()
@@ -444,6 +469,20 @@ def test_settings_are_checked() -> None:
         fit_posterior(drawn, table(), GRAPH, draws=3)
     with pytest.raises(DataError, match="chains=0 is too few"):
         fit_posterior(drawn, table(), GRAPH, chains=0)
+    with pytest.raises(DataError, match=r"draws=10.5 must be a whole number"):
+        fit_posterior(drawn, table(), GRAPH, draws=10.5)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="steps='9' must be a whole number"):
+        fit_posterior(drawn, table(), GRAPH, steps="9")  # type: ignore[arg-type]
+    for rate in (0.0, -1, "a", True):
+        with pytest.raises(DataError, match=f"learning_rate={rate!r} must be a positive number"):
+            fit_posterior(drawn, table(), GRAPH, learning_rate=rate)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' is a str; expected a CausalGraph, or unfair paths"):
+        fit_posterior(drawn, table(), "A -> Y")  # type: ignore[arg-type]
+
+
+def test_so_few_steps_that_nothing_can_be_told() -> None:
+    with pytest.warns(PyrofairWarning, match="2 steps are too few to tell whether the loss has settled"):
+        fit_posterior(drawn, table(50), GRAPH, method="svi", steps=2, draws=4, progress=False, random_state=0)
 
 
 def test_a_loss_that_is_not_a_number() -> None:
@@ -582,8 +621,12 @@ def test_predictive_refuses() -> None:
         predictive(chain, {"b": [1.0, 2.0], "Q": np.zeros((3, 4))})
     with pytest.raises(DataError, match=r"per-person site 'Q' have the shape \(2, 4\); expected \(draws, 5"):
         predictive(chain, {"b": [1.0, 2.0], "Q": np.zeros((2, 4))}, n=5)
-    with pytest.raises(DataError, match="draws=3 must be between 1 and the 2 draws"):
-        predictive(chain, {"b": [1.0, 2.0]}, n=5, draws=3)
+    for draws in (3, 0, 1.5, "a"):
+        with pytest.raises(DataError, match=f"draws={draws!r} must be a whole number between 1 and the 2 draws"):
+            predictive(chain, {"b": [1.0, 2.0]}, n=5, draws=draws)  # type: ignore[arg-type]
+    for n in ("2", 0, 2.5):
+        with pytest.raises(DataError, match=f"n={n!r} must be a whole number of people, at least 1"):
+            predictive(chain, {"b": [1.0]}, n=n)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="posterior of 'b' is one number"):
         predictive(chain, {"b": 1.0}, n=5)
     with pytest.raises(InterventionError, match="no site 'Z'"):
@@ -690,6 +733,43 @@ def test_effect_posterior_warns_of_few_people() -> None:
     given = {"b": np.linspace(1.99, 2.01, 10), "c": np.zeros(10), "d": np.zeros(10)}
     with pytest.warns(PyrofairWarning, match=r"With 500 people the Monte-Carlo error is up to .* Take people=\d+000"):
         effect_posterior(computed, UNFAIR, STRONG, given, people=500, progress=False, random_state=0)
+    tiny = given | {"b": np.linspace(2.0 - 1e-6, 2.0 + 1e-6, 10)}
+    smooth = Model(lambda X: np.asarray(X["M"] - 1.0))
+    with pytest.warns(PyrofairWarning, match=r"intervals do not hold it. Take many more people\."):
+        effect_posterior(computed, UNFAIR, smooth, tiny, people=500, decisions="shared", progress=False, random_state=0)
+
+
+def test_a_spread_by_rounding_is_none() -> None:
+    """The two parameters that vary play no part in the effect: its spread is 0 up to the order of additions."""
+    given = {"b": np.full(10, 2.0), "c": np.linspace(0.0, 1.0, 10), "d": np.linspace(0.0, 1.0, 10)}
+    found = effect_posterior(computed, UNFAIR, STRONG, given, people=500, progress=False, random_state=0)
+    found.samples["piu"][0, :5, 0] += 5e-17
+    assert found.table.set_index("quantity").loc["piu", "sd"] == 0.0
+
+
+def test_one_interval_everywhere() -> None:
+    """A skewed posterior, whose equal-tailed and highest-density intervals differ."""
+    given = {"b": np.random.default_rng(0).exponential(1.0, 400), "c": np.zeros(400), "d": np.zeros(400)}
+    found = effect_posterior(computed, UNFAIR, STRONG, given, people=300, level=0.9, progress=False, random_state=0)
+    row = found.table.set_index("quantity").loc["piu"]
+    np.testing.assert_allclose(
+        [row["lower"], row["upper"]], np.quantile(found.samples["piu"], [0.05, 0.95]), atol=1e-12
+    )
+    summary = found.summary(round_to=8)
+    assert list(summary)[:4] == ["mean", "sd", "eti_5%", "eti_95%"]
+    assert not any(name.startswith("hdi_") for name in summary)
+    np.testing.assert_allclose(
+        summary.loc["piu[Model]", ["eti_5%", "eti_95%"]], [row["lower"], row["upper"]], atol=1e-7
+    )
+    assert "hdi_5%" in found.summary(hdi_prob=0.9)
+    axes = found.plot().axes[0]
+    assert axes.get_xlabel() == "median, quartiles and equal-tailed 90 % interval"
+    ends = axes.collections[0].get_segments()[1][:, 0]
+    np.testing.assert_allclose(ends, [row["lower"], row["upper"]])
+    text = str(found)
+    assert text.startswith("posterior of effects: 400 draws, 300 people each; decisions: threshold\n")
+    assert f"PIU: {row['estimate']:.4f}, 90 % interval [{row['lower']:.4f}, {row['upper']:.4f}]" in text
+    assert repr(found) == text
 
 
 def test_effect_posterior_refuses() -> None:
@@ -704,7 +784,12 @@ def test_effect_posterior_refuses() -> None:
         run(given | {"U_M": [0.0]})
     with pytest.raises(DataError, match="unfair is None"):
         run(unfair=None)
-    with pytest.raises(DataError, match="level=95 must lie between 0 and 1"):
-        run(level=95)
+    for level in (95, "a", True):
+        with pytest.raises(DataError, match=f"level={level!r} must lie between 0 and 1"):
+            run(level=level)
+    with pytest.raises(DataError, match="draws='a' must be a whole number between 1 and the 1 draws"):
+        run(draws="a")
+    with pytest.raises(DataError, match=r"model={} names no model. Pass a fitted model, or a dictionary"):
+        effect_posterior(computed, UNFAIR, {}, given)
     with pytest.raises(DataError, match="decisions='soft' is not known"):
         run(decisions="soft")

@@ -337,6 +337,7 @@ def test_given_data_and_vectors_are_refused_as_nodes() -> None:
     ("settings", "match"),
     [
         ({"coupling": "same"}, "coupling='same' is not known; it is one of monotone, independent"),
+        ({"coupling": ["monotone"]}, r"coupling=\['monotone'\] is not known"),
         ({"unit": "person"}, "unit='person' is not known; it is 'noise' or 'shared'"),
         ({"unit": "shared", "draws": 0}, "draws=0 must be a whole number of at least 1"),
     ],
@@ -482,6 +483,7 @@ def test_shared_units_of_a_program_that_carries_no_world_axis_along() -> None:
         pd.testing.assert_frame_equal(one.rows, other.rows, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 @pytest.mark.parametrize("declared", [False, True])
 def test_common_noise_of_a_shared_node_and_another_is_refused(declared: bool) -> None:
     def program(n: int) -> None:
@@ -603,6 +605,20 @@ def test_what_a_model_is_not_made_of(program: Any, unfair: Any, settings: dict[s
     for ask in (sem.equations, sem.worlds, lambda: sem.nodes(5), lambda: sem.truth(None), lambda: sem.fit(None)):
         with pytest.raises((DataError, GraphError), match=match):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("couplings", "match"),
+    [
+        ([], r"couplings=\[\] must be a list of couplings, one at least. They are: monotone, independent"),
+        ("monotone", "couplings='monotone' must be a list of couplings"),
+        (3, "couplings=3 must be a list of couplings"),
+        (["monotone", "same"], "coupling='same' is not known; it is one of monotone"),
+    ],
+)
+def test_couplings_to_compare_are_a_list(couplings: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        SEM(additive, UNFAIR).truths(None, couplings=couplings)
 
 
 def test_a_seed_of_one_call_is_checked_too() -> None:

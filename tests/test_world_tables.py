@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pyrofair.effect_posteriors import effect_posterior
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.sem import SEM
 
@@ -86,8 +86,13 @@ def test_given_people_come_and_go_with_labels() -> None:
     assert found.switched["S"].tolist() == [40, 40]
     np.testing.assert_allclose(found.scores(Rule())["effect"], 0.2)
     assert (found.worlds[0].sd == 0.0).all(axis=None)
-    kept = sem.counterfactual(people, do={"J": "nurse"})
-    assert kept.switched["job"].tolist() == ["nurse"] * 2
+    for name in ("J", "job"):
+        kept = sem.counterfactual(people, do={name: "nurse"})
+        assert kept.switched["job"].tolist() == ["nurse"] * 2
+    jobs = pd.Series(["cook", "nurse"], ["x", "y"])
+    assert sem.counterfactual(people, do={"J": jobs}).switched["job"].tolist() == ["cook", "nurse"]
+    with pytest.raises(DataError, match=r"index of do\['J'\] is not that of the table"):
+        sem.counterfactual(people, do={"J": jobs[::-1]})
 
 
 def test_labels_that_are_not_determined() -> None:
@@ -118,6 +123,7 @@ def test_labels_that_are_not_determined() -> None:
     text = str(found)
     assert "counterfactuals of 3 people" in text
     assert "drawn for 2 of 3 people (67%), 400 draws each" in text
+    assert "means are shown, of labels the most frequent one" in text
     assert "high" in text
 
 
@@ -140,6 +146,11 @@ def test_a_text_is_short() -> None:
         ({"S": "abc"}, r"levels\['S'\]='abc' must be a list of labels, each once"),
         ({"S": [1, 1]}, "must be a list of labels, each once"),
         ({"S": []}, "must be a list of labels"),
+        ({"S": 2}, r"levels\['S'\]=2 must be a list of labels"),
+        ({"S": None}, r"levels\['S'\]=None must be a list of labels"),
+        ({"S": [["low"], ["high"]]}, "must be a list of labels"),
+        ({"Y": ["no", "yes"]}, "outcome's code 1 another label than the graph's positive=1. List the positive label"),
+        ({"Y": [1, 0]}, r"levels\['Y'\]=\[1, 0\] gives the outcome's code 1 another label"),
         ([1], r"levels=\[1\] must be a dictionary"),
         ({"S": ["low"]}, "site 'S' takes the value 1, but its 1 levels have the codes 0 to 0. Correct levels"),
         ({"M": ["low", "high"]}, "site 'M' takes the value .*, but its 2 levels have the codes 0 to 1"),
@@ -168,3 +179,22 @@ def test_unseen_labels_and_missing_values() -> None:
 def test_labels_of_several_kinds() -> None:
     named = SEM(program, UNFAIR, levels={"J": [True, "x"]}).nodes(50, 0)[0]
     assert set(named["J"]) == {True, "x"}
+
+
+def test_the_outcome_comes_back_with_the_labels_of_the_table() -> None:
+    graph = CausalGraph(
+        "A -> S; {A S M J} -> Y; A -> M", sensitive="A", outcome="Y", positive="yes", columns={"Y": "hired"}
+    )
+    sem = SEM(program, graph.unfair("A -> S -> Y"))
+    rows = pd.DataFrame({"A": [0, 0], "S": 1.0, "M": 0.0, "J": 0.0, "hired": ["no", "yes"]})
+    found = sem.counterfactual(rows, draws=50, random_state=0)
+    assert found.baseline["hired"].tolist() == ["no", "yes"]
+    assert found.draws is not None
+    assert set(found.draws[1]["hired"][0]) == {"no", "yes"}
+    kinds = pd.CategoricalDtype(["no", "yes"])
+    assert sem.counterfactual(rows[1:].astype({"hired": kinds}), draws=5).baseline["hired"].tolist() == ["yes"]
+    with pytest.warns(PyrofairWarning, match=r"'hired' is always 'yes' here.*levels={'Y': \[..., 'yes'\]}") as w:
+        assert sem.counterfactual(rows[1:], draws=5).baseline["hired"].tolist() == [1.0]
+    assert [each.filename for each in w] == [__file__]
+    with pytest.raises(DataError, match="'hired' holds 'no', 'maybe' besides positive='yes', but it must be binary"):
+        sem.counterfactual(pd.concat([rows, rows[:1].assign(hired="maybe")], ignore_index=True))

@@ -175,6 +175,7 @@ def assert_same(one: tuple[World, World], other: tuple[World, World]) -> None:
             torch.testing.assert_close(left[site], right[site], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_programs(seed: int) -> None:
     model = Model.draw(seed)
@@ -240,6 +241,7 @@ def test_no_unfair_path_makes_no_difference(seed: int, coupling: Coupling) -> No
         assert torch.equal(values, second[site])
 
 
+@pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 @pytest.mark.parametrize("seed", range(104, 110))
 def test_all_paths_unfair_is_the_total_effect_of_plain_do(seed: int) -> None:
     model = Model.draw(seed, kinds=EXPLICIT)
@@ -560,6 +562,7 @@ def test_a_site_that_changes_its_shape_later_is_caught() -> None:
         assert_same(both_worlds(odd, noise, way="wide"), node_by_node(equations, noise))
 
 
+@pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect() -> None:
     def program(n: int) -> None:
         scale = pyro.sample("scale", dist.LogNormal(0.0, 0.1))
