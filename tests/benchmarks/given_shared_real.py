@@ -53,7 +53,10 @@ def main() -> None:
                     table = table[table["decisions"] == "threshold"].set_index("quantity")["estimate"]
                     found |= {f"{kind}: {name}": table[name] for name in KEPT}
                 rows.append(found)
-                print({key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()}, flush=True)
+                print(
+                    {key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()},
+                    flush=True,
+                )
     table = pd.DataFrame(rows)
     print(table.groupby(["trained", "strength"], sort=False).mean(numeric_only=True).round(3).T.to_string())
     settings.out.mkdir(parents=True, exist_ok=True)
