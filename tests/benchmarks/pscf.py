@@ -43,7 +43,9 @@ def run(name: str, seeds: int, settings: dict[str, Any]) -> None:
             end, plateau = pscf.elbo_, longer.fit(X, y).elbo_
             print(f"{name}: evidence {end:.4f} nats a person, {plateau:.4f} after three times as long", flush=True)
             print(f"{name}: that is {(plateau - end) / abs(plateau):.2%} below its plateau (bar 1 %)", flush=True)
-    print(f"{name}: a fit takes {np.median(times):.1f} s of one core (median of {seeds}); the paper prints {PAPER[name]} %")
+    print(
+        f"{name}: a fit takes {np.median(times):.1f} s of one core (median of {seeds}); the paper prints {PAPER[name]} %"
+    )
     print("latents    average      test acc.    acc. 100k   true model    PIU          cond. sd   paper's condmean")
     for kind, rows in found.items():
         mean, sd = np.mean(rows, 0), np.std(rows, 0)
