@@ -35,11 +35,15 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True)
 class Steps:
-    """Epochs, rows of a batch, and the size of the first step of Adam."""
+    """Epochs, rows of a batch, the size of the first step of Adam, and the precision of the weights' normal prior.
+
+    The loss is in nats of all people together, so that a weight decay of 1 is a standard normal prior on each weight.
+    """
 
     epochs: int
     batch_size: int
     learning_rate: float
+    weight_decay: float = 0.0
     progress: bool = False
 
 
@@ -81,7 +85,7 @@ def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[fl
     adam = schedule(
         {
             "optimizer": torch.optim.Adam,
-            "optim_args": {"lr": steps.learning_rate},
+            "optim_args": {"lr": steps.learning_rate, "weight_decay": steps.weight_decay},
             "lr_lambda": lambda epoch: _rate(epoch / max(steps.epochs - 1, 1)),
         }
     )

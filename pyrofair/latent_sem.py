@@ -25,6 +25,10 @@ Values = Mapping[str, Tensor]
 """For each column the program's values, the people in the last dimension."""
 
 
+WHOLE_NOISE = 0.25
+"""The least spread of a whole number's own noise, in units: rounding hides anything finer, and steps fit badly."""
+
+
 @dataclass(frozen=True)
 class Narrow:
     """A family of numbers with noise of a fixed, small spread: what else varies is left to a latent variable.
@@ -167,7 +171,8 @@ class LatentSEM(nn.Module):
         """Return the family of a column's law, narrow where a latent variable explains the spread."""
         family = self.families[column]
         if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Whole | Continuous):
-            return Narrow(replace(family, components=1), self.own_noise)
+            least = WHOLE_NOISE / family.sd if isinstance(family, Whole) else 0.0
+            return Narrow(replace(family, components=1), max(self.own_noise, least))
         return family
 
     def _new_law(self, column: str, hidden: int) -> nn.Module:

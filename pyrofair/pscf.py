@@ -73,7 +73,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The dimensions of a node's latent variable; by default as many as it has columns.
     own_noise
         The spread that a number on an unfair path has besides its latent variable, as a share of its standard
-        deviation. If it is learned (None), the latent variable often says nothing, and the posterior is the prior.
+        deviation (for whole numbers a quarter at least). If it is learned (None), the latent variable often says
+        nothing, and the posterior is the prior.
     hidden, encoder_hidden, components
         The tanh units of the one hidden layer of each law, and of the layers of each encoder; the components of the
         laws of numbers without a latent variable.
@@ -84,10 +85,10 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
     learning_rate
         The size of Adam's steps; after a third of the epochs they shrink to a hundredth.
-    progress
-        Whether a fit of more than a few seconds shows a bar.
-    random_state
-        Seeds networks, batches, latent draws, and predictions.
+    weight_decay
+        The precision of the normal prior of the networks' weights, whose most likely values are found; 0 is none.
+    progress, random_state
+        Whether a fit of some seconds shows a bar; the seed of networks, batches, latent draws, and predictions.
 
     Attributes
     ----------
@@ -138,6 +139,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         batch_size: int = 250,
         learning_rate: float = 0.01,
+        weight_decay: float = 1.0,
         progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -155,6 +157,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
         self.progress = progress
         self.random_state = random_state
 
@@ -181,10 +184,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ------
         DataError
             If the table, the outcome or a setting is unfit, or training diverges; nothing has been fitted then.
-        NotIdentifiedError
-            If the unfair paths have a recanting witness.
-        GraphError
-            If one of them runs through a latent node.
+        NotIdentifiedError, GraphError
+            If the unfair paths have a recanting witness, or one of them runs through a latent node.
 
         Warns
         -----
@@ -196,7 +197,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted.replay_ = read_replay(self.unfair)
         people = fitted._read_training(X, y, sample_weight)
         epochs = self.epochs or min(max(STEPS * self.batch_size // len(people), FEWEST), MOST)
-        steps = Steps(epochs, self.batch_size, self.learning_rate, self.progress)
+        steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
         fitted.sem_ = fitted._new_sem()
         losses = fit_elbo(fitted.sem_, people, steps, fitted.seed_)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})

@@ -14,6 +14,7 @@ from pyrofair.tables import feature_columns
 
 __all__ = ["require_settings"]
 
+ZERO = ("mmd", "weight_decay")
 OPTIONAL = ("latent_size", "epochs", "own_noise")
 
 
@@ -40,10 +41,10 @@ def require_settings(pscf: Any) -> None:
         value = getattr(pscf, name)
         if not _is_count(value) and not (value is None and name in OPTIONAL):
             raise DataError(f"{name}={value!r} must be a positive whole number.")
-    for name in ("mmd", "learning_rate", "own_noise"):
+    for name in ("mmd", "weight_decay", "learning_rate", "own_noise"):
         value = getattr(pscf, name)
-        if not _is_size(value, zero=name == "mmd") and not (value is None and name in OPTIONAL):
-            least = "not negative" if name == "mmd" else "above 0"
+        if not _is_size(value, zero=name in ZERO) and not (value is None and name in OPTIONAL):
+            least = "not negative" if name in ZERO else "above 0"
             raise DataError(f"{name}={value!r} must be a finite number, {least}.")
     layers = pscf.encoder_hidden
     if isinstance(layers, str) or not isinstance(layers, Sequence) or not all(map(_is_count, layers)):
