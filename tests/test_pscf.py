@@ -242,7 +242,7 @@ def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
 
 
 def test_edges_not_nodes() -> None:
-    """A -> Z -> D -> Y is unfair, A -> D is fair: D reads the fair Z and her own A (errata 1.4)."""
+    """A -> Z -> D -> Y is unfair, A -> D is fair: D reads the fair Z and her own A."""
     graph = CausalGraph("A -> Z -> D -> Y; A -> D; A -> Y", sensitive="A", outcome="Y")
     rng = np.random.default_rng(0)
     table = {name: rng.normal(size=20) for name in "ZD"} | {name: rng.integers(0, 2, 20) for name in "AY"}

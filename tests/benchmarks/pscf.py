@@ -44,11 +44,7 @@ def run(name: str, seeds: int, settings: dict[str, Any]) -> None:
             print(f"{name}: evidence {end:.4f} nats a person, {plateau:.4f} after three times as long", flush=True)
             print(f"{name}: that is {(plateau - end) / abs(plateau):.2%} below its plateau (bar 1 %)", flush=True)
     print(
-<<<<<<< HEAD
         f"{name}: a fit takes {np.median(times):.1f} s of a core (median of {seeds}); the paper prints {PAPER[name]} %"
-=======
-        f"{name}: a fit takes {np.median(times):.1f} s of one core (median of {seeds}); the paper prints {PAPER[name]} %"
->>>>>>> pscf
     )
     print("latents    average      test acc.    acc. 100k   true model    PIU          cond. sd   paper's condmean")
     for kind, rows in found.items():
