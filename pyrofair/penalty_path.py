@@ -22,9 +22,10 @@ from tqdm.auto import tqdm
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
-from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, decide, measure
+from pyrofair.measures import DECISIONS, AuditedModel, Decisions, decide, measure, measure_views
 from pyrofair.plots import plot_trade_off
 from pyrofair.potential_outcomes import PotentialOutcomes
+from pyrofair.replicates import Views, make_views
 from pyrofair.tables import feature_columns, read_outcome, read_table, require_aligned
 from pyrofair.training import train
 
@@ -47,7 +48,8 @@ class PenaltyPath:
     ----------
     table : DataFrame
         A row for each strength, seed and kind of decisions, with accuracy, majority_rate, positive_rate, p_y0, p_ypi,
-        mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper. A bound is NaN where an estimate left [0, 1].
+        mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper (and piu_double_disagreement for a source whose units
+        are known by draws or learned laws). A bound is NaN where an estimate left [0, 1].
     unfinished : dict
         After an interrupt: for the seed that it struck, the module fitted last, from which ``resume`` goes on.
     fingerprint : dict
@@ -317,15 +319,21 @@ class _Measured:
         require_aligned(table, outcome)
         return cls(graph, table, read_outcome(outcome, graph.positive)[0], threshold)
 
-    def rows(self, model: PenalizedClassifier, worlds: Worlds, strength: float, seed: int) -> list[Row]:
+    def views(self, source: Any, seed: int) -> Views:
+        """Return the worlds of a fitted source on these rows, as an audit would have them."""
+        return make_views(source, self.table, np.ones(len(self.table)), seed)
+
+    def rows(self, model: PenalizedClassifier, views: Views, strength: float, seed: int) -> list[Row]:
         """Return what is measured of a fitted model, a row for each kind of decisions."""
         audited = AuditedModel("the classifier", model, self.graph, tuple(self.graph.input_columns))
         observed = audited.observed(self.table)
-        scored = [audited.world(world, observed) for world in worlds]
+        scored = [(audited.world(one, observed), audited.world(other, observed)) for one, other in views]
         base_rate = float(self.outcome.mean())
         found = []
         for kind in DECISIONS:
-            one, other = (decide(scores, kind, self.threshold) for scores in scored)
+            decided = [
+                (decide(one, kind, self.threshold), decide(other, kind, self.threshold)) for one, other in scored
+            ]
             found.append(
                 {
                     "strength": strength,
@@ -334,7 +342,7 @@ class _Measured:
                     "accuracy": float((decide(observed, "threshold", self.threshold) == self.outcome).mean()),
                     "majority_rate": max(base_rate, 1.0 - base_rate),
                     "positive_rate": float(decide(observed, kind, self.threshold).mean()),
-                    **measure((one, other), worlds)[0],
+                    **(measure_views(decided, views) if len(views) > 1 else measure(decided[0], views[0]))[0],
                 }
             )
         return found
@@ -355,9 +363,9 @@ def _steps(
     problem = model.prepare(X, y)
     module = unfinished[seed] if seed in unfinished else model.new_module(problem)
     source: Any = model.source_
-    worlds = source.worlds(df=measured_on.table, random_state=seed)
+    views = measured_on.views(source, seed)
     for strength in strengths:
         model.strength = strength
         start = copy.deepcopy(module) if strength > 0.0 else model.new_module(problem)
         module = model.module_ = train(start, problem, model.penalty, strength, model.schedule())
-        yield measured_on.rows(model, worlds, strength, seed), module
+        yield measured_on.rows(model, views, strength, seed), module

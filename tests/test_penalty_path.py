@@ -354,3 +354,13 @@ def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     assert "penalty path" in capsys.readouterr().err
     trace(seeds=1)
     assert capsys.readouterr().err == ""
+
+
+def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None:
+    hiring = pf.simulate.scenario("hiring")
+    df, reads = hiring.draw(600, random_state=0), ["A", "Q", "D", "M"]
+    source = pf.SEM(hiring.program, hiring.unfair, unit="shared", draws=20)
+    clf = pf.PenalizedClassifier("logistic", source=source, epochs=20, progress=False)
+    path = pf.penalty_path(clf, df[reads], df["Y"], strengths=[1.0], progress=False)
+    assert (path.table["piu_lower"] <= path.table["piu_upper"]).all()
+    assert (path.table["piu_upper"] <= path.table["piu_double_disagreement"] + 1e-9).all()
