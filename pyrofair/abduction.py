@@ -17,7 +17,7 @@ from pyrofair.counterfactuals import Counterfactuals, pool
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence, require_possible
-from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean, require_count
 from pyrofair.given_rows import GivenRows, read_people, read_rows
 from pyrofair.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
 from pyrofair.importance import blocks_of, draw_block
@@ -52,8 +52,7 @@ class Settings:
             raise DataError(f"method={self.method!r} is not known; it is one of {', '.join(map(repr, METHODS))}.")
         if self.guide not in GUIDES:
             raise DataError(f"guide={self.guide!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
-        if isinstance(self.draws, bool) or not isinstance(self.draws, int | np.integer) or self.draws < 1:
-            raise DataError(f"draws={self.draws!r} must be a whole number of at least 1.")
+        require_count("draws", self.draws)
         given = self.tolerance.values() if isinstance(self.tolerance, Mapping) else [self.tolerance]
         if not all(width is None or (_is_number(width) and 0.0 < width < float("inf")) for width in given):
             raise DataError(

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
-from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from pyrofair.batches import Problem, hold_out, stack_worlds
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement
 from pyrofair.graph import CausalGraph
+from pyrofair.isolation import fresh_state
 from pyrofair.potential_outcomes import PotentialOutcomes
 from pyrofair.tables import (
     TableEncoder,
@@ -30,6 +31,7 @@ from pyrofair.tables import (
     read_table,
     read_weight,
     require_aligned,
+    sort_labels,
     warn_unused,
 )
 from pyrofair.training import (
@@ -197,8 +199,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, pd.DataFrame) and isinstance(sample_weight, pd.Series):
             require_aligned(X, sample_weight, "sample_weight")
         weight = read_weight(sample_weight, len(table))
-        fresh = int(np.random.default_rng().integers(2**31))  # None would advance numpy's global generator
-        random = check_random_state(fresh if self.random_state is None else self.random_state)
+        random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         kept = np.flatnonzero(weight > 0)
         table, target, weight = table.iloc[kept], target[kept], weight[kept]
@@ -357,10 +358,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
         positive = np.unique(values)[-1] if graph is None else graph.positive
         coded, labels = read_outcome(values, positive, what="y")
-        try:
-            self.classes_ = np.unique(values)
-        except TypeError as error:
-            raise DataError(f"y mixes labels of two types, {labels[0]!r} and {labels[1]!r}; use one type.") from error
+        self.classes_ = sort_labels(values, labels)
         self.positive_ = positive
         return coded if self.classes_[1] == positive else 1 - coded
 

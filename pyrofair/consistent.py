@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.potential_outcomes import Worlds
 
 __all__ = ["consistent_ends"]
 
 Vector = NDArray[np.float64]
-Worlds = tuple[CounterfactualSample, CounterfactualSample]
 BLOCK = 200_000
 """The most variables of one linear program; units are independent of each other."""
 

@@ -232,6 +232,14 @@ class Estimand:
         )
 
     @property
+    def support(self) -> str:
+        """The assumption that weights need, and learned laws do not."""
+        return (
+            "Every combination of features that occurs in a world occurs in the weighted group (positivity of "
+            f"P({self.unfair.graph.sensitive} | features))."
+        )
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions on which the formulas rest, a sentence each."""
         graph = self.unfair.graph
@@ -239,8 +247,7 @@ class Estimand:
         found = [
             "The graph is right: no edge and no latent common cause is missing beyond those declared"
             + (f" ({', '.join(graph.latent)})." if graph.latent else "."),
-            f"Every combination of features that occurs in a world occurs in the weighted group (positivity of "
-            f"P({sensitive} | features)).",
+            self.support,
             f"{sensitive} is ignorable given what it does not cause.",
         ]
         arms = {factor.arm for factor in self.switched.factors if factor.arm is not None} | {self.switched.outcome_arm}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral
 
 __all__ = [
     "DataError",
@@ -18,6 +19,7 @@ __all__ = [
     "PyrofairError",
     "PyrofairWarning",
     "did_you_mean",
+    "require_count",
 ]
 
 
@@ -51,6 +53,18 @@ class PyrofairWarning(UserWarning):
 
 class PositivityWarning(PyrofairWarning):
     """The weighted group supports the target population badly."""
+
+
+def require_count(name: str, value: object) -> None:
+    """Refuse a setting that is no whole number of at least 1.
+
+    Raises
+    ------
+    DataError
+        With the setting and its value.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise DataError(f"{name}={value!r} must be a whole number of at least 1.")
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:

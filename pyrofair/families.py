@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributions.transforms import ExpTransform
 
 from pyrofair.discretized import DiscretizedMixture
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, require_count
 from pyrofair.tables import as_levels, encode_levels, is_categorical, read_table, read_weight
 
 __all__ = [
@@ -257,8 +257,7 @@ def choose_family(
     Continuous(mean=..., sd=..., components=5)
     """
     for name, number in {"most_levels": most_levels, "components": components}.items():
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-            raise DataError(f"{name}={number!r} must be a whole number of at least 1.")
+        require_count(name, number)
     name = "values" if values.name is None else str(values.name)
     values = read_table(values.to_frame(name), [name])[name]
     shares = read_weight(weight, len(values))

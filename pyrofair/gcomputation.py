@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import numbers
-import threading
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -17,10 +15,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.exceptions import DataError, PositivityWarning, require_count
 from pyrofair.families import Family
 from pyrofair.identification import identify
-from pyrofair.isolation import seed_from
+from pyrofair.isolation import TURN, seed_from
 from pyrofair.law_draws import draw_caused, draw_worlds, outside_support, pair_worlds
 from pyrofair.law_graph import LawGraph
 from pyrofair.law_units import Units, collect_units, sample_units, thin_units
@@ -35,8 +33,7 @@ from pyrofair.tables import feature_columns, read_sensitive, read_table, read_we
 __all__ = ["GComputation"]
 
 HALVES = ("half 0", "half 1")
-_ONE_AT_A_TIME = threading.RLock()
-"""Pyro's handlers and parameters are global, so that threads must take turns."""
+PARTS = ("all", *HALVES)
 
 
 class GComputation(BaseEstimator):  # type: ignore[misc]
@@ -148,8 +145,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.estimand_ = estimand
         self.graph_ = LawGraph.of(estimand)
         self.seed_ = seed_from(self.random_state)
-        self.rows_ = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, self.rows_, self.seed_, None)
+        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.seed_, None)
         self.origin_: GComputation | None = None
         self.learned_: dict[str, LearnedLaws | None] = {}
         self._laws("all")
@@ -161,6 +158,11 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """The learned laws; None if nothing is drawn."""
         check_is_fitted(self, "learned_")
         return self._laws("all")
+
+    @property
+    def rows_(self) -> Rows:
+        """The rows it was fitted on."""
+        return self.nuisances_.rows
 
     @property
     def n_fitted_(self) -> int:
@@ -177,9 +179,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Its laws start from those found, and take a few steps.
         """
         other = copy.copy(self)
-        weight = self.rows_.weight * sample_weight
-        other.rows_ = Rows(self.rows_.table, self.rows_.a, weight, self.rows_.kept)
-        other.nuisances_ = self.nuisances_.refit(weight)
+        other.nuisances_ = self.nuisances_.refit(self.rows_.weight * sample_weight)
         other.origin_, other.learned_ = self, {}
         return other
 
@@ -187,7 +187,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """What its numbers rest on, a sentence each."""
         check_is_fitted(self, "estimand_")
-        return (*(text for text in self.estimand_.assumptions if "positivity" not in text), *self.graph_.assumptions)
+        support = self.estimand_.support  # laws need less than weights
+        return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
 
     def _check_settings(self) -> None:
         if not isinstance(self.unfair, UnfairPaths):
@@ -195,9 +196,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
                 f"GComputation needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}."
             )
         for name in ("draws", "most_units"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-                raise DataError(f"{name}={value!r} must be a whole number of at least 1.")
+            require_count(name, getattr(self, name))
         if self.shared not in ("observed", "learned"):
             raise DataError(f"shared={self.shared!r} is not known; it is 'observed' or 'learned'.")
         if self.couple not in (None, "consistent"):
@@ -208,7 +207,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     def _laws(self, which: str) -> LearnedLaws | None:
         """Return the laws learned from all rows, or from a random half of them, learning them when first asked for."""
-        with _ONE_AT_A_TIME:
+        with TURN:
             if which not in self.learned_:
                 self.learned_[which] = self._learn(which)
             return self.learned_[which]
@@ -234,7 +233,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             components=self.components,
             sample_weight=weight,
             progress=self.progress,
-            random_state=self.seed_ + ("all", *HALVES).index(which),
+            random_state=self.seed_ + PARTS.index(which),
         )
 
     def _places(self, which: str) -> NDArray[np.int64]:
@@ -258,7 +257,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         columns = self.graph_.graph.columns_of(self.graph_.roots if learned else self.graph_.units)
         units = collect_units(rows.table[columns], weight)
         if learned:
-            with _ONE_AT_A_TIME:
+            with TURN:
                 laws = self._laws("all")
                 assert laws is not None  # it has the caused nodes
                 units = draw_caused(laws, self.graph_, units, self.most_units, seed, self.rows_.table)
@@ -345,8 +344,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         paired: bool,
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "learned_")
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
-            raise DataError(f"n={n!r} must be a whole number of at least 1.")
+        if n is not None:
+            require_count("n", n)
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units = self._units(rows, seed, n)
@@ -354,10 +353,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         settings: dict[str, Any] = {
             "draws": max(self.draws, least),
             "exact": self.draws,
-            "seed": seed + ("all", *HALVES).index(which),
+            "seed": seed + PARTS.index(which),
             "like": self.rows_.table,
         }
-        with _ONE_AT_A_TIME:
+        with TURN:
             laws = self._laws(which)
             if paired and laws is not None:
                 drawn = pair_worlds(laws, self.graph_, units, **settings)
@@ -374,11 +373,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         if df is None and sample_weight is None:
             return self.rows_
         weight = read_weight(sample_weight, len(table))
-        if table is self.rows_.table or table.equals(self.rows_.table):
-            found = Rows(self.rows_.table, self.rows_.a, weight, self.rows_.kept)
-            if self.graph_.caused:
-                found.probability[self.graph_.roots] = self.nuisances_.probability(self.rows_, self.graph_.roots)
-            return found
+        if (own := self.nuisances_.own_rows(table, weight)) is not None:
+            return own
         a = read_sensitive(table, self.unfair.graph, both=False)
         return Rows(table, a, weight, np.ones(len(a), dtype=bool))
 
@@ -396,5 +392,5 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "learned_")
         units = self._units(self.rows_, self.seed_, None)
         few = min(self.draws, 50)
-        with _ONE_AT_A_TIME:
+        with TURN:
             return outside_support(self.laws_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)

@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair.estimands import RegimeEstimand
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.identification import identify
+from pyrofair.isolation import fresh_state
 from pyrofair.nuisances import Nuisances, Prefix, Rows
 from pyrofair.overlap import GroupOverlap, group_overlap
 from pyrofair.paths import Regime, UnfairPaths
@@ -133,11 +133,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         a = read_sensitive(table, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
         self.estimand_ = estimand
-        # check_random_state(None) would advance numpy's global generator.
-        random = check_random_state(
-            int(np.random.default_rng().integers(2**31)) if self.random_state is None else self.random_state
-        )
-        seed = int(random.randint(2**31 - 1))
+        seed = int(fresh_state(self.random_state).randint(2**31 - 1))
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip)
         self.trimmer_: Nuisances | None = None
@@ -291,12 +287,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return fitted
         table = fitted.table if df is None else self._read(df)
         weight = read_weight(sample_weight, len(table))
-        if table is fitted.table or table.equals(fitted.table):
-            if (weight == fitted.weight).all():
-                return fitted
-            for part in self._parts():
-                self.nuisances_.weights(fitted, part, self.groups_[part.regime.name])
-            return Rows(fitted.table, fitted.a, weight, fitted.kept, fitted.probability)
+        if (own := self.nuisances_.own_rows(table, weight)) is not None:
+            return own
         a = read_sensitive(table, self.unfair.graph, both=False)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         if self.trimmer_ is not None and self.trim is not None:

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 import numpy as np
 import pyro
 import torch
+from sklearn.utils import check_random_state
 
 from pyrofair.exceptions import DataError
 
-__all__ = ["isolated", "require_seed", "seed_from", "set_seed"]
+__all__ = ["TURN", "fresh_state", "isolated", "require_seed", "seed_from", "set_seed"]
 
-_TURN = threading.RLock()
+TURN = threading.RLock()
+"""Pyro's handlers, the parameter store and the generators are global: whoever uses Pyro in a thread holds this."""
 
 
 def seed_from(random_state: int | np.random.Generator | None) -> int:
@@ -27,6 +29,16 @@ def seed_from(random_state: int | np.random.Generator | None) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(np.random.default_rng(random_state).integers(2**31 - 1))
+
+
+def fresh_state(random_state: int | np.random.RandomState | None) -> np.random.RandomState:
+    """Return NumPy's generator of an estimator: seeded, the given one, or a fresh one.
+
+    ``check_random_state(None)`` would be the global one, and draws from it would advance that.
+    """
+    seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
+    state: np.random.RandomState = check_random_state(seed)
+    return state
 
 
 def require_seed(value: object) -> None:
@@ -65,7 +77,7 @@ def isolated(seed: int | None) -> Iterator[None]:
     seed
         Seeds Python's, NumPy's and torch's generators; None leaves them as they are until the end.
     """
-    with _TURN:
+    with TURN:
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - a program may use the global one
         store = pyro.get_param_store()
         # Reading the state cuts the link from each parameter to its unconstrained self, which optimisers follow.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,9 +73,7 @@ def draw_worlds(
     baseline, switched
         The sensitive attribute is that which the outcome reads.
     """
-    columns = graph.graph.columns_of(graph.drawn)
-    sizes = [support(laws.families[column]) for column in columns] if laws else []
-    few = all(values is not None for values in sizes) and prod(len(v) for v in sizes if v is not None) <= exact
+    few = laws is not None and _combinations(laws, graph.graph.columns_of(graph.drawn)) <= exact
     worlds = []
     for which, random in enumerate(np.random.default_rng(seed).spawn(2)):
         start = DrawnWorld(units.rows, units.weight, np.arange(len(units.weight)))
@@ -90,6 +88,12 @@ def draw_worlds(
             found = DrawnWorld(rows, units.weight[unit] / draws, unit)
         worlds.append(_as_the_outcome_reads(found, graph, which, like))
     return worlds[0], worlds[1]
+
+
+def _combinations(laws: LearnedLaws, columns: Sequence[str]) -> float:
+    """Return how many values some columns can have together; infinity if a law has no finite support."""
+    values = [support(laws.families[column]) for column in columns]
+    return prod(inf if each is None else len(each) for each in values)
 
 
 def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: pd.DataFrame) -> DrawnWorld:
@@ -127,8 +131,7 @@ def pair_worlds(
     """
     switched = graph.switched
     columns = graph.graph.columns_of(switched)
-    sizes = [support(laws.families[column]) for column in columns]
-    if any(values is None for values in sizes) or prod(len(v) for v in sizes if v is not None) > exact:
+    if _combinations(laws, columns) > exact:
         raise DataError(
             f"couple='consistent' takes each value of {', '.join(columns)} by itself, and they have more than {exact} "
             "together, or are no categories or whole numbers. Use couple=None."

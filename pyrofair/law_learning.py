@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from pyrofair.conditional_laws import ConditionalLaw, Numbers
-from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.exceptions import DataError, did_you_mean, require_count
 from pyrofair.families import Binary, Categories, Family, features
 from pyrofair.isolation import isolated, set_seed
 from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood
@@ -168,8 +168,7 @@ def require_settings(settings: Settings, hidden: Sequence[int], fraction: float)
     whole = {"posterior_draws": settings.draws, "steps": settings.steps, "batch_size": settings.batch_size,
              "patience": settings.patience, **{f"hidden[{i}]": units for i, units in enumerate(hidden)}}  # fmt: skip
     for name, number in whole.items():
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-            raise DataError(f"{name}={number!r} must be a whole number of at least 1.")
+        require_count(name, number)
     if not 0.0 <= fraction < 1.0:
         raise DataError(f"validation_fraction={fraction!r} must be at least 0 and below 1.")
     if not 0.0 < settings.learning_rate < np.inf:

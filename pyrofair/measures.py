@@ -14,7 +14,7 @@ from pyrofair.consistent import consistent_ends
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.graph import CausalGraph
-from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.potential_outcomes import CounterfactualSample, Worlds
 from pyrofair.scoring import positive_scores
 from pyrofair.tables import require_aligned
 from pyrofair.unit_bounds import Signs, choose_signs, unit_disagreement, unit_ends, unit_means
@@ -23,7 +23,6 @@ __all__ = ["DECISIONS", "AuditedModel", "Decisions", "WorldScores", "Worlds", "d
 
 Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
-Worlds = tuple[CounterfactualSample, CounterfactualSample]
 WorldScores = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROUNDING = 1e-9
 
@@ -188,7 +187,7 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
 
 def measure_views(
     scores: Sequence[WorldScores], views: Sequence[Worlds], signs: Signs | None = None
-) -> tuple[dict[str, float], dict[str, str], Signs]:
+) -> tuple[dict[str, float], dict[str, str]]:
     """Return the quantities of several views of the same two worlds, whose errors are independent given the units.
 
     Parameters
@@ -196,29 +195,27 @@ def measure_views(
     scores, views
         As for :func:`measure`, for each view.
     signs
-        Those that the original views had, in a bootstrap replicate.
+        Those of the original views, in a bootstrap replicate; by default those of these.
 
     Returns
     -------
     values, notes
         As for :func:`measure`, but that the ends of PIU are those of :mod:`pyrofair.unit_bounds`, free of inward bias;
         and ``piu_double_disagreement``, twice the disagreement given the units, an upper bound on PIU too.
-    signs
-        Those that were used.
     """
-    each = [measure(one, worlds) for one, worlds in zip(scores, views, strict=True)]
-    values = {key: float(np.mean([found[key] for found, _ in each])) for key in ("p_y0", "p_ypi", "mean_unfair_effect")}
     means = [unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)]
-    signs = signs or choose_signs(means)
-    p0, p1 = values["p_y0"], values["p_ypi"]
+    p0, p1 = (
+        float(np.mean([worlds[i].weight @ one[i] for one, worlds in zip(scores, views, strict=True)])) for i in (0, 1)
+    )
+    values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     values["piu_paper_bound"] = 2.0 * (p0 + p1 - 2.0 * p0 * p1)
-    low, high = unit_ends(means, signs)
+    low, high = unit_ends(means, signs or choose_signs(means))
     if views[0][0].cell is not None:
         inner = consistent_ends(scores, views)
         low, high = max(low, inner[0]), min(high, inner[1])
     values["piu_lower"], values["piu_upper"] = low, high
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
-    return values, _vacuous(values), signs
+    return values, _vacuous(values)
 
 
 def _vacuous(values: dict[str, float]) -> dict[str, str]:

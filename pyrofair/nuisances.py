@@ -73,12 +73,19 @@ class Nuisances:
         other.models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
         return other
 
+    def own_rows(self, table: pd.DataFrame, weight: NDArray[np.float64]) -> Rows | None:
+        """Return the fitted rows with other weights (n,), if that is their table; else None."""
+        own = self.rows
+        if table is not own.table and not table.equals(own.table):
+            return None
+        return own if (weight == own.weight).all() else Rows(own.table, own.a, weight, own.kept, own.probability)
+
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
         """Return P(A = 1 | prefix) of each row, shape (n,); trimmed rows hold 0.5 and get no weight."""
         if prefix not in rows.probability:
             model = self.model(prefix)
             p = np.full(len(rows.a), 0.5)
-            p[rows.kept] = model.fitted if rows is self.rows else model.predict(self._data(rows, prefix)[0])
+            p[rows.kept] = model.fitted if rows.table is self.rows.table else model.predict(self._data(rows, prefix)[0])
             rows.probability[prefix] = p
         p = rows.probability[prefix]
         return np.clip(p, self.clip, 1.0 - self.clip) if clip and self.clip is not None else p

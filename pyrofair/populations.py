@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations, read_equations
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import require_count
 from pyrofair.isolation import isolated, set_seed
 from pyrofair.noise import Noise
 from pyrofair.parallel_worlds import Way, both_worlds, choose_way
@@ -130,7 +129,7 @@ class Population:
 
     def draw_units(self, n: int, draws: int, seed: int, held: Draws) -> People:
         """Draw units that share only the nodes that no unfair path touches, each with so many draws in each world."""
-        _require_count("draws", draws)
+        require_count("draws", draws)
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
             return shared_worlds(self.equations, size, draws, self.coupling, values, self.inputs, way=self.way)
@@ -146,7 +145,7 @@ class Population:
         rows: int = 1,
     ) -> People:
         """Evaluate the worlds of the people of each draw, and put them below each other."""
-        _require_count("n", n)
+        require_count("n", n)
         with isolated(seed):
             parts = share_out(self.priors.tensors(held), n)
             seeds = torch.randint(2**31 - 1, (len(parts),)).tolist() if len(parts) > 1 else []
@@ -177,8 +176,3 @@ def _join(parts: Sequence[tuple[World, ...]], sizes: Sequence[int]) -> tuple[Wor
         return torch.cat([each.expand(size, *each.shape[1:]) for each, size in zip(every, sizes, strict=True)])
 
     return tuple({site: column(which, site) for site in world} for which, world in enumerate(parts[0]))
-
-
-def _require_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise DataError(f"{name}={value!r} must be a whole number of at least 1.")

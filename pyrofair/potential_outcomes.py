@@ -17,7 +17,7 @@ import torch
 
 from pyrofair.exceptions import DataError
 
-__all__ = ["CounterfactualSample", "MarginalBounds", "PotentialOutcomes", "Scored"]
+__all__ = ["CounterfactualSample", "MarginalBounds", "PotentialOutcomes", "Scored", "Worlds"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +192,10 @@ class CounterfactualSample:
         weight = torch.tensor(self.weight, dtype=score.dtype, device=score.device)
         unit = None if self.unit is None else torch.tensor(self.unit, device=score.device)
         return Scored(score, weight, unit)
+
+
+Worlds = tuple[CounterfactualSample, CounterfactualSample]
+"""The baseline world, and that in which the unfair paths are switched."""
 
 
 @dataclass(frozen=True, eq=False)

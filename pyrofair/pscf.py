@@ -12,14 +12,14 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair.elbo import Steps, evidence, fit_elbo, single_precision, unsettled
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, choose_family, encode
-from pyrofair.isolation import isolated
+from pyrofair.isolation import fresh_state, isolated
 from pyrofair.keyed_noise import keyed_uniform
 from pyrofair.latent_sem import LatentSEM, People
 from pyrofair.paths import UnfairPaths
@@ -34,6 +34,7 @@ from pyrofair.tables import (
     read_table,
     read_weight,
     require_aligned,
+    sort_labels,
     warn_unused,
 )
 
@@ -228,9 +229,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         group = read_sensitive(table, graph)
         if len(np.unique(target)) < 2:
             raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
-        fresh = int(np.random.default_rng().integers(2**31))  # None would advance numpy's global generator
-        random = check_random_state(fresh if self.random_state is None else self.random_state)
-        self.seed_ = int(random.randint(2**31 - 1))
+        self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
         coded = {graph.sensitive_column: group, graph.outcome_column: target}
         self.families_ = {
             column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
@@ -248,10 +247,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the labels, and return for each row whether it has the graph's positive one."""
         values = column_or_1d(y, warn=True)
         coded, labels = read_outcome(values, self.unfair.graph.positive, what="y")
-        try:
-            self.classes_ = np.unique(values)
-        except TypeError as error:
-            raise DataError(f"y mixes labels of two types, {labels[0]!r} and {labels[1]!r}; use one type.") from error
+        self.classes_ = sort_labels(values, labels)
         return coded
 
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
@@ -274,9 +270,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _encode(self, table: pd.DataFrame) -> dict[str, Tensor]:
         sensitive, families = self.unfair.graph.sensitive_column, self.families_
-        with warnings.catch_warnings():  # tables lend their memory read-only, and nothing here writes to it
-            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-            values = {str(name): encode(families[name], table[name]) for name in table.columns if name != sensitive}
+        values = {str(name): encode(families[name], table[name]) for name in table.columns if name != sensitive}
         if sensitive in table.columns:
             values[sensitive] = torch.tensor(read_sensitive(table, self.unfair.graph, both=False)).float()
         return values

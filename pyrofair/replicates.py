@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, WorldScores, decide, measure, measure_views
-from pyrofair.unit_bounds import Signs, split_draws
+from pyrofair.unit_bounds import Signs, choose_signs, split_draws, unit_means
 
 __all__ = ["GROUPED", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
 
@@ -72,7 +72,9 @@ class Estimator:
         if len(views) < 2:
             return {}
         return {
-            (name, kind): measure_views(self._decided(scores, kind), views)[2]
+            (name, kind): choose_signs(
+                [unit_means(*pair) for pair in zip(self._decided(scores, kind), views, strict=True)]
+            )
             for (label, name), scores in self.scored.items()
             for kind in DECISIONS
             if not label
@@ -138,7 +140,7 @@ class Estimator:
             for kind in DECISIONS:
                 decided = self._decided(scores, kind)
                 if len(views) > 1:
-                    found, said, _ = measure_views(decided, views, self.signs[model.name, kind])
+                    found, said = measure_views(decided, views, self.signs[model.name, kind])
                 else:
                     found, said = measure(decided[0], views[0])
                 kept = [quantity for quantity in found if not label or quantity in GROUPED]

@@ -26,6 +26,7 @@ __all__ = [
     "read_table",
     "read_weight",
     "require_aligned",
+    "sort_labels",
     "warn_unused",
 ]
 
@@ -178,6 +179,27 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
         raise DataError(f"{what} has one class only, {_show(labels)}; a classifier needs both.")
     negative = next(label for label in labels if label != positive)
     return _code(values, [negative, positive]), [negative, positive]
+
+
+def sort_labels(values: NDArray[Any], labels: Sequence[Any]) -> NDArray[Any]:
+    """Return the two labels of an outcome in order and in its type, as scikit-learn's ``classes_``.
+
+    Parameters
+    ----------
+    values
+        The outcome, shape (n,).
+    labels
+        What :func:`read_outcome` found in it.
+
+    Raises
+    ------
+    DataError
+        If they are of two types, which have no order.
+    """
+    try:
+        return np.asarray(np.unique(values))
+    except TypeError as error:
+        raise DataError(f"y mixes labels of two types, {labels[0]!r} and {labels[1]!r}; use one type.") from error
 
 
 def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:

@@ -23,12 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyrofair.exceptions import DataError
-from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.potential_outcomes import CounterfactualSample, Worlds
 
 __all__ = ["Signs", "UnitMeans", "choose_signs", "split_draws", "unit_disagreement", "unit_ends", "unit_means"]
 
 Vector = NDArray[np.float64]
-Worlds = tuple[CounterfactualSample, CounterfactualSample]
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def test_consistent_ends_are_those_of_the_linear_program(hard: bool) -> None:
         _, least, most = model.piu(rng)
         scores, worlds = paired(model)
         assert consistent_ends([scores, scores], [worlds, worlds]) == pytest.approx((least, most), abs=2e-3)
-        found, _, _ = measure_views([scores, scores], [worlds, worlds])
+        found, _ = measure_views([scores, scores], [worlds, worlds])
         assert (found["piu_lower"], found["piu_upper"]) == pytest.approx((least, most), abs=2e-3)
 
 
@@ -141,7 +141,7 @@ def test_disagreement_given_units_can_exceed_that_of_the_margins() -> None:
     unit = np.arange(2)
     world = CounterfactualSample(pd.DataFrame({"S": unit}), np.full(2, 0.5), unit)
     scores = np.array([0.0, 1.0]), np.array([1.0, 0.0])
-    found, _, _ = measure_views([scores, scores], [(world, world), (world, world)])
+    found, _ = measure_views([scores, scores], [(world, world), (world, world)])
     assert found["piu_double_disagreement"] == pytest.approx(2.0)
     assert found["piu_paper_bound"] == pytest.approx(1.0)
     assert found["piu_upper"] == pytest.approx(1.0)

@@ -56,7 +56,7 @@ def test_few_draws_err_outward() -> None:
     plain, _ = measure(scores, worlds)
     assert plain["piu_lower"] == pytest.approx(0.1254, abs=0.005)
     assert plain["piu_upper"] == pytest.approx(0.8746, abs=0.005)
-    found, _, _ = measure_views(*views_of(worlds))
+    found, _ = measure_views(*views_of(worlds))
     assert found["piu_lower"] == pytest.approx(0.0, abs=0.01)
     assert found["piu_upper"] == pytest.approx(1.0, abs=0.01)
     assert found["piu_double_disagreement"] == pytest.approx(1.0, abs=0.01)
@@ -66,7 +66,7 @@ def test_units_away_from_the_kinks() -> None:
     """Case C3: a = .3, b = .4 has [.10, .70]."""
     rng = np.random.default_rng(2)
     worlds, _ = drawn(np.full(3000, 0.3), np.full(3000, 0.4), 400, rng)
-    found, _, _ = measure_views(*views_of(worlds))
+    found, _ = measure_views(*views_of(worlds))
     assert found["piu_lower"] == pytest.approx(0.10, abs=0.003)
     assert found["piu_upper"] == pytest.approx(0.70, abs=0.003)
     assert found["piu_double_disagreement"] == pytest.approx(2 * (0.7 - 0.24), abs=0.003)
@@ -79,7 +79,7 @@ def test_expectations_lie_outside_the_true_ends() -> None:
     found = []
     for _ in range(60):
         worlds, _ = drawn(a, b, 10, rng)
-        values, _, _ = measure_views(*views_of(worlds))
+        values, _ = measure_views(*views_of(worlds))
         found.append((values["piu_lower"], values["piu_upper"]))
     lower, upper = np.mean(found, axis=0)
     error = np.std(found, axis=0) / np.sqrt(60)
