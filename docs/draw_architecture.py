@@ -39,6 +39,8 @@ TINTS = (
     ("#E7DDF4", "#9475C0"),
     ("#F9DCE0", "#CC7A86"),
     ("#D5EEEE", "#4FA0A0"),
+    ("#E6E3DC", "#8C7F66"),
+    ("#F0F3C8", "#9BA33A"),
 )
 HEIGHT, STEP, LEFT, RIGHT, FOOT = 0.34, 0.74, 2.75, 0.3, 0.55  # inches
 WIDE = 7.2  # of the rooms of a row together; a floor with more has more rows
