@@ -383,6 +383,32 @@ def test_refit_moves_as_far_as_the_data_say(frame: pd.DataFrame) -> None:
     np.testing.assert_array_equal(*again)
 
 
+def test_refit_keeps_narrow_components_where_they_are() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.integers(2, size=6000)
+    usual = rng.uniform(size=6000) < 0.45 + 0.1 * A
+    H = np.where(usual, 40, rng.normal(36 + 6 * A, 12).round().clip(1, 99)).astype(int)
+    df = pd.DataFrame({"A": A, "H": H, "Y": A})
+    graph = pf.CausalGraph("A -> H -> Y; A -> Y", sensitive="A", outcome="Y")
+    found = learn_laws(df, graph, nodes=["H"], steps=2000, progress=False, random_state=0)
+    table = pd.DataFrame({"A": [0, 1]})
+
+    def told(laws: LearnedLaws) -> list[float]:
+        law = laws.law("H", table)
+        values = torch.arange(1.0, float(H.max()) + 1.0).unsqueeze(1)
+        each = law.log_prob(values).exp()
+        return [*each[39].tolist(), *(values * each).sum(0).tolist()]
+
+    weights = [rng.exponential(size=6000) for _ in range(12)]
+    replicates = np.array([told(found.refit(weight, i)) for i, weight in enumerate(weights)])
+    groups = [A == 0, A == 1]
+    simple = np.array([[np.average(each[g], weights=w[g]) for each in (H == 40, H) for g in groups] for w in weights])
+    assert (replicates.std(0) / simple.std(0)).tolist() == pytest.approx([1.0] * 4, abs=0.4)
+    assert all(np.corrcoef(one, other)[0, 1] > 0.6 for one, other in zip(replicates.T, simple.T, strict=True))
+    drift = replicates.mean(0) - told(found)
+    assert (np.abs(drift) < simple.std(0)).all()
+
+
 def test_refit_refuses_bad_weights(laws: LearnedLaws) -> None:
     with pytest.raises(DataError, match=r"expected \(1500,\)"):
         laws.refit(np.ones(3))
