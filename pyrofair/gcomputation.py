@@ -6,6 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -28,12 +29,10 @@ from pyrofair.overlap import MEAN_WEIGHT
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.propensity import PropensityKind, make_propensity
+from pyrofair.split_laws import HALVES, PARTS, SplitLaws
 from pyrofair.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
 
 __all__ = ["GComputation"]
-
-HALVES = ("half 0", "half 1")
-PARTS = ("all", *HALVES)
 
 
 class GComputation(BaseEstimator):  # type: ignore[misc]
@@ -141,23 +140,26 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         table = read_table(df, feature_columns(self.unfair.graph))
         weight = read_weight(sample_weight, len(table))
         a = read_sensitive(table, self.unfair.graph)
+        self._check_groups(a, weight)
         warn_unused(df, self.unfair.graph)
         self.estimand_ = estimand
         self.graph_ = LawGraph.of(estimand)
         self.seed_ = seed_from(self.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.seed_, None)
-        self.origin_: GComputation | None = None
-        self.learned_: dict[str, LearnedLaws | None] = {}
-        self._laws("all")
+        nodes = (*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ()))
+        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
+        learn = partial(learn_laws, graph_or_unfair=self.graph_.graph, nodes=nodes, given=self.graph_.given, **how)
+        self.split_ = SplitLaws(rows, learn if nodes else None, self.families, self.seed_)
+        self.split_.of("all")
         self._check_units()
         return self
 
     @property
     def laws_(self) -> LearnedLaws | None:
         """The learned laws; None if nothing is drawn."""
-        check_is_fitted(self, "learned_")
-        return self._laws("all")
+        check_is_fitted(self, "split_")
+        return self.split_.of("all")
 
     @property
     def rows_(self) -> Rows:
@@ -178,9 +180,24 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Its laws start from those found, and take a few steps.
         """
+        weight = self.rows_.weight * read_weight(sample_weight, self.n_fitted_)
+        self._check_groups(self.rows_.a, weight)
         other = copy.copy(self)
-        other.nuisances_ = self.nuisances_.refit(self.rows_.weight * sample_weight)
-        other.origin_, other.learned_ = self, {}
+        other.nuisances_ = self.nuisances_.refit(weight)
+        other.split_ = self.split_.reweighted(other.rows_)
+        return other
+
+    def redraws_units(self, df: pd.DataFrame) -> bool:
+        """Tell whether other weights of these rows give other units: drawn ones, or a sample of too many."""
+        rows = self._rows(df, None)
+        shown, columns = self._shown(rows), self.graph_.graph.columns_of(self.graph_.units)
+        different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
+        return self._draws_units or different > self.most_units
+
+    def before(self) -> GComputation:
+        """Return a replicate's units with the laws of the fit that it was made of, which know the signs of its ends."""
+        other = copy.copy(self)
+        other.split_ = self.split_.before()
         return other
 
     @property
@@ -203,78 +220,55 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"couple={self.couple!r} is not known; it is None or 'consistent'.")
         make_propensity(self.propensity, empty=False, seed=0)
 
-    # -- laws ---------------------------------------------------------------------------------------------------------
-
-    def _laws(self, which: str) -> LearnedLaws | None:
-        """Return the laws learned from all rows, or from a random half of them, learning them when first asked for."""
-        with TURN:
-            if which not in self.learned_:
-                self.learned_[which] = self._learn(which)
-            return self.learned_[which]
-
-    def _learn(self, which: str) -> LearnedLaws | None:
-        nodes = (*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ()))
-        if not nodes:
-            return None
-        places = self._places(which)
-        weight = self.rows_.weight[places]
-        before = None if self.origin_ is None else self.origin_._laws(which)
-        if before is not None:
-            return before.refit(weight, random_state=self.seed_)
-        whole = self.learned_.get("all")
-        return learn_laws(
-            self.rows_.table.iloc[places],
-            self.graph_.graph,
-            nodes=nodes,
-            given=self.graph_.given,
-            families=self.families if whole is None else {**whole.families, **(self.families or {})},
-            parameters=self.parameters,
-            hidden=self.hidden,
-            components=self.components,
-            sample_weight=weight,
-            progress=self.progress,
-            random_state=self.seed_ + PARTS.index(which),
-        )
-
-    def _places(self, which: str) -> NDArray[np.int64]:
-        n = len(self.rows_.a)
-        if which == "all":
-            return np.arange(n)
-        order = np.random.default_rng(self.seed_).permutation(n)
-        return np.sort(order[HALVES.index(which) :: 2])
-
     # -- units --------------------------------------------------------------------------------------------------------
 
     def _units(self, rows: Rows, seed: int, n: int | None) -> Units:
         """Return different values of what both worlds share, with their weights."""
-        learned = bool(self.graph_.caused) and self.shared == "learned"
         weight = self._weight(rows)
         if not weight.any():
             raise DataError(
                 f"No row has {self.unfair.graph.sensitive_column}={self._baseline!r}, the baseline, whose rows show "
                 "what both worlds share. Pass rows of both groups, or shared='learned'."
             )
-        columns = self.graph_.graph.columns_of(self.graph_.roots if learned else self.graph_.units)
-        units = collect_units(rows.table[columns], weight)
-        if learned:
+        columns = self.graph_.graph.columns_of(self.graph_.roots if self._draws_units else self.graph_.units)
+        shown = self._shown(rows)
+        units = collect_units(rows.table.loc[shown, columns], weight[shown])
+        if self._draws_units:
             with TURN:
-                laws = self._laws("all")
+                laws = self.split_.of("all")
                 assert laws is not None  # it has the caused nodes
                 units = draw_caused(laws, self.graph_, units, self.most_units, seed, self.rows_.table)
         return thin_units(units, self.most_units, seed) if n is None else sample_units(units, n, seed)
 
+    @property
+    def _draws_units(self) -> bool:
+        return bool(self.graph_.caused) and self.shared == "learned"
+
+    def _shown(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell which rows show what both worlds share, shape (n,)."""
+        if not self.graph_.caused or self._draws_units:
+            return np.full(len(rows.a), True)
+        return np.asarray(rows.a == self.unfair.regimes[0].on_fair)
+
     def _weight(self, rows: Rows) -> NDArray[np.float64]:
         """Return how much each row counts for what both worlds share, shape (n,)."""
-        if not self.graph_.caused or self.shared == "learned":
+        if not self.graph_.caused or self._draws_units:
             return rows.weight.copy()
-        base = self.unfair.regimes[0].on_fair
         one = self.nuisances_.probability(rows, self.graph_.roots)
-        p = one if base else 1.0 - one
-        return np.divide(rows.weight, p, out=np.zeros(len(p)), where=(rows.a == base) & (p > 0.0))
+        p = one if self.unfair.regimes[0].on_fair else 1.0 - one
+        return np.divide(rows.weight, p, out=np.zeros(len(p)), where=self._shown(rows) & (p > 0.0))
 
     @property
     def _baseline(self) -> Any:
         return self.unfair.graph.label(self.unfair.regimes[0].on_fair)
+
+    def _check_groups(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
+        for value in (0, 1):
+            if not weight[a == value].any():
+                raise DataError(
+                    f"All rows with {self.unfair.graph.sensitive_column}={self.unfair.graph.label(value)!r} have the "
+                    "weight 0; laws are learned from rows of both groups."
+                )
 
     def _check_units(self) -> None:
         mean = self._weight(self.rows_).sum() / self.rows_.weight.sum()
@@ -343,7 +337,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         *,
         paired: bool,
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
-        check_is_fitted(self, "learned_")
+        check_is_fitted(self, "split_")
         if n is not None:
             require_count("n", n)
         rows = self._rows(df, sample_weight)
@@ -357,7 +351,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             "like": self.rows_.table,
         }
         with TURN:
-            laws = self._laws(which)
+            laws = self.split_.of(which)
             if paired and laws is not None:
                 drawn = pair_worlds(laws, self.graph_, units, **settings)
             else:
@@ -389,7 +383,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Columns: regime, column, arm (the value of A that it reads), reads, and outside: the share of that world where
         the law reads a combination of categories, or a number beyond the least or greatest, that its group never had.
         """
-        check_is_fitted(self, "learned_")
+        check_is_fitted(self, "split_")
         units = self._units(self.rows_, self.seed_, None)
         few = min(self.draws, 50)
         with TURN:

@@ -23,6 +23,7 @@ from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likel
 from pyrofair.networks import Network
 
 __all__ = [
+    "FEWEST",
     "Parameters",
     "fit_laws",
     "make_laws",
@@ -35,6 +36,8 @@ __all__ = [
 Parameters = Literal["network", "linear"] | Numbers
 """What turns the columns read into a family's numbers: a network, a linear predictor, or a function of one's own."""
 
+FEWEST = 20
+"""The fewest rows that laws are learned from."""
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
 
 

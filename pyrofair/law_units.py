@@ -20,7 +20,9 @@ class Units:
 
 
 def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> Units:
-    """Gather the rows with the same values into one unit; rows without weight are left out.
+    """Gather the rows with the same values into one unit.
+
+    Rows without weight have theirs too, so that other weights give the same units in the same order.
 
     Parameters
     ----------
@@ -34,8 +36,6 @@ def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> Units:
     >>> collect_units(pd.DataFrame({"Q": [1, 0, 1]}), np.ones(3)).weight.round(2).tolist()
     [0.67, 0.33]
     """
-    kept = np.flatnonzero(weight > 0.0)
-    table, weight = table.iloc[kept], weight[kept]
     if len(table.columns):
         cell = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy()
     else:

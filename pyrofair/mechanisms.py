@@ -26,6 +26,7 @@ from pyrofair.inference_data import to_arviz
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.law_fitting import Fit, Guide, Rows, Settings
 from pyrofair.law_learning import (
+    FEWEST,
     Parameters,
     fit_laws,
     make_laws,
@@ -42,8 +43,7 @@ from pyrofair.tables import read_table, read_weight
 
 __all__ = ["LearnedLaws", "learn_laws"]
 
-FEWEST = 20
-REFIT_STEPS, REFIT_RATE, REFIT_BATCH, REFIT_MEMORY = 80, 3e-3, 2048, 0.9
+REFIT_STEPS, REFIT_RATE, REFIT_BATCH, REFIT_MEMORY = 80, 5e-3, 2048, 0.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)

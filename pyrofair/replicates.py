@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -26,6 +26,8 @@ Views = tuple[Worlds, ...]
 """The two worlds of a source, once, or several times over with independent errors given the units."""
 Key = tuple[str, str, Decisions, str]
 """Source ("" for the audited one, or the name of one of its single groups), model, decisions, quantity."""
+AllSigns = dict[tuple[str, Decisions], Signs]
+"""For each model and kind of decisions the sides of the kinks on which units are."""
 
 GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 
@@ -66,26 +68,32 @@ class Estimator:
     threshold: float
 
     @cached_property
-    def signs(self) -> dict[tuple[str, Decisions], Signs]:
+    def signs(self) -> AllSigns:
         """For each model and kind of decisions the sides of the kinks on which units are, which replicates keep."""
-        views = self.worlds.get("", ())
+        return self._signs(self.worlds.get("", ()))
+
+    @cached_property
+    def redraws_units(self) -> bool:
+        """Whether a replicate has other units than these."""
+        base: Any = self.sources[""]
+        return hasattr(base, "redraws_units") and bool(base.redraws_units(self.table))
+
+    def _signs(self, views: Views) -> AllSigns:
         if len(views) < 2:
             return {}
-        return {
-            (name, kind): choose_signs(
-                [unit_means(*pair) for pair in zip(self._decided(scores, kind), views, strict=True)]
-            )
-            for (label, name), scores in self.scored.items()
-            for kind in DECISIONS
-            if not label
-        }
+        found: AllSigns = {}
+        for model, scores in self._all_scores("", views):
+            for kind in DECISIONS:
+                means = [unit_means(*pair) for pair in zip(self._decided(scores, kind), views, strict=True)]
+                found[model.name, kind] = choose_signs(means)
+        return found
 
     def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
         """Return the estimates on the rows at hand, and notes on them."""
         values = self._observed(self.weight)
         notes: dict[Key, str] = {}
         for label, views in self.worlds.items():
-            found, said = self._causal(label, views)
+            found, said = self._causal(label, views, self.signs)
             values |= found
             notes |= said
         return values, notes
@@ -103,13 +111,17 @@ class Estimator:
             if not hasattr(base, "refit") and self._name_units(""):
                 factor = _resample(random, self.worlds[""][0][0].units, bootstrap)
                 views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[""])
-                return values | self._causal("", views)[0]
+                return values | self._causal("", views, self.signs)[0]
             if hasattr(base, "refit"):
                 base = base.refit(counts if self.shared_rows else _resample(random, base.n_fitted_, bootstrap))
             single = [label for label in self.sources if label]
             draw = int(random.integers(2**31))
             for label, source in {"": base, **(base.by_group(single) if single else {})}.items():
-                values |= self._causal(label, make_views(source, self.table, weight, draw))[0]
+                views = make_views(source, self.table, weight, draw)
+                signs = self.signs
+                if self.redraws_units:
+                    signs = self._signs(make_views(source.before(), self.table, weight, draw))
+                values |= self._causal(label, views, signs)[0]
         except ValueError as error:  # also scikit-learn's, whose classifiers may be propensities
             return str(error)
         return values
@@ -126,27 +138,33 @@ class Estimator:
                 values["", name, "threshold", "majority_rate"] = max(base_rate, 1.0 - base_rate)
         return values
 
-    def _causal(self, label: str, views: Views) -> tuple[dict[Key, float], dict[Key, str]]:
+    def _causal(self, label: str, views: Views, signs: AllSigns) -> tuple[dict[Key, float], dict[Key, str]]:
         values: dict[Key, float] = {}
         notes: dict[Key, str] = {}
-        same = [_are_the_same(now, then) for now, then in zip(views, self.worlds[label], strict=True)]
-        for model in self.models:
-            if (label, model.name) not in self.scored:
-                continue
-            scores = tuple(
-                old if unchanged else self._scores(model, worlds)
-                for old, unchanged, worlds in zip(self.scored[label, model.name], same, views, strict=True)
-            )
+        for model, scores in self._all_scores(label, views):
             for kind in DECISIONS:
                 decided = self._decided(scores, kind)
                 if len(views) > 1:
-                    found, said = measure_views(decided, views, self.signs[model.name, kind])
+                    found, said = measure_views(decided, views, signs[model.name, kind])
                 else:
                     found, said = measure(decided[0], views[0])
                 kept = [quantity for quantity in found if not label or quantity in GROUPED]
                 values |= {(label, model.name, kind, quantity): found[quantity] for quantity in kept}
                 notes |= {(label, model.name, kind, quantity): said[quantity] for quantity in kept if quantity in said}
         return values, notes
+
+    def _all_scores(self, label: str, views: Views) -> Iterator[tuple[AuditedModel, tuple[WorldScores, ...]]]:
+        """Yield each model with the scores of the views' rows; those of the original rows are not made again."""
+        same = [_are_the_same(now, then) for now, then in zip(views, self.worlds[label], strict=True)]
+        for model in self.models:
+            if (label, model.name) in self.scored:
+                yield (
+                    model,
+                    tuple(
+                        old if unchanged else self._scores(model, worlds)
+                        for old, unchanged, worlds in zip(self.scored[label, model.name], same, views, strict=True)
+                    ),
+                )
 
     def _decided(self, scores: Iterable[WorldScores], kind: Decisions) -> tuple[WorldScores, ...]:
         return tuple((decide(one, kind, self.threshold), decide(other, kind, self.threshold)) for one, other in scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import pyrofair as pf
+from pyrofair import law_learning
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.gcomputation import GComputation
 from pyrofair.law_graph import LawGraph
@@ -191,6 +193,65 @@ def test_copies_and_refits() -> None:
     other = source.refit(np.random.default_rng(0).dirichlet(np.ones(N)) * N)
     assert means(other.worlds(random_state=0)) != means(source.worlds(random_state=0))
     assert means(other.worlds(random_state=0)) == pytest.approx(means(source.worlds(random_state=0)), abs=0.03)
+
+
+class Twist:
+    """Scores whose effects change sign with what both worlds share."""
+
+    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        p = expit(2.0 * (rows["Q"] + rows["N"] - 0.5) * (rows["A"] + rows["D"] - 1.0).to_numpy(float) + rows["Q"])
+        return np.column_stack([1.0 - p, p])
+
+
+@pytest.mark.parametrize(
+    ("settings", "bootstrap"),
+    [({}, "multinomial"), ({"shared": "learned"}, "bayesian"), ({"most_units": 200}, "bayesian")],
+)
+def test_replicates_keep_the_signs_of_their_own_units(settings: dict[str, Any], bootstrap: Any) -> None:
+    df = people(1200).assign(Q=np.random.default_rng(0).normal(size=1200).round(6)).drop(columns="M")
+    graph = pf.CausalGraph("{Q A} -> D; {Q A} -> N; {Q A D N} -> Y", sensitive="A", outcome="Y")
+    source = make(graph.unfair("A -> Y", "A -> D -> Y"), parameters="linear", draws=20, **settings).fit(df)
+    how: dict[str, Any] = {"bootstrap": bootstrap, "progress": False, "random_state": 0, "n_jobs": 1}
+    report = pf.audit({"twist": Twist()}, source, df, n_boot=16, level=0.8, **how)
+    table = report.table[report.table["quantity"].isin(["piu_lower", "piu_upper", "piu_double_disagreement"])]
+    middle, half = (table["lower"] + table["upper"]) / 2, (table["upper"] - table["lower"]) / 2
+    assert ((half > 0.0) & (half < 0.06)).all()
+    assert ((table["estimate"] - middle).abs() < 2.0 * half).all()
+
+
+def test_refits_and_fits_refuse_bad_weights() -> None:
+    source = fitted()
+    for weight in (np.ones(3), -np.ones(N), np.full(N, np.nan)):
+        with pytest.raises(DataError, match="sample_weight"):
+            source.refit(weight)
+    one_group = (people()["A"] == 1).astype(float)
+    with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
+        make().fit(people(), sample_weight=one_group)
+    with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
+        source.refit(one_group.to_numpy())
+
+
+def test_views_need_rows_in_both_halves() -> None:
+    source = make(parameters="linear").fit(people(30))
+    with pytest.raises(DataError, match="either half of the rows, and a half has only 15"):
+        source.views()
+
+
+def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(parameters="linear").fit(people(400))
+    fit_law = law_learning.fit_law
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        return replace(fit_law(*args, **settings), interrupted=True)
+
+    monkeypatch.setattr(law_learning, "fit_law", interrupted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        with pytest.raises(KeyboardInterrupt):
+            source.views()
+    assert set(source.split_.learned) == {"all"}
+    monkeypatch.setattr(law_learning, "fit_law", fit_law)
+    assert len(source.views()) == 2
 
 
 def test_most_units() -> None:

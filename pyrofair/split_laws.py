@@ -1,0 +1,114 @@
+"""Which rows are laws learned from? All of them, or either half, so that errors of the two halves are independent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyrofair.exceptions import DataError
+from pyrofair.families import Family
+from pyrofair.isolation import TURN
+from pyrofair.law_learning import FEWEST
+from pyrofair.nuisances import Rows
+
+if TYPE_CHECKING:
+    from pyrofair.mechanisms import LearnedLaws
+
+__all__ = ["HALVES", "PARTS", "SplitLaws"]
+
+HALVES = ("half 0", "half 1")
+PARTS = ("all", *HALVES)
+
+
+@dataclass(frozen=True)
+class SplitLaws:
+    """Laws learned from all rows or from a random half of them, when first asked for.
+
+    The laws of a half end with the few steps that a bootstrap replicate takes, so that replicates lie around them: the
+    rows held out while learning stop it earlier than those steps would.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    learn
+        Learns laws from a table: :func:`pyrofair.mechanisms.learn_laws` with all else given but the families, the
+        weights and the seed; None if there is nothing to learn.
+    families
+        The families that the user chose.
+    seed
+        Seeds the halves and the fits.
+    origin
+        In a bootstrap replicate the laws of the same rows with their own weights, from which its fits start.
+    """
+
+    rows: Rows
+    learn: Callable[..., LearnedLaws] | None
+    families: Mapping[str, Family] | None
+    seed: int
+    origin: SplitLaws | None = None
+    learned: dict[str, LearnedLaws | None] = field(default_factory=dict)
+    starts: dict[str, LearnedLaws] = field(default_factory=dict)
+
+    def of(self, which: str) -> LearnedLaws | None:
+        """Return the laws learned from ``"all"`` rows, from ``"half 0"`` or from ``"half 1"``.
+
+        Raises
+        ------
+        DataError
+            If a half has too few rows.
+        KeyboardInterrupt
+            If Ctrl-C struck while a half was learned, whose laws are then dropped; those of all rows are kept as they
+            are, with a warning.
+        """
+        with TURN:
+            if which not in self.learned:
+                self.learned[which] = self._learn(which) if self.learn else None
+            return self.learned[which]
+
+    def reweighted(self, rows: Rows) -> SplitLaws:
+        """Return the laws of the same rows with other weights: a bootstrap replicate, fitted in a few steps."""
+        return replace(self, rows=rows, origin=self, learned={}, starts={})
+
+    def before(self) -> SplitLaws:
+        """Return a replicate's laws of all rows, with the halves' laws of its origin."""
+        if self.origin is None:
+            return self
+        return replace(self, learned={"all": self.of("all"), **{which: self.origin.of(which) for which in HALVES}})
+
+    def _learn(self, which: str) -> LearnedLaws:
+        weight = self.rows.weight[self._places(which)]
+        if self.origin is not None:
+            self.origin.of(which)
+            return self.origin.starts[which].refit(weight, random_state=self.seed)
+        self.starts[which] = laws = self._first(which, weight)
+        return laws.refit(weight, random_state=self.seed) if which in HALVES else laws
+
+    def _first(self, which: str, weight: NDArray[np.float64]) -> LearnedLaws:
+        if which in HALVES and (found := int((weight > 0.0).sum())) < FEWEST:
+            raise DataError(
+                f"The ends of PIU take laws learned from either half of the rows, and a half has only {found}; at "
+                f"least {FEWEST} are needed."
+            )
+        whole = self.starts.get("all")
+        assert self.learn is not None  # told by the caller
+        laws = self.learn(
+            self.rows.table.iloc[self._places(which)],
+            families=self.families if whole is None else {**whole.families, **(self.families or {})},
+            sample_weight=weight,
+            random_state=self.seed + PARTS.index(which),
+        )
+        if which in HALVES and any(fit.interrupted for fit in laws.fits.values()):
+            raise KeyboardInterrupt
+        return laws
+
+    def _places(self, which: str) -> NDArray[np.int64]:
+        n = len(self.rows.a)
+        if which not in HALVES:
+            return np.arange(n)
+        order = np.random.default_rng(self.seed).permutation(n)
+        return np.sort(order[HALVES.index(which) :: 2])
