@@ -319,7 +319,8 @@ def learn_laws(
         The components of a mixture.
     posterior
         What is learned of the parameters: ``"point"``, the most probable ones; ``"normal"``, a normal law of each
-        (mean-field); ``"multivariate"``, with all correlations, for laws of few parameters.
+        (mean-field; usually too narrow); ``"multivariate"``, with all correlations, for laws of few parameters: about
+        as wide as the textbook's.
     posterior_draws
         The draws of the last two.
     given

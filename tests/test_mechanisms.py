@@ -15,6 +15,8 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 import pyrofair as pf
@@ -366,6 +368,29 @@ def test_laws_can_be_pickled(laws: LearnedLaws) -> None:
 
 
 # -- replicates, interruption, convergence ----------------------------------------------------------------------------
+
+
+def test_a_posterior_with_correlations_is_as_wide_as_textbooks_say() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.integers(2, size=2000)
+    X = rng.normal(size=2000) + A
+    Y = (rng.uniform(size=2000) < expit(0.8 * A + 0.5 * X - 0.7)).astype(int)
+    graph = pf.CausalGraph("A -> X; {A X} -> Y", sensitive="A", outcome="Y")
+    settings = {"parameters": "linear", "posterior": "multivariate", "posterior_draws": 1000, "steps": 1500}
+    laws = learn(pd.DataFrame({"A": A, "X": X, "Y": Y}), graph, nodes=["Y"], validation_fraction=0.0, **settings)
+    table = pd.DataFrame({"A": [0, 1, 0], "X": [0.0, 0.0, 1.0]})
+    logits = np.array([laws.law("Y", table, draw=i).logits.numpy() for i in range(1000)])
+    found = np.column_stack([logits[:, 0], logits[:, 1:] - logits[:, :1]])
+
+    design = np.column_stack([np.ones(2000), A, X])
+    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(design[:, 1:], Y)
+    p = fitted.predict_proba(design[:, 1:])[:, 1]
+    covariance = np.linalg.inv((design.T * p * (1.0 - p)) @ design)
+    error = np.sqrt(np.diag(covariance))
+    assert (found.std(axis=0) / error).tolist() == pytest.approx([1.0] * 3, abs=0.12)
+    assert np.corrcoef(found.T)[0, 1] == pytest.approx(covariance[0, 1] / error[0] / error[1], abs=0.1)
+    exact = np.concatenate([fitted.intercept_, fitted.coef_[0]])
+    assert (np.abs(found.mean(axis=0) - exact) < 0.25 * error).all()
 
 
 def test_refit_moves_as_far_as_the_data_say(frame: pd.DataFrame) -> None:
