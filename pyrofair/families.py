@@ -392,5 +392,6 @@ def features(family: Family, values: Tensor) -> Tensor:
         codes = torch.arange(len(known), dtype=values.dtype)
         return (one == (codes if len(codes) > 2 else codes[1:])).to(torch.get_default_dtype())
     if isinstance(family, Positive):
-        one = one.log()
+        known = torch.finfo(one.dtype)
+        one = one.clamp(known.tiny, known.max).log()  # draws may overflow, and what reads them is to stay a number
     return (one - getattr(family, "mean", 0.0)) / getattr(family, "sd", 1.0)

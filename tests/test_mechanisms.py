@@ -260,6 +260,19 @@ def test_recanting_witnesses_are_evaluated_node_by_node() -> None:
     assert (switched["M"] == baseline["M"]).all()
 
 
+def test_laws_that_read_positive_numbers_serve_as_a_program() -> None:
+    """With parameters from their priors a log-normal law overflows, and what reads it may not."""
+    rng = np.random.default_rng(0)
+    df = pd.DataFrame({"A": rng.integers(2, size=600), "V": rng.lognormal(size=600), "Y": rng.integers(2, size=600)})
+    graph = pf.CausalGraph("A -> V; {A V} -> Y", sensitive="A", outcome="Y")
+    found = learn(df, graph, steps=60)
+    assert isinstance(found.families["V"], Positive)
+    sem = found.sem(graph.unfair("A -> V -> Y"))
+    assert np.isfinite(sem.nodes(20, random_state=0)[1].to_numpy()).all()
+    read = pf.CausalGraph.from_pyro(found.program, nodes=graph.nodes, sensitive="A", outcome="Y")
+    assert {*read.edges} == {*graph.edges}
+
+
 def test_laws_equal_in_both_worlds_share_noise_under_independent_coupling(numeric: LearnedLaws) -> None:
     baseline, switched = numeric.sem(GRAPH.unfair("A -> Y"), coupling="independent").nodes(100, random_state=0)
     assert (switched["D"] == baseline["D"]).all()
