@@ -231,11 +231,12 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
         self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
         coded = {graph.sensitive_column: group, graph.outcome_column: target}
-        self.families_ = {
-            column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
-            for node in graph.order
-            for column in graph.columns.get(node, [])
-        }
+        with single_precision():
+            self.families_ = {
+                column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
+                for node in graph.order
+                for column in graph.columns.get(node, [])
+            }
         reads = self.replay_.columns_read("posterior")
         self.feature_names_in_ = np.asarray([name for name in X.columns if name in reads], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
