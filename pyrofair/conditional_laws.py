@@ -10,6 +10,7 @@ import pyro
 from pyro import poutine
 from torch import Tensor
 
+from pyrofair.columns import unused_name
 from pyrofair.exceptions import DataError
 from pyrofair.families import Family, features
 from pyrofair.networks import Network
@@ -97,10 +98,10 @@ class LearnedProgram:
         drawn = {law.column: law.draw() for law in self.laws}
         low, high = self.levels
         values: dict[str, Tensor] = {}
-        with pyro.plate("people", n):
+        with pyro.plate(unused_name("people", drawn), n):
             for column, law in drawn.items():
                 if column == self.sensitive and self.levels != (0.0, 1.0):
-                    code = pyro.sample(f"{column}__code", law(values))
+                    code = pyro.sample(unused_name(f"{column}__code", drawn), law(values))
                     site = pyro.deterministic(column, low + (high - low) * code)
                     values[column] = (site - low) / (high - low)
                 else:

@@ -33,9 +33,10 @@ from pyrofair.law_learning import (
     refit_laws,
     require_settings,
     split_rows,
+    try_laws,
 )
-from pyrofair.law_reports import held_out_table, history_table, inference_groups
-from pyrofair.law_tables import choose_families, code_columns, code_labels, plan_reads
+from pyrofair.law_reports import held_out_lines, held_out_table, history_table, inference_groups
+from pyrofair.law_tables import choose_families, code_columns, code_labels, graph_of, plan_reads, require_graph
 from pyrofair.paths import UnfairPaths
 from pyrofair.sem import SEM
 from pyrofair.tables import read_table, read_weight
@@ -119,6 +120,7 @@ class LearnedLaws:
         settings
             As for :class:`pyrofair.SEM`: ``unit``, ``coupling``, ``draws``, ...
         """
+        require_graph(unfair, self.graph)
         if self.levels:
             settings.setdefault("levels", self.levels)
         return SEM(self.program, unfair, **{"posterior": self.posterior or None, **settings})
@@ -261,11 +263,7 @@ class LearnedLaws:
         )
 
     def __str__(self) -> str:
-        lines = [repr(self), "log-likelihood of held-out rows in nats per row, and gain over the marginal law:"]
-        for row in self.held_out.to_dict("records"):
-            given = f" | {row['reads']}" if row["reads"] else ""
-            lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
-        return "\n".join(lines)
+        return "\n".join([repr(self), *held_out_lines(self.held_out)])
 
 
 # -- learning ---------------------------------------------------------------------------------------------------------
@@ -281,8 +279,8 @@ def learn_laws(
     components: int = 5,
     posterior: Guide = "point",
     posterior_draws: int = 200,
-    given: Mapping[str, Iterable[str]] | None = None,
-    nodes: Iterable[str] | None = None,
+    given: Mapping[str, str | Iterable[str]] | None = None,
+    nodes: str | Iterable[str] | None = None,
     steps: int = 3000,
     batch_size: int = 256,
     learning_rate: float = 0.01,
@@ -374,7 +372,7 @@ def learn_laws(
     >>> bool(((law.mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
     True
     """
-    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    graph = graph_of(graph_or_unfair)
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
     reads = plan_reads(df, graph, nodes, given)
@@ -390,6 +388,7 @@ def learn_laws(
     seed = seed_from(random_state)
     with isolated(seed):
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
+    try_laws(laws, rows)
     fits, texts = fit_laws(laws, rows, settings, seed, progress)
     constant = [name for name in reads if (coded[name] == coded[name].iloc[0]).all()]
     if constant:

@@ -22,6 +22,7 @@ from pyrofair.families import Family, choose_family, encode
 from pyrofair.isolation import fresh_state, isolated
 from pyrofair.keyed_noise import keyed_uniform
 from pyrofair.latent_sem import LatentSEM, People
+from pyrofair.law_tables import require_fitting
 from pyrofair.paths import UnfairPaths
 from pyrofair.pscf_arviz import people_to_arviz
 from pyrofair.pscf_settings import require_settings
@@ -252,8 +253,11 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return coded
 
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
-        given = (self.families or {}).get(column)
-        return given or choose_family(values.rename(column), most_levels=2, components=self.components, weight=weight)
+        given, values = (self.families or {}).get(column), values.rename(column)
+        if given is None:
+            return choose_family(values, most_levels=2, components=self.components, weight=weight)
+        require_fitting(given, values)
+        return given
 
     def _new_sem(self) -> LatentSEM:
         columns = self.unfair.graph.columns

@@ -16,11 +16,12 @@ from torch import Tensor
 
 import pyrofair as pf
 from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
+from pyrofair.columns import unused_name
 from pyrofair.elbo import Steps, evidence, fit_elbo, unsettled
 from pyrofair.families import Categories, choose_family
 from pyrofair.group_distance import mean_discrepancy
 from pyrofair.keyed_noise import keyed_strata, keyed_uniform, row_keys
-from pyrofair.latent_sem import LatentSEM, People, unused_name
+from pyrofair.latent_sem import LatentSEM, People
 from pyrofair.pscf import PSCF
 from pyrofair.replay import read_replay
 
@@ -491,6 +492,9 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a finite number, above 0"),
         ({"own_noise": np.inf}, "own_noise=inf must be"),
         ({"encoder_hidden": 20}, "encoder_hidden=20 must be a tuple"),
+        ({"families": {"D": "w"}}, "family str of 'D' fails: AttributeError"),
+        ({"families": {"D": Categories}}, r"families\['D'\] is the class Categories; a family is an instance"),
+        ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"unfair": HIRING}, "must be unfair paths, made by graph.unfair"),
     ],
 )
