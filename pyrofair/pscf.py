@@ -16,7 +16,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from pyrofair.elbo import Steps, evidence, fit_elbo, single_precision, unsettled
+from pyrofair.elbo import Steps, doubt, evidence, fit_elbo, single_precision
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, choose_family, encode
 from pyrofair.isolation import fresh_state, isolated
@@ -192,7 +192,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Warns
         -----
         PyrofairWarning
-            If the loss has not settled, or columns are outside the graph.
+            If the loss has not settled, or columns are outside the graph; if the fit was interrupted (Ctrl-C), in which
+            case the networks of the last whole epoch are kept.
         """
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         require_settings(self)
@@ -205,13 +206,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = evidence(fitted.sem_, people, seed=fitted.seed_)
         self.__dict__ = fitted.__dict__
-        if gained := unsettled(losses):
-            warnings.warn(
-                f"The loss may not have settled: it fell by {gained:.1%} in the second half of the time before steps "
-                f"shrank. Take more epochs than {epochs}, or another learning_rate than {self.learning_rate:g}.",
-                PyrofairWarning,
-                stacklevel=2,
-            )
+        if text := doubt(losses, steps):
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
     def _read_training(self, X: Any, y: Any, sample_weight: object) -> People:
