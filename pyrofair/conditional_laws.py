@@ -11,7 +11,7 @@ from pyro import poutine
 from torch import Tensor
 
 from pyrofair.columns import unused_name
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.families import Family, features
 from pyrofair.networks import Network
 
@@ -87,11 +87,25 @@ class LearnedProgram:
         The column of the sensitive attribute.
     levels
         The values that its site takes for the baseline and for the contrast. The laws read 0 and 1.
+
+    Raises
+    ------
+    GraphError
+        If a law reads a column that has none.
     """
 
     laws: Sequence[ConditionalLaw]
     sensitive: str
     levels: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        learned = [law.column for law in self.laws]
+        for law in self.laws:
+            if missing := [name for name in law.reads if name not in learned]:
+                raise GraphError(
+                    f"The law of {law.column!r} reads {missing[0]!r}, which was not learned, so no program draws "
+                    "people. Learn its node too (nodes=...). Single laws are at .law(column, table)."
+                )
 
     def __call__(self, n: int) -> None:
         """Draw n people."""

@@ -25,12 +25,14 @@ from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likel
 from pyrofair.networks import Network
 
 __all__ = [
+    "FEWEST",
     "Parameters",
     "fit_laws",
     "make_laws",
     "marginal_log_likelihood",
     "refit_laws",
     "require_settings",
+    "reweigh_rows",
     "split_rows",
     "try_laws",
 ]
@@ -39,7 +41,8 @@ Parameters = Literal["network", "linear"] | Numbers
 """What turns the columns read into a family's numbers: a network, a linear predictor, or a function of one's own."""
 
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
-FEWEST, TRIED = 10, 3
+FEWEST = 20
+FEWEST_TRAINED, TRIED = 10, 3
 RESERVED = ("people", "row", "rows")
 
 
@@ -102,10 +105,10 @@ def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) ->
     places = torch.randperm(len(weight))
     places = places[weight[places] > 0]
     held = round(fraction * len(places))
-    if len(places) - held < FEWEST:
+    if len(places) - held < FEWEST_TRAINED:
         raise DataError(
             f"validation_fraction={fraction!r} leaves {len(places) - held} of {len(places)} rows to learn from; at "
-            f"least {FEWEST} are needed."
+            f"least {FEWEST_TRAINED} are needed."
         )
     return Rows(values, weight / weight[places[held:]].mean(), places[held:], places[:held])
 
@@ -151,6 +154,20 @@ def _try_law(law: ConditionalLaw, values: Mapping[str, Tensor]) -> list[str]:
         ) from error
     nodes: Mapping[str, Any] = tracer.trace.nodes
     return [name for name, site in nodes.items() if site["type"] == "sample"]
+
+
+def reweigh_rows(rows: Rows, weight: Tensor) -> Rows:
+    """Return rows with other weights, without those of weight 0.
+
+    Raises
+    ------
+    DataError
+        If hardly any are left to learn from.
+    """
+    train, held = (places[weight[places] > 0] for places in (rows.train, rows.held))
+    if len(train) < FEWEST:
+        raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST} are needed.")
+    return Rows(rows.columns, weight / weight[train].mean(), train, held)
 
 
 @contextmanager

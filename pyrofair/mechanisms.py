@@ -19,19 +19,21 @@ from matplotlib.figure import Figure
 from pyrofair.calibration import calibrate, check_fits, plot_calibration
 from pyrofair.conditional_laws import LearnedProgram
 from pyrofair.equations import sensitive_levels
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning, did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
 from pyrofair.families import Family, encode, levels
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.law_fitting import Fit, Guide, Rows, Settings
 from pyrofair.law_learning import (
+    FEWEST,
     Parameters,
     fit_laws,
     make_laws,
     marginal_log_likelihood,
     refit_laws,
     require_settings,
+    reweigh_rows,
     split_rows,
     try_laws,
 )
@@ -43,7 +45,6 @@ from pyrofair.tables import read_table, read_weight
 
 __all__ = ["LearnedLaws", "learn_laws"]
 
-FEWEST = 20
 REFIT_STEPS, REFIT_RATE, REFIT_BATCH, REFIT_MEMORY = 80, 3e-3, 2048, 0.9
 
 
@@ -88,12 +89,6 @@ class LearnedLaws:
         GraphError
             If a law reads a column that was not learned.
         """
-        for column, fit in self.fits.items():
-            if missing := [name for name in fit.law.reads if name not in self.fits]:
-                raise GraphError(
-                    f"The law of {column!r} reads {missing[0]!r}, which was not learned, so no program draws people. "
-                    "Learn its node too (nodes=...). Single laws are at .law(column, table)."
-                )
         laws = tuple(fit.law for fit in self.fits.values())
         return LearnedProgram(laws, self.graph.sensitive_column, sensitive_levels(self.graph))
 
@@ -116,9 +111,14 @@ class LearnedLaws:
         Parameters
         ----------
         unfair
-            The unfair paths, in the graph that the laws were learned along.
+            The unfair paths, in the graph that the laws were learned along; others are refused.
         settings
             As for :class:`pyrofair.SEM`: ``unit``, ``coupling``, ``draws``, ...
+
+        Raises
+        ------
+        DataError, GraphError
+            If they are no unfair paths, or those of another graph.
         """
         require_graph(unfair, self.graph)
         if self.levels:
@@ -222,12 +222,8 @@ class LearnedLaws:
         steps, batch_size, learning_rate
             The steps of Adam, on batches of so many rows, and the size of the first.
         """
-        weight = torch.as_tensor(read_weight(sample_weight, len(self.rows.weight))).to(torch.get_default_dtype())
-        train = self.rows.train[weight[self.rows.train] > 0]
-        if len(train) < FEWEST:
-            raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST} are needed.")
-        held = self.rows.held[weight[self.rows.held] > 0]
-        rows = Rows(self.rows.columns, weight / weight[train].mean(), train, held)
+        weight = read_weight(sample_weight, len(self.rows.weight))
+        rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
         settings = replace(
             self.settings, steps=steps, learning_rate=learning_rate, batch_size=batch_size, patience=None,
             memory=REFIT_MEMORY,
@@ -296,6 +292,9 @@ def learn_laws(
     network computes from the columns read. The laws are fitted one by one, by stochastic variational inference, each
     until rows that are held out get no likelier. A node of several columns is learned by the chain rule.
 
+    Laws of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end), it shows
+    as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
+
     *Assumes* that rows are independent, and that nothing but its parents causes two columns of the graph in common.
 
     Parameters
@@ -305,7 +304,9 @@ def learn_laws(
     graph_or_unfair
         The causal graph, or unfair paths in it. The sensitive attribute becomes 0 and 1, and so does the outcome.
     families
-        For some columns a family of your choice.
+        For some columns a family of your choice: an instance, with the column's own numbers, such as
+        ``pf.families.Continuous(mean=2.0, sd=1.5, components=8)``. ``pf.families.choose_family(df["M"])`` is the one
+        chosen by default, to start from.
     parameters
         What turns the columns read into the family's numbers: ``"network"``, ``"linear"``, or, for a column,
         a function of your own. That is called outside the plate of people, draws its parameters there
@@ -321,9 +322,9 @@ def learn_laws(
     posterior_draws
         The draws of the last two.
     given
-        For some nodes the nodes that their law reads; by default the observed parents.
+        For some nodes the node or nodes that their law reads; by default the observed parents.
     nodes
-        The nodes to learn; by default all whose columns are in the table.
+        The nodes to learn; by default all whose columns are in the table, which must hold what their laws read, too.
     steps, batch_size, learning_rate
         At most so many steps of Adam for each column, on batches of so many rows; the size of the first step, the last
         being a twentieth of it.
@@ -347,7 +348,8 @@ def learn_laws(
     Raises
     ------
     DataError
-        If the table does not fit the graph, a family its column, a setting is unknown, or the loss is not a number.
+        If the table does not fit the graph, or a family its column; if a setting is unknown, parameters of your own
+        fail, two sites of the program would have one name, or the loss is not a number.
     GraphError
         If a node is unknown, or a law would read one that does not come before it.
 
@@ -379,8 +381,7 @@ def learn_laws(
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     coded, labels = code_labels(read_table(df, columns), graph)
     weight = read_weight(sample_weight, len(coded))
-    if (weight > 0).sum() < FEWEST:
-        found = int((weight > 0).sum())
+    if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
     chosen = choose_families(coded, families or {}, components, weight)
     values = {name: encode(chosen[name], coded[name]) for name in columns}
