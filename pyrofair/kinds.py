@@ -50,7 +50,7 @@ def kind_of(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: in
 
     Examples
     --------
-    >>> kind_of(pd.Series([1e6 + 0.25, 1e6 + 1.0, 1e6 + 2.0]), np.full(3, 1 / 3), 20)
+    >>> kind_of(pd.Series([1e6 + 0.25, 1e6 + 10.0, 1e6 + 20.0]), np.full(3, 1 / 3), 20)
     'continuous'
     >>> kind_of(pd.Series([0.25, 1.0, 2.0]), np.full(3, 1 / 3), 20)
     'positive'
