@@ -26,6 +26,7 @@ from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise_report import NoiseReport
 from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, show_names
 from pyrofair.posterior_noise import Abduction
+from pyrofair.probing import at_parameters
 from pyrofair.programs import Program
 from pyrofair.running import wide_floats
 from pyrofair.uncertain import Uncertain
@@ -172,11 +173,12 @@ def abduct(
     {'X': [0.5], 'H': [2.0], 'Y': [1.9]}
     """
     settings = Settings(method, dict(inverses or {}), draws, tolerance, guide)
+    one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
     if isinstance(program, Equations):
         run, rows = program.program, read_people(program, df)
     else:
-        run, rows = program, read_rows(program, df, nodes)
-    priors = read_priors(run, rows.info)
+        run, rows = program, read_rows(at_parameters(program, one), df, nodes)
+    priors = read_priors(run, rows.info, one)
     values = _read_parameters(priors, parameters or {})
     if priors.names and not values:
         remedy = f"Give a value of each: parameters={{{priors.names[0]!r}: ...}}."

@@ -125,7 +125,8 @@ def calibrate(checked: Sequence[Checked]) -> pd.DataFrame:
         column, family, rows; pit_distance: the Kolmogorov distance of the places of the values in their laws from
         uniform, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle half and nine tenths
         of their laws; gap: the largest difference between the predicted and the observed probability of being at most
-        some value, over all rows.
+        some value, over all rows. A spike in a column of real numbers, of which a density knows nothing, shows as a
+        step at its place, and as a gap.
     """
     rows = []
     for one in checked:

@@ -1,13 +1,13 @@
-"""Which columns of a table stand behind each node of a graph?"""
+"""Which columns of a table stand behind each node of a graph, and what else may have no column's name?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, did_you_mean
 
-__all__ = ["read_columns", "require_node"]
+__all__ = ["read_columns", "require_node", "unused_name"]
 
 
 def require_node(nodes: Sequence[str], name: str, role: str) -> None:
@@ -59,3 +59,14 @@ def read_columns(
                 raise GraphError(f"The column {name!r} stands in {both}; a column belongs to one node, once.")
             owner[name] = node
     return tuple(table.items())
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for a site that no column has.
+
+    >>> unused_name("H_D", ["D", "H_D"])
+    'H_D_'
+    """
+    while name in taken:
+        name += "_"
+    return name

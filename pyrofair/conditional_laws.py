@@ -10,7 +10,8 @@ import pyro
 from pyro import poutine
 from torch import Tensor
 
-from pyrofair.exceptions import DataError
+from pyrofair.columns import unused_name
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.families import Family, features
 from pyrofair.networks import Network
 
@@ -86,21 +87,35 @@ class LearnedProgram:
         The column of the sensitive attribute.
     levels
         The values that its site takes for the baseline and for the contrast. The laws read 0 and 1.
+
+    Raises
+    ------
+    GraphError
+        If a law reads a column that has none.
     """
 
     laws: Sequence[ConditionalLaw]
     sensitive: str
     levels: tuple[float, float] = (0.0, 1.0)
 
+    def __post_init__(self) -> None:
+        learned = [law.column for law in self.laws]
+        for law in self.laws:
+            if missing := [name for name in law.reads if name not in learned]:
+                raise GraphError(
+                    f"The law of {law.column!r} reads {missing[0]!r}, which was not learned, so no program draws "
+                    "people. Learn its node too (nodes=...). Single laws are at .law(column, table)."
+                )
+
     def __call__(self, n: int) -> None:
         """Draw n people."""
         drawn = {law.column: law.draw() for law in self.laws}
         low, high = self.levels
         values: dict[str, Tensor] = {}
-        with pyro.plate("people", n):
+        with pyro.plate(unused_name("people", drawn), n):
             for column, law in drawn.items():
                 if column == self.sensitive and self.levels != (0.0, 1.0):
-                    code = pyro.sample(f"{column}__code", law(values))
+                    code = pyro.sample(unused_name(f"{column}__code", drawn), law(values))
                     site = pyro.deterministic(column, low + (high - low) * code)
                     values[column] = (site - low) / (high - low)
                 else:

@@ -22,7 +22,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated
 from pyrofair.latent_sem import LatentSEM, People
 
-__all__ = ["Steps", "evidence", "fit_elbo", "single_precision", "unsettled"]
+__all__ = ["Steps", "doubt", "evidence", "fit_elbo", "single_precision", "unsettled"]
 
 STEADY = 1 / 3
 """For so much of the time all steps have one size; then they shrink geometrically."""
@@ -63,6 +63,8 @@ def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[fl
 
     The loss is the negative evidence lower bound, with the divergence of the guide from the prior in closed form, plus
     the penalty on the discrepancy between groups. Batches hold their share of both groups. Steps shrink geometrically.
+    An interruption (Ctrl-C) ends the fit with the networks of the last whole epoch, so that fewer losses are returned;
+    before the end of the first it goes on to the caller.
 
     Parameters
     ----------
@@ -90,22 +92,47 @@ def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[fl
         }
     )
     losses: list[float] = []
+    kept: dict[str, Tensor] = {}
     with _scoped(seed), _bar(steps) as bar:
         svi = SVI(sem.model, sem.guide, adam, TraceMeanField_ELBO())  # type: ignore[no-untyped-call]
-        for epoch in bar:
-            total = 0.0
-            for rows in _batches(people.group, count):
-                total += svi.step(people, rows)  # type: ignore[no-untyped-call]
-            adam.step()
-            losses.append(total / count / float(people.weight.sum()))
-            if not math.isfinite(losses[-1]):
-                raise DataError(
-                    f"Training diverged: the loss is {losses[-1]} in epoch {epoch}. Lower "
-                    f"learning_rate={steps.learning_rate:g}."
-                )
+        try:
+            for epoch in bar:
+                loss = _take_epoch(svi, people, count)
+                adam.step()
+                if not math.isfinite(loss):
+                    raise DataError(
+                        f"Training diverged: the loss is {loss} in epoch {epoch}. Lower "
+                        f"learning_rate={steps.learning_rate:g}."
+                    )
+                kept = {name: value.clone() for name, value in sem.state_dict().items()}
+                losses.append(loss)
+        except KeyboardInterrupt:
+            if not losses:
+                raise
+            sem.load_state_dict(kept)
     for parameter in sem.parameters():
         vars(parameter).pop("unconstrained", None)  # a weak reference of the parameter store's, which cannot be pickled
     return losses
+
+
+def _take_epoch(svi: SVI, people: People, count: int) -> float:
+    """Take a step on each of so many batches, and return the loss in nats a person."""
+    total = 0.0
+    for rows in _batches(people.group, count):
+        total += svi.step(people, rows)  # type: ignore[no-untyped-call]
+    return total / count / float(people.weight.sum())
+
+
+def doubt(losses: list[float], steps: Steps) -> str:
+    """Return what to warn of after a fit; empty if nothing."""
+    if len(losses) < steps.epochs:
+        return f"Interrupted after {len(losses)} of {steps.epochs} epochs; the networks of the last of these are kept."
+    if gained := unsettled(losses):
+        return (
+            f"The loss may not have settled: it fell by {gained:.1%} in the second half of the time before steps "
+            f"shrank. Take more epochs than {steps.epochs}, or another learning_rate than {steps.learning_rate:g}."
+        )
+    return ""
 
 
 def evidence(sem: LatentSEM, people: People, draws: int = 10, seed: int = 0) -> float:

@@ -128,10 +128,17 @@ def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
     return (float(labels[0]), float(labels[1])) if coded else (0.0, 1.0)
 
 
-def read_equations(program: Program, unfair: UnfairPaths) -> Equations:
+def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None = None) -> Equations:
     """Match a program's sites with the graph's nodes.
 
     The outcome, latent nodes, and nodes that do not lead to the outcome need no site.
+
+    Parameters
+    ----------
+    program, unfair
+        The program, and the unfair paths.
+    probe
+        The program to run on a few people, by default itself: with its parameters set, say.
 
     Raises
     ------
@@ -145,7 +152,7 @@ def read_equations(program: Program, unfair: UnfairPaths) -> Equations:
         If two nodes but the outcome read one site that is no node: a common cause that the graph does not declare.
     """
     graph = unfair.graph
-    info = read_sites(program)
+    info = read_sites(probe or program)
     free = {*graph.nodes} - {graph.sensitive, *graph.ancestors(graph.outcome)} | {*graph.latent}
     node_of: dict[str, str] = {}
     for node in graph.order:

@@ -12,13 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyro.distributions as dist
 import torch
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from pandas.api.types import is_numeric_dtype
 from pyro.distributions.torch_distribution import TorchDistributionMixin
 from torch import Tensor
 from torch.distributions.transforms import ExpTransform
 
 from pyrofair.discretized import DiscretizedMixture
 from pyrofair.exceptions import DataError, require_count
+from pyrofair.kinds import MOST_WHOLE, kind_of, moments
 from pyrofair.tables import as_levels, encode_levels, is_categorical, read_table, read_weight
 
 __all__ = [
@@ -227,9 +228,10 @@ def choose_family(
     """Choose the family of a column by its type and its values.
 
     Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any kind, and whole numbers of few
-    values: :class:`Categories`, with all declared categories, and whole numbers in order. Other whole numbers:
-    :class:`Whole`. Positive numbers: :class:`Positive`. All others: :class:`Continuous`. A constant column has
-    :class:`Categories` of one level: nothing can be said of any other value, and it is refused by name where it comes.
+    values: :class:`Categories`, with all declared categories, and whole numbers in order. Other whole numbers up to a
+    million in size: :class:`Whole`. Positive numbers whose standard deviation is at least a tenth of their mean:
+    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categories` of one level: nothing
+    can be said of any other value, and it is refused by name where it comes.
 
     Parameters
     ----------
@@ -245,7 +247,8 @@ def choose_family(
     Raises
     ------
     DataError
-        If a value is missing, infinite, or neither a number nor a category; or if a setting is below 1.
+        If a value is missing, infinite, or neither a number nor a category; if most rows have a category of their own,
+        or numbers are too close together or too far out for a program's precision; or if a setting is below 1.
 
     Examples
     --------
@@ -262,36 +265,29 @@ def choose_family(
     values = read_table(values.to_frame(name), [name])[name]
     shares = read_weight(weight, len(values))
     shares = shares / shares.sum()
-    if is_categorical(values):
+    kind = kind_of(values, shares, most_levels)
+    if kind == "categories":
         return _categories(values, shares)
     numbers = values.to_numpy(dtype=np.float64)
-    if is_bool_dtype(values.dtype) or set(np.unique(numbers)) == {0.0, 1.0}:
+    if kind == "binary":
         return Binary((float(shares @ numbers) * len(numbers) + 0.5) / (len(numbers) + 1.0))
-    whole = bool((numbers == np.round(numbers)).all())
-    count = len(np.unique(numbers))
-    if count <= 2 or (whole and count <= most_levels):
-        return _categories(values, shares)
-    if whole:
-        return Whole(int(numbers.min()), int(numbers.max()), *_moments(numbers, shares), components)
-    if bool((numbers > 0.0).all()):
-        return Positive(*_moments(np.log(numbers), shares), components)
-    return Continuous(*_moments(numbers, shares), components)
+    if kind == "positive":
+        return Positive(*moments(np.log(numbers), shares), components)
+    mean, sd = moments(numbers, shares)
+    if kind == "whole":
+        return Whole(int(numbers.min()), int(numbers.max()), mean, sd, components)
+    return Continuous(mean, sd, components)
 
 
 def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categories:
     """Return the categories with half a row added to each, so that a declared one that was not met stays possible."""
     known = as_levels(values)
     numbers = known.to_numpy()
-    if is_numeric_dtype(known.dtype) and bool((numbers == np.round(numbers)).all()):
+    if is_numeric_dtype(known.dtype) and bool(((numbers == np.round(numbers)) & (np.abs(numbers) < 2.0**53)).all()):
         known = pd.Index(numbers.astype(np.int64))
     n = len(values)
     counts = n * np.bincount(encode_levels(values, known), weights=shares, minlength=len(known)) + 0.5
     return Categories(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()))
-
-
-def _moments(numbers: npt.NDArray[np.float64], shares: npt.NDArray[np.float64]) -> tuple[float, float]:
-    mean = float(shares @ numbers)
-    return mean, float(np.sqrt(shares @ (numbers - mean) ** 2)) or 1.0
 
 
 # -- values as numbers ------------------------------------------------------------------------------------------------
@@ -359,7 +355,7 @@ def levels(family: Family) -> tuple[Hashable, ...] | None:
 
 
 def support(family: Family) -> Tensor | None:
-    """Return all the values that a program's site can take, if they are finitely many; otherwise None.
+    """Return all the values that a program's site can take, if they are finitely many, and not too many; or None.
 
     Examples
     --------
@@ -369,7 +365,9 @@ def support(family: Family) -> Tensor | None:
     known = getattr(family, "levels", None)
     if isinstance(family, Binary) or known is not None:
         return torch.arange(2.0 if known is None else float(len(known)))
-    return torch.arange(float(family.low), family.high + 1.0) if isinstance(family, Whole) else None
+    if not isinstance(family, Whole) or family.high - family.low > 2 * MOST_WHOLE:
+        return None
+    return torch.arange(float(family.low), family.high + 1.0)
 
 
 def features(family: Family, values: Tensor) -> Tensor:
@@ -392,5 +390,6 @@ def features(family: Family, values: Tensor) -> Tensor:
         codes = torch.arange(len(known), dtype=values.dtype)
         return (one == (codes if len(codes) > 2 else codes[1:])).to(torch.get_default_dtype())
     if isinstance(family, Positive):
-        one = one.log()
+        known = torch.finfo(one.dtype)
+        one = one.clamp(known.tiny, known.max).log()  # draws may overflow, and what reads them is to stay a number
     return (one - getattr(family, "mean", 0.0)) / getattr(family, "sd", 1.0)

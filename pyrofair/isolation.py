@@ -21,14 +21,17 @@ TURN = threading.RLock()
 
 
 def seed_from(random_state: int | np.random.Generator | None) -> int:
-    """Return a seed: the number itself, one drawn from a generator, or a fresh one.
+    """Return a seed: the number itself, one drawn from a generator, or a fresh one; anything else is a DataError.
 
     >>> seed_from(3)
     3
     """
     if isinstance(random_state, int | np.integer):
         return int(random_state)
-    return int(np.random.default_rng(random_state).integers(2**31 - 1))
+    try:
+        return int(np.random.default_rng(random_state).integers(2**31 - 1))
+    except (TypeError, ValueError) as error:
+        raise _no_seed(random_state) from error
 
 
 def fresh_state(random_state: int | np.random.RandomState | None) -> np.random.RandomState:
@@ -50,7 +53,11 @@ def require_seed(value: object) -> None:
         With what would do.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer | np.random.Generator | None):
-        raise DataError(f"random_state={value!r} must be a whole number, a NumPy generator, or None for a fresh seed.")
+        raise _no_seed(value)
+
+
+def _no_seed(value: object) -> DataError:
+    return DataError(f"random_state={value!r} must be a whole number, a NumPy generator, or None for a fresh seed.")
 
 
 def set_seed(seed: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,11 +15,12 @@ import torch
 from pyro import poutine
 from torch import Tensor, nn
 
+from pyrofair.columns import unused_name
 from pyrofair.families import Continuous, Family, Whole, features
 from pyrofair.graph import CausalGraph
 from pyrofair.group_distance import mean_discrepancy
 
-__all__ = ["LatentSEM", "Narrow", "People", "Values", "unused_name"]
+__all__ = ["LatentSEM", "Narrow", "People", "Values"]
 
 Values = Mapping[str, Tensor]
 """For each column the program's values, the people in the last dimension."""
@@ -81,17 +82,6 @@ class People:
 
     def __len__(self) -> int:
         return len(self.weight)
-
-
-def unused_name(name: str, taken: Collection[str]) -> str:
-    """Return a name for a site that no column has.
-
-    >>> unused_name("H_D", ["D", "H_D"])
-    'H_D_'
-    """
-    while name in taken:
-        name += "_"
-    return name
 
 
 class _Law(nn.Module):

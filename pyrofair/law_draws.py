@@ -246,7 +246,8 @@ def _as_read(rows: pd.DataFrame, graph: LawGraph, node: str, which: int) -> pd.D
 
 
 def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
-    return pd.Series(values).astype(like.dtype)
+    whole = values.dtype.kind == "f" and pd.api.types.is_integer_dtype(like.dtype)
+    return pd.Series(np.rint(values) if whole else values).astype(like.dtype)
 
 
 def outside_support(

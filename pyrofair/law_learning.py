@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
 import pyro
 import torch
+from pyro import poutine
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -30,7 +32,9 @@ __all__ = [
     "marginal_log_likelihood",
     "refit_laws",
     "require_settings",
+    "reweigh_rows",
     "split_rows",
+    "try_laws",
 ]
 
 Parameters = Literal["network", "linear"] | Numbers
@@ -39,6 +43,9 @@ Parameters = Literal["network", "linear"] | Numbers
 FEWEST = 20
 """The fewest rows that laws are learned from."""
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
+FEWEST = 20
+FEWEST_TRAINED, TRIED = 10, 3
+RESERVED = ("people", "row", "rows")
 
 
 def make_laws(
@@ -90,11 +97,79 @@ def make_laws(
 
 
 def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) -> Rows:
-    """Split the rows that have a weight in training and held-out ones, by torch's global generator."""
+    """Split the rows that have a weight in training and held-out ones, by torch's global generator.
+
+    Raises
+    ------
+    DataError
+        If hardly any are left to learn from.
+    """
     places = torch.randperm(len(weight))
     places = places[weight[places] > 0]
     held = round(fraction * len(places))
+    if len(places) - held < FEWEST_TRAINED:
+        raise DataError(
+            f"validation_fraction={fraction!r} leaves {len(places) - held} of {len(places)} rows to learn from; at "
+            f"least {FEWEST_TRAINED} are needed."
+        )
     return Rows(values, weight / weight[places[held:]].mean(), places[held:], places[:held])
+
+
+def try_laws(laws: Sequence[ConditionalLaw], rows: Rows) -> None:
+    """Run each law on a few rows before any is fitted.
+
+    Parameters
+    ----------
+    laws, rows
+        The laws, and the table.
+
+    Raises
+    ------
+    DataError
+        If parameters of one's own fail, or two sites of the program would have one name.
+    """
+    taken = {law.column: f"the column {law.column!r}" for law in laws}
+    with isolated(0), _quiet(), torch.no_grad():
+        for law in laws:
+            for name in _try_law(law, rows.at(rows.train[:TRIED])):
+                if name in taken or name in RESERVED:
+                    raise DataError(
+                        f"A parameter of the law of {law.column!r} has the name {name!r} in the program, which is that "
+                        f"of {taken.get(name, 'a plate or a site of rows')} too. Rename one of them."
+                    )
+                taken[name] = f"a parameter of the law of {law.column!r}"
+
+
+def _try_law(law: ConditionalLaw, values: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of a law's parameters."""
+    try:
+        with poutine.block(), poutine.trace() as tracer:
+            made = law.draw()
+        made(values).expand((TRIED,)).log_prob(values[law.column])
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"The parameters of {law.column!r} fail: {type(error).__name__}: {error}. Parameters of one's own are a "
+            "function without arguments that draws them (pyro.sample) and returns a function from the values read, a "
+            f"dictionary of tensors ({', '.join(law.reads) or 'empty'}), to the family's numbers."
+        ) from error
+    nodes: Mapping[str, Any] = tracer.trace.nodes
+    return [name for name, site in nodes.items() if site["type"] == "sample"]
+
+
+def reweigh_rows(rows: Rows, weight: Tensor) -> Rows:
+    """Return rows with other weights, without those of weight 0.
+
+    Raises
+    ------
+    DataError
+        If hardly any are left to learn from.
+    """
+    train, held = (places[weight[places] > 0] for places in (rows.train, rows.held))
+    if len(train) < FEWEST:
+        raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST} are needed.")
+    return Rows(rows.columns, weight / weight[train].mean(), train, held)
 
 
 @contextmanager
@@ -166,13 +241,15 @@ def marginal_log_likelihood(law: ConditionalLaw, rows: Rows, settings: Settings,
 
 def require_settings(settings: Settings, hidden: Sequence[int], fraction: float) -> None:
     """Refuse settings that are unknown or out of range."""
-    if settings.posterior not in GUIDES:
+    if settings.posterior not in [*GUIDES]:
         raise DataError(f"posterior={settings.posterior!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
+    if isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray):
+        raise DataError(f"hidden={hidden!r} must list the units of each hidden layer, such as (32, 32) or (32,).")
     whole = {"posterior_draws": settings.draws, "steps": settings.steps, "batch_size": settings.batch_size,
              "patience": settings.patience, **{f"hidden[{i}]": units for i, units in enumerate(hidden)}}  # fmt: skip
     for name, number in whole.items():
         require_count(name, number)
-    if not 0.0 <= fraction < 1.0:
+    if not isinstance(fraction, Real) or not 0.0 <= float(fraction) < 1.0:
         raise DataError(f"validation_fraction={fraction!r} must be at least 0 and below 1.")
-    if not 0.0 < settings.learning_rate < np.inf:
+    if not isinstance(settings.learning_rate, Real) or not 0.0 < settings.learning_rate < np.inf:
         raise DataError(f"learning_rate={settings.learning_rate!r} must be a positive number.")

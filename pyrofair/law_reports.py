@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pyrofair.law_fitting import Fit, Rows, log_likelihood
 
-__all__ = ["held_out_table", "history_table", "inference_groups"]
+__all__ = ["held_out_lines", "held_out_table", "history_table", "inference_groups"]
 
 
 def history_table(fits: Mapping[str, Fit]) -> pd.DataFrame:
@@ -38,6 +38,15 @@ def held_out_table(fits: Mapping[str, Fit], rows: Rows, marginal: Mapping[str, f
             }
         )
     return pd.DataFrame(found)
+
+
+def held_out_lines(table: pd.DataFrame) -> list[str]:
+    """Return what :func:`held_out_table` says as text, a line for each column."""
+    lines = ["log-likelihood of held-out rows in nats per row, and gain over the marginal law:"]
+    for row in table.to_dict("records"):
+        given = f" | {row['reads']}" if row["reads"] else ""
+        lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
+    return lines
 
 
 def inference_groups(fits: Mapping[str, Fit], rows: Rows, draws: int) -> dict[str, dict[str, NDArray[Any]]]:

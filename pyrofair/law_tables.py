@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,66 @@ from torch import Tensor
 from pyrofair.exceptions import DataError, GraphError, did_you_mean
 from pyrofair.families import Family, choose_family, encode
 from pyrofair.graph import CausalGraph
+from pyrofair.paths import UnfairPaths
 from pyrofair.tables import read_outcome, read_sensitive, read_table
 
-__all__ = ["choose_families", "code_columns", "code_labels", "plan_reads"]
+__all__ = [
+    "choose_families",
+    "code_columns",
+    "code_labels",
+    "graph_of",
+    "plan_reads",
+    "require_families",
+    "require_fitting",
+    "require_graph",
+]
+
+
+def graph_of(graph_or_unfair: object) -> CausalGraph:
+    """Return a graph, or that of unfair paths.
+
+    Raises
+    ------
+    DataError
+        If it is something else.
+    """
+    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    if not isinstance(graph, CausalGraph):
+        raise DataError(
+            f"Laws are learned along a graph; got {graph!r:.60}. Make one, CausalGraph('A -> Y; ...', sensitive=..., "
+            "outcome=...), or pass unfair paths in it."
+        )
+    return graph
+
+
+def require_graph(unfair: object, graph: CausalGraph) -> None:
+    """Refuse what are no unfair paths, and those in a graph that says anything else than the one of the laws.
+
+    Raises
+    ------
+    DataError
+        If they are no unfair paths.
+    GraphError
+        With what differs.
+    """
+    if not isinstance(unfair, UnfairPaths):
+        raise DataError(f"unfair={unfair!r:.60} must be unfair paths, made by graph.unfair(...).")
+    for name in (field.name for field in fields(CausalGraph)):
+        own, other = getattr(graph, name), getattr(unfair.graph, name)
+        if name in ("nodes", "edges", "latent", "column_map"):
+            own, other = (sorted({*each} - {*less}) for each, less in ((own, other), (other, own)))
+        if own != other:
+            raise GraphError(
+                f"The laws were learned along another graph than that of the unfair paths. They differ in {name}: "
+                f"{own!r} there, {other!r} here. Use paths of laws.graph, or learn the laws again."
+            )
 
 
 def plan_reads(
     df: pd.DataFrame,
     graph: CausalGraph,
-    nodes: Iterable[str] | None = None,
-    given: Mapping[str, Iterable[str]] | None = None,
+    nodes: str | Iterable[str] | None = None,
+    given: Mapping[str, str | Iterable[str]] | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """Return for each column to learn the columns that its law reads, in topological order.
 
@@ -45,11 +96,15 @@ def plan_reads(
     ------
     GraphError
         If a node is unknown or latent, or a law would read a node that does not come before it.
+    DataError
+        If a law would read a column that the table lacks.
     """
-    chosen = [*(graph.observed if nodes is None else nodes)]
+    chosen = [*(graph.observed if nodes is None else [nodes] if isinstance(nodes, str) else nodes)]
     if nodes is None and isinstance(df, pd.DataFrame):
         chosen = [node for node in chosen if {*graph.columns_of([node])} <= {*df.columns}]
-    above = {node: tuple(read) for node, read in (given or {}).items()}
+    if not isinstance(given, Mapping | None):
+        raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its law reads.")
+    above = {node: (read,) if isinstance(read, str) else tuple(read) for node, read in (given or {}).items()}
     place = {node: i for i, node in enumerate(graph.order)}
     for node in (*chosen, *above, *(each for read in above.values() for each in read)):
         if node not in graph.observed:
@@ -68,9 +123,21 @@ def plan_reads(
         columns = graph.columns_of([node])
         for i, column in enumerate(columns):
             reads[column] = (*graph.columns_of(parents), *columns[:i])
+            _require_read(df, column, reads[column])
     if not reads:
         raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
     return reads
+
+
+def _require_read(df: object, column: str, read: Iterable[str]) -> None:
+    if not isinstance(df, pd.DataFrame) or column not in df.columns:
+        return  # which is told where the table is read
+    if absent := [name for name in read if name not in df.columns]:
+        raise DataError(
+            f"The law of {column!r} reads {absent[0]!r}, and the data lacks the column {absent[0]!r}. It has: "
+            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} Learn other nodes (nodes=...), "
+            "say what the law reads instead (given={node: [...]}), or declare the node latent: graph.with_latent(...)."
+        )
 
 
 def code_labels(
@@ -115,24 +182,51 @@ def choose_families(
     DataError
         If a name is no column, or a family of one's own does not fit its column.
     """
-    if unknown := [name for name in own if name not in coded.columns]:
-        raise DataError(
-            f"families names {unknown[0]!r}, which is no column that is learned or read. There are: "
-            f"{', '.join(coded.columns)}.{did_you_mean(unknown[0], coded.columns)}"
-        )
+    require_families(own, [*coded.columns])
     found: dict[str, Family] = {}
     for name in coded.columns:
         if name in own:
-            _require_fitting(own[name], coded[name])
+            require_fitting(own[name], coded[name])
             found[name] = own[name]
         else:
             found[name] = choose_family(coded[name], components=components, weight=weight)
     return found
 
 
-def _require_fitting(family: Family, values: pd.Series[Any]) -> None:
-    """Refuse a family whose laws do not have the right shapes, or cannot take a value of the column."""
+def require_families(own: object, columns: Sequence[str]) -> None:
+    """Refuse what is no dictionary of families by column.
+
+    Raises
+    ------
+    DataError
+        If it is something else, or names no column.
+    """
+    if not isinstance(own, Mapping):
+        raise DataError(
+            f"families={own!r:.60} must be a dictionary from columns to families, such as "
+            f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}."
+        )
+    for name in own:
+        if name not in columns:
+            raise DataError(
+                f"families names {name!r}; a law can be chosen for {', '.join(columns)}.{did_you_mean(name, columns)}"
+            )
+
+
+def require_fitting(family: Family, values: pd.Series[Any]) -> None:
+    """Refuse a family whose laws do not have the right shapes, or cannot take a value of the column.
+
+    Raises
+    ------
+    DataError
+        With what it lacks, or the value.
+    """
     name, kind = values.name, type(family).__name__
+    if isinstance(family, type):
+        raise DataError(
+            f"families[{name!r}] is the class {family.__name__}; a family is an instance, with the numbers of its "
+            f"column, such as Binary(p=0.5). Start from what would be chosen: families.choose_family(df[{name!r}])."
+        )
     try:
         size, offset = int(family.size), family.offset
         law = family.law(offset.expand(3, size))

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from pyrofair.calibration import calibrate, check_fits, plot_calibration
 from pyrofair.conditional_laws import LearnedProgram
 from pyrofair.equations import sensitive_levels
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning, did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
 from pyrofair.families import Family, encode, levels
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
@@ -33,10 +33,12 @@ from pyrofair.law_learning import (
     marginal_log_likelihood,
     refit_laws,
     require_settings,
+    reweigh_rows,
     split_rows,
+    try_laws,
 )
-from pyrofair.law_reports import held_out_table, history_table, inference_groups
-from pyrofair.law_tables import choose_families, code_columns, code_labels, plan_reads
+from pyrofair.law_reports import held_out_lines, held_out_table, history_table, inference_groups
+from pyrofair.law_tables import choose_families, code_columns, code_labels, graph_of, plan_reads, require_graph
 from pyrofair.paths import UnfairPaths
 from pyrofair.sem import SEM
 from pyrofair.tables import read_table, read_weight
@@ -87,12 +89,6 @@ class LearnedLaws:
         GraphError
             If a law reads a column that was not learned.
         """
-        for column, fit in self.fits.items():
-            if missing := [name for name in fit.law.reads if name not in self.fits]:
-                raise GraphError(
-                    f"The law of {column!r} reads {missing[0]!r}, which was not learned, so no program draws people. "
-                    "Learn its node too (nodes=...). Single laws are at .law(column, table)."
-                )
         laws = tuple(fit.law for fit in self.fits.values())
         return LearnedProgram(laws, self.graph.sensitive_column, sensitive_levels(self.graph))
 
@@ -115,10 +111,16 @@ class LearnedLaws:
         Parameters
         ----------
         unfair
-            The unfair paths, in the graph that the laws were learned along.
+            The unfair paths, in the graph that the laws were learned along; others are refused.
         settings
             As for :class:`pyrofair.SEM`: ``unit``, ``coupling``, ``draws``, ...
+
+        Raises
+        ------
+        DataError, GraphError
+            If they are no unfair paths, or those of another graph.
         """
+        require_graph(unfair, self.graph)
         if self.levels:
             settings.setdefault("levels", self.levels)
         return SEM(self.program, unfair, **{"posterior": self.posterior or None, **settings})
@@ -220,16 +222,10 @@ class LearnedLaws:
         steps, batch_size, learning_rate
             The steps of Adam, on batches of so many rows, and the size of the first.
         """
-        weight = torch.as_tensor(read_weight(sample_weight, len(self.rows.weight))).to(torch.get_default_dtype())
-        train = self.rows.train[weight[self.rows.train] > 0]
-        if len(train) < FEWEST:
-            raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST} are needed.")
-        held = self.rows.held[weight[self.rows.held] > 0]
-        rows = Rows(self.rows.columns, weight / weight[train].mean(), train, held)
-        settings = replace(
-            self.settings, steps=steps, learning_rate=learning_rate, batch_size=batch_size, patience=None,
-            memory=REFIT_MEMORY,
-        )  # fmt: skip
+        weight = read_weight(sample_weight, len(self.rows.weight))
+        rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
+        how = {"steps": steps, "learning_rate": learning_rate, "batch_size": batch_size, "memory": REFIT_MEMORY}
+        settings = replace(self.settings, patience=None, **how)
         fits = refit_laws(self.fits, rows, settings, seed_from(random_state))
         return replace(self, fits=fits, rows=rows, marginal=dict.fromkeys(fits, np.nan))
 
@@ -261,11 +257,7 @@ class LearnedLaws:
         )
 
     def __str__(self) -> str:
-        lines = [repr(self), "log-likelihood of held-out rows in nats per row, and gain over the marginal law:"]
-        for row in self.held_out.to_dict("records"):
-            given = f" | {row['reads']}" if row["reads"] else ""
-            lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
-        return "\n".join(lines)
+        return "\n".join([repr(self), *held_out_lines(self.held_out)])
 
 
 # -- learning ---------------------------------------------------------------------------------------------------------
@@ -281,8 +273,8 @@ def learn_laws(
     components: int = 5,
     posterior: Guide = "point",
     posterior_draws: int = 200,
-    given: Mapping[str, Iterable[str]] | None = None,
-    nodes: Iterable[str] | None = None,
+    given: Mapping[str, str | Iterable[str]] | None = None,
+    nodes: str | Iterable[str] | None = None,
     steps: int = 3000,
     batch_size: int = 256,
     learning_rate: float = 0.01,
@@ -298,6 +290,9 @@ def learn_laws(
     network computes from the columns read. The laws are fitted one by one, by stochastic variational inference, each
     until rows that are held out get no likelier. A node of several columns is learned by the chain rule.
 
+    Laws of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end), it shows
+    as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
+
     *Assumes* that rows are independent, and that nothing but its parents causes two columns of the graph in common.
 
     Parameters
@@ -307,7 +302,9 @@ def learn_laws(
     graph_or_unfair
         The causal graph, or unfair paths in it. The sensitive attribute becomes 0 and 1, and so does the outcome.
     families
-        For some columns a family of your choice.
+        For some columns a family of your choice: an instance, with the column's own numbers, such as
+        ``pf.families.Continuous(mean=2.0, sd=1.5, components=8)``. ``pf.families.choose_family(df["M"])`` is the one
+        chosen by default, to start from.
     parameters
         What turns the columns read into the family's numbers: ``"network"``, ``"linear"``, or, for a column,
         a function of your own. That is called outside the plate of people, draws its parameters there
@@ -324,9 +321,9 @@ def learn_laws(
     posterior_draws
         The draws of the last two.
     given
-        For some nodes the nodes that their law reads; by default the observed parents.
+        For some nodes the node or nodes that their law reads; by default the observed parents.
     nodes
-        The nodes to learn; by default all whose columns are in the table.
+        The nodes to learn; by default all whose columns are in the table, which must hold what their laws read, too.
     steps, batch_size, learning_rate
         At most so many steps of Adam for each column, on batches of so many rows; the size of the first step, the last
         being a twentieth of it.
@@ -350,7 +347,8 @@ def learn_laws(
     Raises
     ------
     DataError
-        If the table does not fit the graph, a family its column, a setting is unknown, or the loss is not a number.
+        If the table does not fit the graph, or a family its column; if a setting is unknown, parameters of your own
+        fail, two sites of the program would have one name, or the loss is not a number.
     GraphError
         If a node is unknown, or a law would read one that does not come before it.
 
@@ -375,15 +373,14 @@ def learn_laws(
     >>> bool(((law.mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
     True
     """
-    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    graph = graph_of(graph_or_unfair)
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     coded, labels = code_labels(read_table(df, columns), graph)
     weight = read_weight(sample_weight, len(coded))
-    if (weight > 0).sum() < FEWEST:
-        found = int((weight > 0).sum())
+    if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
     chosen = choose_families(coded, families or {}, components, weight)
     values = {name: encode(chosen[name], coded[name]) for name in columns}
@@ -391,6 +388,7 @@ def learn_laws(
     seed = seed_from(random_state)
     with isolated(seed):
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
+    try_laws(laws, rows)
     fits, texts = fit_laws(laws, rows, settings, seed, progress)
     constant = [name for name in reads if (coded[name] == coded[name].iloc[0]).all()]
     if constant:

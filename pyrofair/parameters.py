@@ -17,7 +17,7 @@ from torch.distributions import constraints
 
 from pyrofair.exceptions import DataError, did_you_mean
 from pyrofair.isolation import isolated
-from pyrofair.probing import Program, is_deterministic, run_program
+from pyrofair.probing import Program, at_parameters, is_deterministic, run_program
 from pyrofair.programs import ProgramSites
 
 __all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "share_out", "thin"]
@@ -246,13 +246,15 @@ class Priors:
             )
 
 
-def read_priors(program: Program, info: ProgramSites) -> Priors:
+def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> Priors:
     """Read off a program what values its parameters can take.
 
     Parameters
     ----------
     program, info
         The program, and what :func:`pyrofair.programs.read_sites` says of it.
+    posterior
+        Draws of the parameters: the first and the last are used if the program does not run at draws of the prior.
 
     Examples
     --------
@@ -267,7 +269,10 @@ def read_priors(program: Program, info: ProgramSites) -> Priors:
     (('scale',), (2,))
     """
     with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-        one, other = (run_program(program, PROBE) for _ in range(2))
+        try:
+            one, other = (run_program(program, PROBE) for _ in range(2))
+        except Exception:
+            one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
     return Priors(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyrofair.noise import Noise
 from pyrofair.parallel_worlds import Way, both_worlds, choose_way
 from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, share_out
 from pyrofair.paths import UnfairPaths
+from pyrofair.probing import at_parameters
 from pyrofair.programs import Program
 from pyrofair.shared_units import shared_worlds
 from pyrofair.world_tables import site_of
@@ -158,16 +159,21 @@ class Population:
         return People(found[0] if len(found) == 1 else _join(found, [size * rows for size in sizes]), sizes)
 
 
-def read_population(program: Program, unfair: UnfairPaths, coupling: Coupling) -> Population:
+def read_population(program: Program, unfair: UnfairPaths, coupling: Coupling, posterior: Any = None) -> Population:
     """Read a program: its equations, its parameters, and how its worlds can be evaluated.
+
+    Where draws of its parameters are given, it is tried with these: with parameters as their priors draw them it may
+    do what it never does with likely ones, or not run at all.
 
     Raises
     ------
     GraphError
         If a node has no site, or a site reads a parent that the graph lacks.
     """
-    equations = read_equations(program, unfair)
-    return Population(equations, read_priors(program, equations.info), coupling, choose_way(equations, coupling))
+    probe = at_parameters(program, posterior)
+    equations = read_equations(program, unfair, probe)
+    way = choose_way(replace(equations, program=probe), coupling)
+    return Population(equations, read_priors(program, equations.info, posterior), coupling, way)
 
 
 def _join(parts: Sequence[tuple[World, ...]], sizes: Sequence[int]) -> tuple[World, ...]:

@@ -18,6 +18,7 @@ from pyrofair.interventions import do as intervene
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.parameters import read_priors, thin
 from pyrofair.posteriors import Posterior
+from pyrofair.probing import at_parameters
 from pyrofair.programs import Program, read_sites
 
 __all__ = ["predictive"]
@@ -85,11 +86,12 @@ def predictive(
     """
     if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
         raise DataError(f"n={n!r} must be a whole number of people, at least 1.")
-    info = read_sites(program)
-    reads, people = read_dependencies(program, info), info.sites
+    probe = at_parameters(program, posterior)
+    info = read_sites(probe)
+    reads, people = read_dependencies(probe, info), info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
-    held = thin(read_priors(program, info).read(posterior, replay=True, spare=stale), draws)
+    held = thin(read_priors(program, info, posterior).read(posterior, replay=True, spare=stale), draws)
     rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
     if isinstance(posterior, Posterior) and posterior.observed:
         rows = rows or {len(next(iter(posterior.observed.values())))}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from pyro import poutine
 from pyro.ops.provenance import ProvenanceTensor, detach_provenance, get_provenance
@@ -22,6 +24,7 @@ __all__ = [
     "Followed",
     "Program",
     "RefusePlainDo",
+    "at_parameters",
     "drawn_once",
     "followed",
     "is_deterministic",
@@ -54,6 +57,47 @@ def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any
         for name, site in nodes.items()
         if site["type"] == "sample" and not (poutine.util.site_is_subsample(site) or site["infer"].get("_natural"))
     }
+
+
+class _AtParameters(Messenger):
+    """Give parameters values that they can take."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.values = values
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.values and msg["value"] is None:
+            drawn = msg["fn"]()
+            value = torch.as_tensor(self.values[msg["name"]]).to(drawn.dtype)
+            possible = value.shape == drawn.shape and bool(value.isfinite().all())
+            with suppress(NotImplementedError, AttributeError):
+                possible = possible and bool(msg["fn"].support.check(value).all())
+            msg["value"], msg["done"] = value if possible else drawn, True
+
+
+def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
+    """Return a program whose parameters are those of a draw of their posterior: elsewhere it may not even run.
+
+    What is no value of a parameter is passed over; :meth:`pyrofair.parameters.Priors.read` refuses it by name.
+
+    Parameters
+    ----------
+    program
+        The program. What is none is returned as it is.
+    posterior
+        A :class:`pyrofair.posteriors.Posterior`, or for each parameter its draws.
+    draw
+        Which draw.
+    """
+    values = {}
+    given = getattr(posterior, "flat", posterior)
+    for name, draws in given.items() if isinstance(given, Mapping) else ():
+        with suppress(TypeError, ValueError, IndexError, RuntimeError):
+            held = np.array(draws.detach().cpu() if isinstance(draws, Tensor) else draws, order="C")
+            values[str(name)] = torch.as_tensor(held[draw])
+    handled: Program = _AtParameters(values)(program) if values and callable(program) else program
+    return handled
 
 
 class RefusePlainDo(Messenger):

@@ -16,12 +16,13 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from pyrofair.elbo import Steps, evidence, fit_elbo, single_precision, unsettled
+from pyrofair.elbo import Steps, doubt, evidence, fit_elbo, single_precision
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, choose_family, encode
 from pyrofair.isolation import fresh_state, isolated
 from pyrofair.keyed_noise import keyed_uniform
 from pyrofair.latent_sem import LatentSEM, People
+from pyrofair.law_tables import require_fitting
 from pyrofair.paths import UnfairPaths
 from pyrofair.pscf_arviz import people_to_arviz
 from pyrofair.pscf_settings import require_settings
@@ -191,7 +192,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Warns
         -----
         PyrofairWarning
-            If the loss has not settled, or columns are outside the graph.
+            If the loss has not settled, or columns are outside the graph; if the fit was interrupted (Ctrl-C), in which
+            case the networks of the last whole epoch are kept.
         """
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         require_settings(self)
@@ -204,13 +206,8 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = evidence(fitted.sem_, people, seed=fitted.seed_)
         self.__dict__ = fitted.__dict__
-        if gained := unsettled(losses):
-            warnings.warn(
-                f"The loss may not have settled: it fell by {gained:.1%} in the second half of the time before steps "
-                f"shrank. Take more epochs than {epochs}, or another learning_rate than {self.learning_rate:g}.",
-                PyrofairWarning,
-                stacklevel=2,
-            )
+        if text := doubt(losses, steps):
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
     def _read_training(self, X: Any, y: Any, sample_weight: object) -> People:
@@ -231,11 +228,12 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
         self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
         coded = {graph.sensitive_column: group, graph.outcome_column: target}
-        self.families_ = {
-            column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
-            for node in graph.order
-            for column in graph.columns.get(node, [])
-        }
+        with single_precision():
+            self.families_ = {
+                column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
+                for node in graph.order
+                for column in graph.columns.get(node, [])
+            }
         reads = self.replay_.columns_read("posterior")
         self.feature_names_in_ = np.asarray([name for name in X.columns if name in reads], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
@@ -251,8 +249,11 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return coded
 
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
-        given = (self.families or {}).get(column)
-        return given or choose_family(values.rename(column), most_levels=2, components=self.components, weight=weight)
+        given, values = (self.families or {}).get(column), values.rename(column)
+        if given is None:
+            return choose_family(values, most_levels=2, components=self.components, weight=weight)
+        require_fitting(given, values)
+        return given
 
     def _new_sem(self) -> LatentSEM:
         columns = self.unfair.graph.columns

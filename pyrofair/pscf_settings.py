@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.exceptions import DataError
+from pyrofair.law_tables import require_families
 from pyrofair.paths import UnfairPaths
 from pyrofair.tables import feature_columns
 
@@ -51,11 +52,7 @@ def require_settings(pscf: Any) -> None:
         raise DataError(f"encoder_hidden={layers!r} must be a tuple of positive whole numbers, such as (20, 20).")
     graph = pscf.unfair.graph
     known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
-    for name in pscf.families or {}:
-        if name not in known:
-            raise DataError(
-                f"families names {name!r}; a law can be chosen for {', '.join(known)}.{did_you_mean(name, known)}"
-            )
+    require_families(pscf.families or {}, known)
 
 
 def _is_count(value: object) -> bool:

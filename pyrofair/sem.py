@@ -135,7 +135,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             require_couplings([self.coupling])
             if self.unit not in ("noise", "shared"):
                 raise DataError(f"unit={self.unit!r} is not known; it is 'noise' or 'shared'.")
-            self._read = (key, read_population(self.program, self.unfair, self.coupling))
+            self._read = (key, read_population(self.program, self.unfair, self.coupling, self.posterior))
         return self._read[1].equations
 
     @property

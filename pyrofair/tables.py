@@ -215,11 +215,16 @@ def read_weight(sample_weight: object, n: int) -> NDArray[np.float64]:
     Raises
     ------
     DataError
-        If their number differs from n, or one is negative, missing or infinite, or all are zero.
+        If they are no numbers, their number differs from n, or one is negative, missing or infinite, or all are zero.
     """
     if sample_weight is None:
         return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"sample_weight={sample_weight!r:.60} holds no numbers; give one for each of {n} rows."
+        ) from error
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):

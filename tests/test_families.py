@@ -85,6 +85,52 @@ def test_most_levels_and_components_are_settings() -> None:
         choose_family(pd.Series([1.0, None]))
 
 
+LARGE = np.random.default_rng(0).normal(size=100)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (1e6 + LARGE, Continuous),
+        (2010.0 + 5.0 * LARGE, Continuous),
+        (1e6 * np.exp(LARGE), Positive),
+        (1e30 * np.exp(LARGE), Positive),
+        ((999_000 + 300 * LARGE).round().clip(max=1e6), Whole),
+        ((1e6 + 300 * LARGE).round(), Continuous),
+        ((1e15 * LARGE / 10).round(), Continuous),
+        (np.exp(17 + LARGE).round(), Positive),
+        (np.where(LARGE > 0, 1e20, 2e20), Categories),
+        (np.array([f"{value:.0f}" for value in LARGE]), Categories),
+        (np.arange(100).astype(object) % 20, Categories),
+    ],
+)
+def test_size_and_spread_choose_a_scale(values: Any, kind: type) -> None:
+    family = choose_family(pd.Series(values))
+    assert type(family) is kind
+    found = decode(family, encode(family, pd.Series(values)))
+    assert found.tolist() == (values.tolist() if kind in (Whole, Categories) else pytest.approx(values, rel=1e-7))
+    assert bool(torch.isfinite(family.law(family.offset).log_prob(encode(family, pd.Series(values)))).all())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            1e12 + LARGE,
+            r"around 1e\+12 with a standard deviation of 0\.96.* lie up to 119209 apart .* Subtract an offset",
+        ),
+        (1e30 * LARGE, r"up to 2\..*e\+30 in size.* Give it in another unit: df\['V'\] / 1e\+30"),
+        (1e-30 * LARGE, r"another unit: df\['V'\] / 1e-30"),
+        (1e300 * np.exp(LARGE), r"another unit: df\['V'\] / 1e\+301"),
+        (LARGE.astype(object), r"type object and holds 100 different numbers.* df\['V'\]\.astype\(float\)"),
+        ([f"id {i}" for i in range(100)], "100 different categories in 100 rows, such as 'id 0', 'id 1', 'id 2': most"),
+    ],
+)
+def test_what_no_law_could_be_learned_of_is_refused(values: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        choose_family(pd.Series(values, name="V"))
+
+
 def test_weights_change_frequencies_and_moments() -> None:
     binary = choose_family(pd.Series([0, 1]), weight=[1.0, 3.0])
     assert isinstance(binary, Binary)
@@ -129,6 +175,10 @@ def test_a_law_can_be_coupled_by_its_quantile_function(family: Family) -> None:
         assert bool((high >= u - 1e-5).all())
         low = law.cdf(value - 1.0) if isinstance(family, Whole) else high
         assert bool((low <= u + 1e-4).all())
+
+
+def test_a_support_that_is_too_large_to_write_down_is_none() -> None:
+    assert support(Whole(-(10**15), 10**15, 0.0, 1e14)) is None
 
 
 def test_offset_is_roughly_the_marginal_law() -> None:

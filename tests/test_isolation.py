@@ -12,6 +12,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 
+from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated, seed_from, set_seed
 from pyrofair.programs import read_sites
@@ -134,3 +135,6 @@ def test_seeds() -> None:
     assert seed_from(np.int64(7)) == 7
     assert seed_from(np.random.default_rng(0)) == seed_from(np.random.default_rng(0))
     assert 0 <= seed_from(None) < 2**31
+    for wrong in ("a", 1.5, [-1]):
+        with pytest.raises(DataError, match=r"random_state=.* must be a whole number, a NumPy generator, or None"):
+            seed_from(wrong)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def test_a_law_does_not_depend_on_what_else_is_learned(laws: LearnedLaws, frame:
     alone = learn(frame, nodes=["D"])
     for name, draws in alone.posterior.items():
         np.testing.assert_array_equal(draws, laws.posterior[name])
-    with pytest.raises(GraphError, match="law of 'D' reads 'A', which was not learned"):
+    with pytest.raises(GraphError, match=r"law of 'D' reads 'A', which was not learned"):
         _ = alone.program
 
 
@@ -194,6 +194,8 @@ def test_a_law_may_be_given_other_nodes(frame: pd.DataFrame) -> None:
         learn(frame, nodes=["Z"])
     with pytest.raises(GraphError, match="There is no node to learn"):
         learn(frame, nodes=[])
+    named = learn(frame, nodes="M", given={"M": "Q"}, steps=20)
+    assert {column: [*fit.law.reads] for column, fit in named.fits.items()} == {"M": ["Q"]}
 
 
 def test_weights_count_rows(frame: pd.DataFrame) -> None:
@@ -262,6 +264,19 @@ def test_recanting_witnesses_are_evaluated_node_by_node() -> None:
     assert (switched["M"] == baseline["M"]).all()
 
 
+def test_laws_that_read_positive_numbers_serve_as_a_program() -> None:
+    """With parameters from their priors a log-normal law overflows, and what reads it may not."""
+    rng = np.random.default_rng(0)
+    df = pd.DataFrame({"A": rng.integers(2, size=600), "V": rng.lognormal(size=600), "Y": rng.integers(2, size=600)})
+    graph = pf.CausalGraph("A -> V; {A V} -> Y", sensitive="A", outcome="Y")
+    found = learn(df, graph, steps=60)
+    assert isinstance(found.families["V"], Positive)
+    sem = found.sem(graph.unfair("A -> V -> Y"))
+    assert np.isfinite(sem.nodes(20, random_state=0)[1].to_numpy()).all()
+    read = pf.CausalGraph.from_pyro(found.program, nodes=graph.nodes, sensitive="A", outcome="Y")
+    assert {*read.edges} == {*graph.edges}
+
+
 def test_laws_equal_in_both_worlds_share_noise_under_independent_coupling(numeric: LearnedLaws) -> None:
     baseline, switched = numeric.sem(GRAPH.unfair("A -> Y"), coupling="independent").nodes(100, random_state=0)
     assert (switched["D"] == baseline["D"]).all()
@@ -305,6 +320,34 @@ def test_column_names_may_be_any(posterior: str) -> None:
     graph = pf.CausalGraph([("A", "years of work, sq.m"), ("years of work, sq.m", "Y")], sensitive="A", outcome="Y")
     found = learn(df, graph, posterior=posterior, posterior_draws=3, parameters="linear", steps=20)
     assert found.sem(graph.unfair(["A", "years of work, sq.m", "Y"])).nodes(5, random_state=0)[0].shape == (5, 3)
+
+
+@pytest.mark.parametrize("name", ["people", "row", "rows", "A__code"])
+def test_names_of_the_program_may_be_those_of_columns(name: str) -> None:
+    df = people(200)[["A", "M", "Y"]].rename(columns={"M": name}).assign(A=lambda df: df["A"] + 1)
+    graph = pf.CausalGraph([("A", name), ("A", "Y"), (name, "Y")], sensitive="A", outcome="Y", baseline=1, contrast=2)
+    found = learn(df, graph, steps=20).sem(graph.unfair(["A", name, "Y"])).nodes(3, random_state=0)
+    assert {*found[0].columns} == {"A", name, "Y"}
+
+
+def test_a_column_named_like_a_parameter_is_refused() -> None:
+    df = people(200)[["A", "M", "Y"]].rename(columns={"M": "A__bias_1"})
+    graph = pf.CausalGraph("A -> A__bias_1; {A A__bias_1} -> Y", sensitive="A", outcome="Y")
+    with pytest.raises(DataError, match=r"law of 'A' has the name 'A__bias_1' .* column 'A__bias_1' too. Rename"):
+        learn(df, graph)
+
+
+def test_unfair_paths_are_those_of_the_graph(laws: LearnedLaws) -> None:
+    again = pf.CausalGraph("{D M A Q} -> Y; {Q A} -> M; {Q A} -> D", sensitive="A", outcome="Y")
+    assert isinstance(laws.sem(again.unfair("A -> Y")), pf.SEM)
+    with pytest.raises(DataError, match="unfair='A -> Y' must be unfair paths"):
+        laws.sem("A -> Y")  # type: ignore[arg-type]
+    more = pf.CausalGraph("{A Q} -> D; {A Q D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    with pytest.raises(GraphError, match=r"differ in edges: \[\] there, \[\('D', 'M'\)\] here"):
+        laws.sem(more.unfair("A -> Y"))
+    swapped = pf.CausalGraph(GRAPH.edges, sensitive="A", outcome="Y", baseline=1, contrast=0)
+    with pytest.raises(GraphError, match="differ in baseline: 0 there, 1 here"):
+        laws.sem(swapped.unfair("A -> Y"))
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------
@@ -497,10 +540,22 @@ class Vector(Counts):
         return dist.Normal(out, 1.0).to_event(1)  # type: ignore[no-untyped-call]
 
 
+def named(name: str, size: int = 9) -> Callable[[], Any]:
+    """Parameters of one's own that have a name."""
+
+    def draw() -> Any:
+        b = pyro.sample(name, dist.Normal(0.0, 1.0))
+        return lambda values: b + torch.zeros(1, size)
+
+    return draw
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"families": {"Z": Binary(0.5)}}, "families names 'Z', which is no column"),
+        ({"families": {"Z": Binary(0.5)}}, "families names 'Z'; a law can be chosen for Q, A, D, M"),
+        ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
+        ({"families": {"M": Continuous}}, r"families\['M'\] is the class Continuous; a family is an instance"),
         ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* laws of 0 and 1"),
         ({"families": {"D": Whole(0, 3, 1.0, 1.0)}}, "family Whole of 'D' gives the value .* no probability"),
         ({"families": {"M": Positive(0.0, 1.0)}}, "laws of positive numbers"),
@@ -516,12 +571,31 @@ class Vector(Counts):
             {"parameters": {"M": lambda: lambda values: values["A"]}},
             r"parameters of 'M' have the shape .* \(\.\.\., 9\)",
         ),
+        ({"parameters": {"M": lambda: None}}, "parameters of 'M' fail: TypeError: .* Parameters of one's own are"),
+        ({"parameters": {"M": lambda: lambda values: values["Z"]}}, r"parameters of 'M' fail: KeyError.*\(A, Q\)"),
+        ({"parameters": {"M": named("D")}}, "law of 'M' has the name 'D' .* that of the column 'D' too"),
+        ({"parameters": {"M": named("rows")}}, "law of 'M' has the name 'rows' .* a plate"),
+        (
+            {"parameters": {"M": named("b"), "Q": named("b", 3)}},
+            "'M' has the name 'b' .* a parameter of the law of 'Q'",
+        ),
         ({"posterior": "exact"}, "posterior='exact' is not known"),
+        ({"posterior": ["point"]}, r"posterior=\['point'\] is not known"),
         ({"posterior": "multivariate", "hidden": (64, 64)}, "has 5.* parameters; posterior='multivariate'"),
         ({"steps": 0}, "steps=0 must be a whole number"),
         ({"hidden": (0,)}, r"hidden\[0\]=0 must be a whole number"),
+        ({"hidden": 32}, r"hidden=32 must list the units of each hidden layer, such as \(32, 32\)"),
+        ({"hidden": "32"}, "hidden='32' must list the units"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be"),
+        ({"validation_fraction": "a"}, "validation_fraction='a' must be"),
+        (
+            {"validation_fraction": 0.9999},
+            "validation_fraction=0.9999 leaves 0 of 1500 rows to learn from; at least 10",
+        ),
         ({"learning_rate": -1.0}, "learning_rate=-1.0 must be a positive number"),
+        ({"learning_rate": "a"}, "learning_rate='a' must be a positive number"),
+        ({"given": ["M"]}, r"given=\['M'\] must be a dictionary"),
+        ({"random_state": "a"}, "random_state='a' must be a whole number"),
         ({"learning_rate": 1e30}, r"loss of 'M' is .* Lower learning_rate=1e\+30"),
     ],
 )
@@ -536,8 +610,12 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
         learn(frame.assign(M=frame["M"].where(frame.index > 3)))
     with pytest.raises(DataError, match="The table has 12 rows"):
         learn(frame.head(12))
-    with pytest.raises(DataError, match="lacks the column 'Q'"):
+    with pytest.raises(DataError, match=r"law of 'D' reads 'Q', and the data lacks the column 'Q'.*given="):
         learn(frame.drop(columns="Q"))
+    with pytest.raises(DataError, match="lacks the column 'Q'"):
+        learn(frame.drop(columns="Q"), nodes="Q")
+    with pytest.raises(DataError, match="Laws are learned along a graph; got 'A -> Y'"):
+        learn(frame, "A -> Y")
     with pytest.raises(DataError, match="never takes the value 1"):
         learn(frame[frame["A"] == 0])
     with pytest.raises(DataError, match=r"No law of 'q' was learned.* Did you mean 'Q'"):

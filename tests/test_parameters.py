@@ -16,7 +16,7 @@ from pyro import poutine
 
 from pyrofair.abduction import abduct
 from pyrofair.effect_posteriors import effect_posterior
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.parameters import ParameterUse, read_priors, share_out
 from pyrofair.posterior_predictive import predictive
@@ -264,6 +264,27 @@ def test_gradients_and_laws_without_support_are_fine() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert str(ParameterUse(tuple("abcdefgh"), 8, 8)) == "all 8 posterior draws of a, b, c, d, e, f and 2 more"
+
+
+def test_a_program_is_tried_with_likely_parameters() -> None:
+    def narrow(n: int) -> None:
+        p = pyro.sample("p", dist.Normal(0.0, 100.0))  # mostly no probability
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Bernoulli(probs=p))
+            pyro.deterministic("M", A + U)
+
+    draws = {"p": np.array([0.2, 0.3, 0.4])}
+    sem = SEM(narrow, UNFAIR, posterior=draws, random_state=0)
+    first, second = sem.nodes(2000)
+    assert (second["M"] - first["M"]).mean() == 1.0
+    assert sem.counterfactual(PEOPLE.assign(M=[0, 2]), draws=6).baseline["M"].tolist() == [0.0, 1.0]
+    found = effect_posterior(narrow, UNFAIR, Score(), draws, people=3000, progress=False, random_state=0)
+    assert found.samples["piu"].shape == (1, 3, 1)
+    assert predictive(narrow, draws, n=500, random_state=0)["M"].mean() == pytest.approx(0.8, abs=0.1)
+    assert abduct(narrow, PEOPLE.assign(M=[0, 2]), parameters={"p": 0.3}).noise["U", "mean"].tolist() == [0.0, 1.0]
+    with pytest.raises(GraphError, match=r"program failed .* RuntimeError"):
+        SEM(narrow, UNFAIR).nodes(3)
 
 
 # -- one value of each, for given people -------------------------------------------------------------------------------

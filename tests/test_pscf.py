@@ -15,12 +15,13 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 import pyrofair as pf
-from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
+from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning, elbo
+from pyrofair.columns import unused_name
 from pyrofair.elbo import Steps, evidence, fit_elbo, unsettled
 from pyrofair.families import Categories, choose_family
 from pyrofair.group_distance import mean_discrepancy
 from pyrofair.keyed_noise import keyed_strata, keyed_uniform, row_keys
-from pyrofair.latent_sem import LatentSEM, People, unused_name
+from pyrofair.latent_sem import LatentSEM, People
 from pyrofair.pscf import PSCF
 from pyrofair.replay import read_replay
 
@@ -491,6 +492,9 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a finite number, above 0"),
         ({"own_noise": np.inf}, "own_noise=inf must be"),
         ({"encoder_hidden": 20}, "encoder_hidden=20 must be a tuple"),
+        ({"families": {"D": "w"}}, "family str of 'D' fails: AttributeError"),
+        ({"families": {"D": Categories}}, r"families\['D'\] is the class Categories; a family is an instance"),
+        ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"unfair": HIRING}, "must be unfair paths, made by graph.unfair"),
     ],
 )
@@ -579,6 +583,34 @@ def test_a_loss_that_still_falls_is_said_so() -> None:
     X, y = people()
     with pytest.warns(PyrofairWarning, match=r"The loss may not have settled: it fell by .* Take more epochs than 12"):
         make(epochs=12).fit(X, y)
+
+
+def test_an_interruption_keeps_whole_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(elbo.SVI):  # type: ignore[misc]
+        left = 10**9
+
+        def step(self, *args: Any) -> Any:
+            Interrupted.left -= 1
+            if Interrupted.left < 0:
+                raise KeyboardInterrupt
+            return super().step(*args)
+
+    X, y = people()
+    monkeypatch.setattr(elbo, "SVI", Interrupted)
+    settings = {"epochs": 20, "batch_size": 100}
+    Interrupted.left = 3 * 4 + 1
+    with pytest.warns(PyrofairWarning, match="Interrupted after 4 of 20 epochs; the networks of the last of these"):
+        found = make(**settings).fit(X, y)
+    assert found.history_["epoch"].tolist() == [0, 1, 2, 3]
+    Interrupted.left = 3 * 4
+    with pytest.warns(PyrofairWarning, match="Interrupted after 4 of 20 epochs"):
+        again = make(**settings).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), again.predict_proba(X))  # half an epoch leaves no trace
+    Interrupted.left = 2
+    model = make(**settings)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert not hasattr(model, "sem_")
 
 
 def test_steps_shrink_and_batches_hold_both_groups() -> None:

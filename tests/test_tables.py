@@ -92,6 +92,8 @@ def test_tables_refused(table: Any, message: str) -> None:
         (np.r_[np.nan, np.ones(99)], "must be finite"),
         (np.r_[np.inf, np.ones(99)], "must be finite"),
         (np.zeros(100), "not zero for every row"),
+        ("a", "sample_weight='a' holds no numbers; give one for each of 100 rows"),
+        (["a"] * 100, r"sample_weight=\['a', 'a', .* holds no numbers"),
     ],
 )
 def test_weights_refused(weight: Any, message: str) -> None:

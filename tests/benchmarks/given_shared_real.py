@@ -6,13 +6,13 @@ python tests/benchmarks/given_shared_real.py german --seeds 3
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
+from strengths import fit_each
 
 import pyrofair as pf
 
@@ -37,17 +37,16 @@ def main() -> None:
             "marginal": pf.IPW(data.unfair, propensity="boosted", random_state=seed).fit(train[reads]),
             "given": pf.GComputation(data.unfair, progress=False, random_state=seed).fit(train[reads]),
         }
-        sources = {
-            "the paper's (marginals)": pf.IPW(data.unfair),
-            "given what is shared": pf.GComputation(data.unfair, progress=False),
+        methods = {
+            "marginals, disagreement (the paper's)": (pf.IPW(data.unfair), "disagreement"),
+            "given S, disagreement": (given := pf.GComputation(data.unfair, progress=False), "disagreement"),
+            "given S, effect_gap": (given, "effect_gap"),
         }
-        for trained, source in sources.items():
-            for strength in settings.strengths:
-                begin = time.perf_counter()
-                model = pf.PenalizedClassifier(source=source, strength=strength, random_state=seed, progress=False)
-                model.fit(train[reads], train[data.graph.outcome_column])
-                found = {"trained": trained, "strength": strength, "seed": seed}
-                found["seconds"] = time.perf_counter() - begin
+        X, y = train[reads], train[data.graph.outcome_column]
+        for trained, (source, penalty) in methods.items():
+            start = pf.PenalizedClassifier(source=source, random_state=seed, progress=False)
+            for _, strength, model, spent in fit_each(start, X, y, [penalty], settings.strengths):
+                found = {"trained": trained, "strength": strength, "seed": seed, "seconds": spent}
                 for kind, each in audited.items():
                     table = pf.audit({"m": model}, each, test, n_boot=0, progress=False, random_state=seed).table
                     table = table[table["decisions"] == "threshold"].set_index("quantity")["estimate"]

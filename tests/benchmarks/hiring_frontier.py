@@ -9,9 +9,7 @@ there is small enough. The true PIU, of 100,000 fresh people, and the accuracy o
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,9 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
+from strengths import fit_each
 
 import pyrofair as pf
-from pyrofair.training import train as train_module
 
 HIRING = pf.simulate.scenario("hiring")
 READS = ["A", "Q", "D", "M"]
@@ -65,24 +63,6 @@ def methods() -> dict[str, Method]:
         "IPW, group 1": Method(pf.IPW(unfair, arm=1, **weighted), strengths=two),
         "IPW, pooled": Method(pf.IPW(unfair, arm="pooled", **weighted), strengths=two),
     }
-
-
-def fitted(method: Method, df: pd.DataFrame, seed: int) -> Iterator[tuple[str, float, Any, float]]:
-    """Yield penalty, strength, classifier and seconds; the source is fitted once, as a path of strengths does."""
-    settings = {"columns": method.columns, "random_state": seed, "progress": False}
-    begin = time.perf_counter()
-    if method.source is None:
-        yield "", 0.0, pf.PenalizedClassifier(**settings).fit(df[READS], df["Y"]), time.perf_counter() - begin
-        return
-    model: Any = pf.PenalizedClassifier(source=method.source, **settings)
-    problem = model.prepare(df[READS], df["Y"])
-    spent = time.perf_counter() - begin
-    for penalty in method.penalties:
-        for strength in method.strengths:
-            begin = time.perf_counter()
-            schedule, kind = model.schedule(), getattr(pf, penalty)
-            model.module_ = train_module(model.new_module(problem), problem, kind, strength, schedule)
-            yield penalty, strength, model, spent + time.perf_counter() - begin
 
 
 def estimate(model: Any, df: pd.DataFrame, seed: int) -> float:
@@ -129,10 +109,13 @@ def main() -> None:
         sizes = ((5000, 0), (1000, 100), (1000, 200), (50_000, 300))
         train, valid, test, fresh = (HIRING.draw(n, random_state=k + seed) for n, k in sizes)
         for name, method in methods().items():
-            if settings.only and not any(name.startswith(each) for each in settings.only):
+            if settings.only and not any(name.startswith(part) for part in settings.only):
                 continue
             try:
-                for penalty, strength, model, spent in fitted(method, train, seed):
+                settings_of = {"columns": method.columns, "random_state": seed, "progress": False}
+                start = pf.PenalizedClassifier(source=method.source, **settings_of)
+                each = fit_each(start, train[READS], train["Y"], method.penalties, method.strengths)
+                for penalty, strength, model, spent in each:
                     reads = model.feature_names_in_
                     scores = [float((model.predict(df[reads]) == df["Y"]).mean()) for df in (valid, test, fresh)]
                     piu = truth.truth(model, n=100_000, random_state=seed).piu.value
