@@ -224,8 +224,10 @@ class LearnedLaws:
         """
         weight = read_weight(sample_weight, len(self.rows.weight))
         rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
-        how = {"steps": steps, "learning_rate": learning_rate, "batch_size": batch_size, "memory": REFIT_MEMORY}
-        settings = replace(self.settings, patience=None, **how)
+        settings = replace(
+            self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate, patience=None
+        )
+        settings = replace(settings, memory=REFIT_MEMORY)
         fits = refit_laws(self.fits, rows, settings, seed_from(random_state))
         return replace(self, fits=fits, rows=rows, marginal=dict.fromkeys(fits, np.nan))
 
