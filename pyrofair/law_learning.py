@@ -43,6 +43,7 @@ Parameters = Literal["network", "linear"] | Numbers
 FEWEST = 20
 """The fewest rows that laws are learned from."""
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
+REFIT_MEMORY = 0.9
 FEWEST = 20
 FEWEST_TRAINED, TRIED = 10, 3
 RESERVED = ("people", "row", "rows")
@@ -217,8 +218,9 @@ def fit_laws(
 
 
 def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
-    """Fit the same laws again, starting from what they are."""
+    """Fit the same laws again, starting from what they are, whatever held-out rows say."""
     found = {}
+    settings = replace(settings, patience=None, memory=REFIT_MEMORY)
     with isolated(seed), _quiet():
         for column, fit in fits.items():
             with _apart(seed, column):

@@ -45,7 +45,7 @@ from pyrofair.tables import read_table, read_weight
 
 __all__ = ["LearnedLaws", "learn_laws"]
 
-REFIT_STEPS, REFIT_RATE, REFIT_BATCH, REFIT_MEMORY = 80, 5e-3, 2048, 0.9
+REFIT_STEPS, REFIT_RATE, REFIT_BATCH = 80, 5e-3, 2048
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -224,10 +224,7 @@ class LearnedLaws:
         """
         weight = read_weight(sample_weight, len(self.rows.weight))
         rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
-        settings = replace(
-            self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate, patience=None
-        )
-        settings = replace(settings, memory=REFIT_MEMORY)
+        settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
         fits = refit_laws(self.fits, rows, settings, seed_from(random_state))
         return replace(self, fits=fits, rows=rows, marginal=dict.fromkeys(fits, np.nan))
 

@@ -59,7 +59,7 @@ def main() -> None:
     table = pd.DataFrame(rows)
     print(table.groupby(["trained", "strength"], sort=False).mean(numeric_only=True).round(3).T.to_string())
     settings.out.mkdir(parents=True, exist_ok=True)
-    figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained", sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(11, 4.2), layout="constrained", sharey=True)
     bounds = {
         "marginal: piu_paper_bound": "the paper's bound",
         "marginal: piu_upper": "sharp upper end, marginals",
@@ -71,7 +71,8 @@ def main() -> None:
             panel.plot(mean[name], 100 * mean["marginal: accuracy"], "o-", label=trained)
         panel.set(xlabel=title, title="")
     panels[0].set_ylabel("test accuracy, %")
-    panels[0].legend(frameon=False, title="trained on", loc="lower right")
+    lines, names = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, frameon=False, title="trained on", loc="outside lower center", ncols=3)
     figure.savefig(settings.out / f"given_shared_{settings.data}.png", dpi=120)
     table.to_csv(settings.out / f"given_shared_{settings.data}.csv", index=False)
 

@@ -83,13 +83,19 @@ def chosen(table: pd.DataFrame, at_most: float) -> pd.DataFrame:
 
 def draw(table: pd.DataFrame, path: Path) -> None:
     """Draw accuracy against true PIU, a line for each method and penalty."""
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
     means = table.groupby(["method", "penalty", "strength"], sort=False)[SCORES].mean().reset_index()
+    colours = iter(plt.get_cmap("tab20").colors)
     for (method, penalty), part in means.groupby(["method", "penalty"], sort=False):
+        colour = next(colours)
         label = f"{method}, {penalty}" if penalty else method
-        axes.plot(100 * part["piu"], 100 * part["fresh"], "o-", ms=4, lw=1, label=label)
-    axes.set(xlabel="true PIU, %", ylabel="accuracy on 50,000 fresh people, %", xlim=(-0.3, 20), ylim=(84, 96.2))
-    axes.legend(frameon=False, fontsize=7, loc="lower right")
+        style = "o-" if len(part) > 1 else "s"
+        for axes in panels:
+            axes.plot(100 * part["piu"], 100 * part["fresh"], style, color=colour, ms=4, lw=1, label=label)
+    panels[0].set(xlabel="true PIU, %", ylabel="accuracy on 50,000 fresh people, %", title="all")
+    panels[1].set(xlabel="true PIU, %", xlim=(-0.1, 4.0), ylim=(94.0, 96.0), title="the corner that counts")
+    lines, names = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, frameon=False, fontsize=8, loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=150)
 
 
