@@ -44,7 +44,6 @@ FEWEST = 20
 """The fewest rows that laws are learned from."""
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
 REFIT_MEMORY = 0.9
-FEWEST = 20
 FEWEST_TRAINED, TRIED = 10, 3
 RESERVED = ("people", "row", "rows")
 
