@@ -227,8 +227,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         weight = self._weight(rows)
         if not weight.any():
             raise DataError(
-                f"No row has {self.unfair.graph.sensitive_column}={self._baseline!r}, the baseline, whose rows show "
-                "what both worlds share. Pass rows of both groups, or shared='learned'."
+                f"No row has {self.unfair.graph.sensitive_column}={self._baseline!r}, the baseline, and a weight above "
+                "0; such rows show what both worlds share. Pass rows of both groups, or shared='learned'."
             )
         columns = self.graph_.graph.columns_of(self.graph_.roots if self._draws_units else self.graph_.units)
         shown = self._shown(rows)

@@ -167,8 +167,8 @@ def reweigh_rows(rows: Rows, weight: Tensor) -> Rows:
         If hardly any are left to learn from.
     """
     train, held = (places[weight[places] > 0] for places in (rows.train, rows.held))
-    if len(train) < FEWEST:
-        raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST} are needed.")
+    if len(train) < FEWEST_TRAINED:
+        raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST_TRAINED} are needed.")
     return Rows(rows.columns, weight / weight[train].mean(), train, held)
 
 
@@ -217,13 +217,21 @@ def fit_laws(
 
 
 def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
-    """Fit the same laws again, starting from what they are, whatever held-out rows say."""
+    """Fit the same laws again, starting from what they are, whatever held-out rows say.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C struck: a replicate that is half done is none.
+    """
     found = {}
     settings = replace(settings, patience=None, memory=REFIT_MEMORY)
     with isolated(seed), _quiet():
         for column, fit in fits.items():
             with _apart(seed, column):
                 found[column] = fit_law(fit.law, rows, settings, start=fit)
+            if found[column].interrupted:
+                raise KeyboardInterrupt
     return found
 
 

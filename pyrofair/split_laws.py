@@ -91,8 +91,9 @@ class SplitLaws:
     def _first(self, which: str, weight: NDArray[np.float64]) -> LearnedLaws:
         if which in HALVES and (found := int((weight > 0.0).sum())) < FEWEST:
             raise DataError(
-                f"The ends of PIU take laws learned from either half of the rows, and a half has only {found}; at "
-                f"least {FEWEST} are needed."
+                f"The ends of PIU take laws learned from either half of the {int((self.rows.weight > 0.0).sum())} rows "
+                f"that have a weight, and a half has only {found}; fit on at least {2 * FEWEST} rows, or train and "
+                "take worlds() without an audit."
             )
         whole = self.starts.get("all")
         assert self.learn is not None  # told by the caller

@@ -220,7 +220,7 @@ def read_weight(sample_weight: object, n: int) -> NDArray[np.float64]:
     if sample_weight is None:
         return np.ones(n)
     try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
+        weight = np.array(sample_weight, dtype=np.float64)  # a copy: pandas hands out views that torch must not alias
     except (TypeError, ValueError) as error:
         raise DataError(
             f"sample_weight={sample_weight!r:.60} holds no numbers; give one for each of {n} rows."

@@ -233,7 +233,7 @@ def test_refits_and_fits_refuse_bad_weights() -> None:
 
 def test_views_need_rows_in_both_halves() -> None:
     source = make(parameters="linear").fit(people(30))
-    with pytest.raises(DataError, match="either half of the rows, and a half has only 15"):
+    with pytest.raises(DataError, match=r"either half of the 30 rows .* has only 15; fit on at least 40"):
         source.views()
 
 
@@ -250,8 +250,42 @@ def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(KeyboardInterrupt):
             source.views()
     assert set(source.split_.learned) == {"all"}
+    monkeypatch.setattr(
+        law_learning, "fit_law", lambda *args, **how: (interrupted if "start" in how else fit_law)(*args, **how)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        source.views()
+    assert set(source.split_.learned) == {"all"}
     monkeypatch.setattr(law_learning, "fit_law", fit_law)
-    assert len(source.views()) == 2
+    fresh = make(parameters="linear").fit(people(400))
+    for one, other in zip(source.views(random_state=0), fresh.views(random_state=0), strict=True):
+        assert means(one) == means(other)
+
+
+def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = people(400)
+    source = make(parameters="linear", draws=10).fit(df)
+    source.views()
+    fit_law, calls = law_learning.fit_law, []
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        calls.append(1)
+        return replace(fit_law(*args, **settings), interrupted=len(calls) > 18)
+
+    monkeypatch.setattr(law_learning, "fit_law", interrupted)
+    how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
+    with pytest.warns(PyrofairWarning, match="Interrupted: intervals rest on the 4 replicates"):
+        pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)
+    assert len(calls) == 19
+
+
+def test_few_rows_bear_both_bootstraps() -> None:
+    df = people(60)
+    source = make(parameters="linear", draws=10).fit(df)
+    how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
+    for bootstrap in ("bayesian", "multinomial"):
+        table = pf.audit({"scores": Scores()}, source, df, n_boot=5, bootstrap=bootstrap, **how).table
+        assert table[["lower", "upper"]].notna().all(axis=None)
 
 
 def test_most_units() -> None:
@@ -299,5 +333,5 @@ def test_consistent_needs_few_values() -> None:
 
 
 def test_rows_without_a_baseline() -> None:
-    with pytest.raises(DataError, match="No row has A=0, the baseline"):
+    with pytest.raises(DataError, match="No row has A=0, the baseline, and a weight above 0"):
         fitted().worlds(df=people()[people()["A"] == 1])

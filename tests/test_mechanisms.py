@@ -6,6 +6,7 @@ import pickle
 import random
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 import pyrofair as pf
-from pyrofair import law_fitting
+from pyrofair import law_fitting, law_learning
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.families import Binary, Categories, Continuous, Positive, Whole
 from pyrofair.mechanisms import LearnedLaws, learn_laws
@@ -475,6 +476,18 @@ def test_refit_keeps_narrow_components_where_they_are() -> None:
     assert all(np.corrcoef(one, other)[0, 1] > 0.6 for one, other in zip(replicates.T, simple.T, strict=True))
     drift = replicates.mean(0) - told(found)
     assert (np.abs(drift) < simple.std(0)).all()
+
+
+def test_an_interrupted_refit_is_none(laws: LearnedLaws, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit_law = law_learning.fit_law
+    monkeypatch.setattr(law_learning, "fit_law", lambda *args, **how: replace(fit_law(*args, **how), interrupted=True))
+    with pytest.raises(KeyboardInterrupt):
+        laws.refit()
+
+
+def test_weights_may_be_a_series(frame: pd.DataFrame) -> None:
+    one, other = (learn(frame, nodes=["Q"], sample_weight=weight) for weight in (None, pd.Series(np.ones(len(frame)))))
+    np.testing.assert_array_equal(one.posterior["Q__bias_1"], other.posterior["Q__bias_1"])
 
 
 def test_refit_refuses_bad_weights(laws: LearnedLaws) -> None:
