@@ -13,11 +13,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from pyrofair._validation import did_you_mean, require_integer
 from pyrofair.counterfactuals import Counterfactuals, pool
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence, require_possible
-from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean, require_count
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.given_rows import GivenRows, read_people, read_rows
 from pyrofair.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
 from pyrofair.importance import blocks_of, draw_block
@@ -53,7 +54,7 @@ class Settings:
             raise DataError(f"method={self.method!r} is not known; it is one of {', '.join(map(repr, METHODS))}.")
         if self.guide not in GUIDES:
             raise DataError(f"guide={self.guide!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
-        require_count("draws", self.draws)
+        require_integer("draws", self.draws)
         given = self.tolerance.values() if isinstance(self.tolerance, Mapping) else [self.tolerance]
         if not all(width is None or (_is_number(width) and 0.0 < width < float("inf")) for width in given):
             raise DataError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from pyrofair._validation import did_you_mean
 from pyrofair.edges import EdgeList
-from pyrofair.exceptions import GraphError, did_you_mean
+from pyrofair.exceptions import GraphError
 
 __all__ = ["read_columns", "require_node", "unused_name"]
 

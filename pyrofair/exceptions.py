@@ -5,10 +5,6 @@ Each message states the fact, the value that broke the rule, what was available,
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-from numbers import Integral
-
 __all__ = [
     "DataError",
     "FormulaNotApplicableError",
@@ -18,8 +14,6 @@ __all__ = [
     "PositivityWarning",
     "PyrofairError",
     "PyrofairWarning",
-    "did_you_mean",
-    "require_count",
 ]
 
 
@@ -53,26 +47,3 @@ class PyrofairWarning(UserWarning):
 
 class PositivityWarning(PyrofairWarning):
     """The weighted group supports the target population badly."""
-
-
-def require_count(name: str, value: object) -> None:
-    """Refuse a setting that is no whole number of at least 1.
-
-    Raises
-    ------
-    DataError
-        With the setting and its value.
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise DataError(f"{name}={value!r} must be a whole number of at least 1.")
-
-
-def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """Return a sentence that suggests the known name nearest to a wrong one, whatever its case; empty if none is near.
-
-    >>> did_you_mean("m", ["A", "M"])
-    " Did you mean 'M'?"
-    """
-    spelled = {str(each).casefold(): each for each in known}
-    close = difflib.get_close_matches(str(name).casefold(), spelled, n=1)
-    return f" Did you mean {spelled[close[0]]!r}?" if close else ""

@@ -17,8 +17,9 @@ from pyro.distributions.torch_distribution import TorchDistributionMixin
 from torch import Tensor
 from torch.distributions.transforms import ExpTransform
 
+from pyrofair._validation import require_integer
 from pyrofair.discretized import DiscretizedMixture
-from pyrofair.exceptions import DataError, require_count
+from pyrofair.exceptions import DataError
 from pyrofair.kinds import MOST_WHOLE, kind_of, moments
 from pyrofair.tables import as_levels, encode_levels, is_categorical, read_table, read_weight
 
@@ -260,7 +261,7 @@ def choose_family(
     Continuous(mean=..., sd=..., components=5)
     """
     for name, number in {"most_levels": most_levels, "components": components}.items():
-        require_count(name, number)
+        require_integer(name, number)
     name = "values" if values.name is None else str(values.name)
     values = read_table(values.to_frame(name), [name])[name]
     shares = read_weight(weight, len(values))

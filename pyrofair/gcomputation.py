@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair.exceptions import DataError, PositivityWarning, require_count
+from pyrofair._validation import require_integer
+from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
 from pyrofair.isolation import TURN, seed_from
@@ -213,7 +214,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
                 f"GComputation needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}."
             )
         for name in ("draws", "most_units"):
-            require_count(name, getattr(self, name))
+            require_integer(name, getattr(self, name))
         if self.shared not in ("observed", "learned"):
             raise DataError(f"shared={self.shared!r} is not known; it is 'observed' or 'learned'.")
         if self.couple not in (None, "consistent"):
@@ -339,7 +340,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "split_")
         if n is not None:
-            require_count("n", n)
+            require_integer("n", n)
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units = self._units(rows, seed, n)

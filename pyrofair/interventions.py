@@ -16,8 +16,9 @@ from pyro.poutine.indep_messenger import IndepMessenger
 from pyro.poutine.reparam_messenger import ReparamMessenger
 from torch import Tensor
 
+from pyrofair._validation import did_you_mean
 from pyrofair.couplings import unwrap
-from pyrofair.exceptions import PyrofairError, did_you_mean
+from pyrofair.exceptions import PyrofairError
 
 __all__ = ["NATURAL", "InterventionError", "do"]
 

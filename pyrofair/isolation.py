@@ -10,54 +10,38 @@ from contextlib import contextmanager
 import numpy as np
 import pyro
 import torch
-from sklearn.utils import check_random_state
 
-from pyrofair.exceptions import DataError
+from pyrofair._validation import require_seed
 
-__all__ = ["TURN", "fresh_state", "isolated", "require_seed", "seed_from", "set_seed"]
+__all__ = ["TURN", "fresh_state", "isolated", "seed_from", "set_seed"]
 
 TURN = threading.RLock()
 """Pyro's handlers, the parameter store and the generators are global: whoever uses Pyro in a thread holds this."""
 
 
-def seed_from(random_state: int | np.random.Generator | None) -> int:
+def seed_from(random_state: int | np.random.Generator | np.random.RandomState | None) -> int:
     """Return a seed: the number itself, one drawn from a generator, or a fresh one; anything else is a DataError.
 
     >>> seed_from(3)
     3
     """
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    try:
+    require_seed(random_state)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator | None):
         return int(np.random.default_rng(random_state).integers(2**31 - 1))
-    except (TypeError, ValueError) as error:
-        raise _no_seed(random_state) from error
+    return int(random_state)
 
 
-def fresh_state(random_state: int | np.random.RandomState | None) -> np.random.RandomState:
+def fresh_state(random_state: int | np.random.Generator | np.random.RandomState | None) -> np.random.RandomState:
     """Return NumPy's generator of an estimator: seeded, the given one, or a fresh one.
 
     ``check_random_state(None)`` would be the global one, and draws from it would advance that.
     """
-    seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
-    state: np.random.RandomState = check_random_state(seed)
-    return state
-
-
-def require_seed(value: object) -> None:
-    """Refuse what is no seed.
-
-    Raises
-    ------
-    DataError
-        With what would do.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer | np.random.Generator | None):
-        raise _no_seed(value)
-
-
-def _no_seed(value: object) -> DataError:
-    return DataError(f"random_state={value!r} must be a whole number, a NumPy generator, or None for a fresh seed.")
+    if isinstance(random_state, np.random.RandomState):
+        return random_state
+    seed = seed_from(random_state)
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)) if seed >= 2**32 else seed)
 
 
 def set_seed(seed: int) -> None:

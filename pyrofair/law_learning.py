@@ -17,8 +17,9 @@ from pyro import poutine
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from pyrofair._validation import did_you_mean, require_integer
 from pyrofair.conditional_laws import ConditionalLaw, Numbers
-from pyrofair.exceptions import DataError, did_you_mean, require_count
+from pyrofair.exceptions import DataError
 from pyrofair.families import Binary, Categories, Family, features
 from pyrofair.isolation import isolated, set_seed
 from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood
@@ -257,7 +258,7 @@ def require_settings(settings: Settings, hidden: Sequence[int], fraction: float)
     whole = {"posterior_draws": settings.draws, "steps": settings.steps, "batch_size": settings.batch_size,
              "patience": settings.patience, **{f"hidden[{i}]": units for i, units in enumerate(hidden)}}  # fmt: skip
     for name, number in whole.items():
-        require_count(name, number)
+        require_integer(name, number)
     if not isinstance(fraction, Real) or not 0.0 <= float(fraction) < 1.0:
         raise DataError(f"validation_fraction={fraction!r} must be at least 0 and below 1.")
     if not isinstance(settings.learning_rate, Real) or not 0.0 < settings.learning_rate < np.inf:

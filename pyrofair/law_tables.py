@@ -13,7 +13,8 @@ import pyro
 import torch
 from torch import Tensor
 
-from pyrofair.exceptions import DataError, GraphError, did_you_mean
+from pyrofair._validation import did_you_mean
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.families import Family, choose_family, encode
 from pyrofair.graph import CausalGraph
 from pyrofair.paths import UnfairPaths

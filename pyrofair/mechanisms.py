@@ -16,10 +16,11 @@ import pyro
 import torch
 from matplotlib.figure import Figure
 
+from pyrofair._validation import did_you_mean
 from pyrofair.calibration import calibrate, check_fits, plot_calibration
 from pyrofair.conditional_laws import LearnedProgram
 from pyrofair.equations import sensitive_levels
-from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, encode, levels
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz

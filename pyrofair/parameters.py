@@ -15,7 +15,8 @@ from pyro import poutine
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair._validation import did_you_mean
+from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated
 from pyrofair.probing import Program, at_parameters, is_deterministic, run_program
 from pyrofair.programs import ProgramSites

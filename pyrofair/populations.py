@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pyrofair._validation import require_integer
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations, read_equations
-from pyrofair.exceptions import require_count
 from pyrofair.isolation import isolated, set_seed
 from pyrofair.noise import Noise
 from pyrofair.parallel_worlds import Way, both_worlds, choose_way
@@ -130,7 +130,7 @@ class Population:
 
     def draw_units(self, n: int, draws: int, seed: int, held: Draws) -> People:
         """Draw units that share only the nodes that no unfair path touches, each with so many draws in each world."""
-        require_count("draws", draws)
+        require_integer("draws", draws)
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
             return shared_worlds(self.equations, size, draws, self.coupling, values, self.inputs, way=self.way)
@@ -146,7 +146,7 @@ class Population:
         rows: int = 1,
     ) -> People:
         """Evaluate the worlds of the people of each draw, and put them below each other."""
-        require_count("n", n)
+        require_integer("n", n)
         with isolated(seed):
             parts = share_out(self.priors.tensors(held), n)
             seeds = torch.randint(2**31 - 1, (len(parts),)).tolist() if len(parts) > 1 else []

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from pyrofair._validation import did_you_mean
 from pyrofair.counterfactuals import (
     Counterfactuals,
     SupposedWorld,
@@ -23,7 +24,7 @@ from pyrofair.counterfactuals import (
 )
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence
-from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.exceptions import DataError
 from pyrofair.implicit_noise import is_point
 from pyrofair.isolation import isolated
 from pyrofair.running import in_batches, repeat_each, wide_floats

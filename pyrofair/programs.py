@@ -11,8 +11,9 @@ from typing import Any
 import pyro
 import torch
 
+from pyrofair._validation import did_you_mean
 from pyrofair.edges import EdgeList
-from pyrofair.exceptions import GraphError, PyrofairWarning, did_you_mean
+from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.isolation import isolated
 from pyrofair.probing import Followed, Program, RefusePlainDo, followed, is_deterministic, run_program
 from pyrofair.trials import Trial, perturbed, separated

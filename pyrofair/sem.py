@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
+from pyrofair._validation import require_seed
 from pyrofair.abduction import Method, Settings, counterfactuals
 from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import Coupling, require_couplings
@@ -20,7 +21,7 @@ from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
 from pyrofair.inversion import Inverse
-from pyrofair.isolation import require_seed, seed_from
+from pyrofair.isolation import seed_from
 from pyrofair.parameters import MOST_DRAWS
 from pyrofair.paths import UnfairPaths
 from pyrofair.populations import People, Population, read_population

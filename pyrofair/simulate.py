@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pyro import poutine
 from torch import Tensor
 
+from pyrofair._validation import did_you_mean
 from pyrofair.distributions import TruncatedNormal
-from pyrofair.exceptions import DataError, did_you_mean
+from pyrofair.exceptions import DataError
 from pyrofair.facts import Facts, Rest, best_accuracies, overlap_of, whole_law
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated, seed_from

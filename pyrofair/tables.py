@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
+from pyrofair._validation import did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 
 __all__ = [

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._validation import did_you_mean
 from pyrofair.equations import Equations
-from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.tables import is_categorical
 from pyrofair.worlds import World

@@ -136,5 +136,7 @@ def test_seeds() -> None:
     assert seed_from(np.random.default_rng(0)) == seed_from(np.random.default_rng(0))
     assert 0 <= seed_from(None) < 2**31
     for wrong in ("a", 1.5, [-1]):
-        with pytest.raises(DataError, match=r"random_state=.* must be a whole number, a NumPy generator, or None"):
+        with pytest.raises(
+            DataError, match=r"random_state=.* must be a non-negative integer, a NumPy generator, or None"
+        ):
             seed_from(wrong)  # type: ignore[arg-type]

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.exceptions import DataError, PyrofairWarning, did_you_mean
+from pyrofair._validation import did_you_mean
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.ipw import IPW
 from pyrofair.tables import (
