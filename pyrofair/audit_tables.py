@@ -13,7 +13,7 @@ from pyrofair.overlap import SMALLEST_SHARE
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.replicates import Estimator, Key, Views
 
-__all__ = ["FEWEST_DRAWS", "MOST_LOST", "QUANTITIES", "group_table", "main_table"]
+__all__ = ["FEWEST_DRAWS", "MOST_LOST", "QUANTITIES", "group_table", "main_table", "mean_by_strength"]
 
 MOST_LOST = 0.2
 """The largest share of replicates that may lack a value for an interval to be given."""
@@ -165,3 +165,12 @@ def _worlds_of(quantity: str, views: Views) -> Sequence[CounterfactualSample]:
 
 def _has_overlap(world: CounterfactualSample) -> bool:
     return world.effective_size >= max(SMALLEST_SIZE, SMALLEST_SHARE * len(world.rows))
+
+
+def mean_by_strength(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of each numeric column at each strength; NaN where one value is.
+
+    >>> mean_by_strength(pd.DataFrame({"strength": [0.0, 0.0], "accuracy": [0.5, 1.0]}))["accuracy"].tolist()
+    [0.75]
+    """
+    return rows.groupby("strength").agg(lambda values: values.mean(skipna=False))  # pandas 3 has mean(skipna=...)

@@ -19,6 +19,7 @@ from sklearn.base import clone
 from torch import nn
 from tqdm.auto import tqdm
 
+from pyrofair.audit_tables import mean_by_strength
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
@@ -93,9 +94,9 @@ class PenaltyPath:
         if decisions not in DECISIONS:
             raise DataError(f"decisions={decisions!r} is not known; it is 'threshold' or 'score'.")
         rows = self.table[self.table["decisions"] == decisions]
-        by_strength = rows.drop(columns=["decisions", "seed"]).groupby("strength")
-        spread = by_strength["positive_rate"].max() - by_strength["positive_rate"].min()
-        return by_strength.mean(skipna=False).assign(bimodal=spread > 0.5)
+        rates = rows.groupby("strength")["positive_rate"]
+        spread = rates.max() - rates.min()
+        return mean_by_strength(rows.drop(columns=["decisions", "seed"])).assign(bimodal=spread > 0.5)
 
     def select(self, quantity: str = "piu_upper", *, at_most: float, decisions: Decisions = "threshold") -> float:
         """Return the strength with the best mean accuracy among those whose mean quantity is small enough.

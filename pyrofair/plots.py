@@ -13,6 +13,7 @@ from matplotlib.figure import Figure  # not through pyplot: a picture is returne
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from pyrofair.audit_tables import mean_by_strength
 from pyrofair.bounds import feasible_interval
 from pyrofair.exceptions import DataError
 
@@ -139,7 +140,7 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
     titles = {"accuracy": "accuracy", "mean_unfair_effect": "mean unfair effect", "piu_upper": "PIU: where it can lie"}
     for axes, (quantity, title) in zip(panels, titles.items(), strict=True):
         for colour, (_, own) in zip(cycle(COLOURS), rows.groupby("method", sort=False), strict=False):
-            mean = own.groupby("strength")[[quantity, "piu_lower", "piu_paper_bound"]].mean(skipna=False)
+            mean = mean_by_strength(own[["strength", *dict.fromkeys([quantity, "piu_lower", "piu_paper_bound"])]])
             axes.plot(mean.index, mean[quantity], color=colour)
             axes.plot(own["strength"], own[quantity], ".", color=colour, alpha=0.6)
             if quantity == "piu_upper":
