@@ -19,6 +19,7 @@ from torch import Tensor
 from pyrofair.couplings import Coupling
 from pyrofair.exceptions import DataError
 from pyrofair.implicit_noise import at_noise, noise_like, noise_of
+from pyrofair.probing import is_deterministic
 from pyrofair.programs import PEOPLE, Program, ProgramSites
 from pyrofair.running import Enough, quiet, repeat_each, show_label
 
@@ -324,7 +325,7 @@ class _Reader(Messenger):
         if poutine.util.site_is_subsample(msg):
             return
         if name in self.given:
-            if msg["infer"].get("_deterministic"):
+            if is_deterministic(msg):
                 self.reading.natural[name] = msg["value"]
             else:
                 self.reading.laws[name] = msg["fn"]

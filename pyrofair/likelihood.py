@@ -22,6 +22,7 @@ from pyrofair.equations import sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
+from pyrofair.probing import is_deterministic
 from pyrofair.programs import Program, ProgramSites, read_sites
 from pyrofair.tables import read_outcome, read_sensitive, read_table, warn_unused
 from pyrofair.world_tables import codes_of, levels_of_sites
@@ -116,7 +117,7 @@ class _Rows(Messenger):
         self.laws: dict[str, Any] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
-        name, computed = msg["name"], msg["infer"].get("_deterministic")
+        name, computed = msg["name"], is_deterministic(msg)
         if name in self.likelihood.rows:
             if computed:
                 self.natural[name] = msg["value"]

@@ -17,6 +17,7 @@ from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
 from pyrofair.implicit_noise import at_noise, noise_given, partner
 from pyrofair.noise import choose_noise
+from pyrofair.probing import is_deterministic
 from pyrofair.running import Enough, quiet
 
 __all__ = ["Crowd"]
@@ -200,7 +201,7 @@ class _Factual(_WithNoise):
         self.natural: dict[str, Tensor] = {}
 
     def note(self, name: str, msg: Any) -> None:
-        if msg["infer"].get("_deterministic"):
+        if is_deterministic(msg):
             self.natural[name] = msg["value"]
         if name in self.crowd.evidence.implicit and name != self.crowd.evidence.sensitive:
             self.keep(name, msg["fn"])
