@@ -316,6 +316,8 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
             raise GraphError(
                 f"The site {name!r} has the shapes {first} for {PROBES[0]} people and {second} for {PROBES[1]}; it "
                 "must have one dimension of the number of people."
+                + " Their plate has another dimension (dim=) than what it holds; leave that out."
+                * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
         if places or (inside and not first):
             found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))

@@ -116,6 +116,8 @@ class _OneWorld(WithNoise):
     def respond(self, name: str, law: Any) -> Tensor:
         if name in self.idle:
             return draw_from(law)
+        if (redraws := self.noise.redraw(name, law)) is not None:
+            return self.noise.draw_apart(name, law, redraws)
         own, second = self.pair(name, law)
         if second is not own:
             if self.laws is None:
