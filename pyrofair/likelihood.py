@@ -17,6 +17,7 @@ from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+from pyrofair.covariates import covariate_names, covariates_of_rows
 from pyrofair.dependencies import Dependencies, read_dependencies
 from pyrofair.equations import sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
@@ -169,7 +170,9 @@ def read_likelihood(
             f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
             f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
         )
-    rows = _read_rows(df, graph, info, levels)
+    rows = _read_rows(df, graph, info, levels, covariate_names(program))
+    program, covariates = covariates_of_rows(program, info.sites, df)
+    rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
     if not parameters:
         raise PosteriorError(
@@ -195,7 +198,11 @@ def read_likelihood(
 
 
 def _read_rows(
-    df: pd.DataFrame, graph: CausalGraph, info: ProgramSites, levels: Mapping[str, Sequence[Any]] | None
+    df: pd.DataFrame,
+    graph: CausalGraph,
+    info: ProgramSites,
+    levels: Mapping[str, Sequence[Any]] | None,
+    covariates: Sequence[str],
 ) -> dict[str, Tensor]:
     site_of: dict[str, str] = {}
     node_of: dict[str, str] = {}
@@ -212,7 +219,7 @@ def _read_rows(
     if missing:
         site_of.pop(graph.outcome_column, None)
     table = read_table(df, list(site_of))
-    warn_unused(df, graph)
+    warn_unused(df, graph, covariates)
     rows = {}
     for column, site in site_of.items():
         coded = site in labels

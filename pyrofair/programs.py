@@ -286,7 +286,8 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
         raise
     except Exception as error:
         raise GraphError(
-            f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any number. {_PLATE}"
+            f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any "
+            f"number. {_PLATE}"
         ) from error
 
 

@@ -230,7 +230,7 @@ class _Factual(_WithNoise):
         return at_noise(name, law, self.crowd.noise[name], self.crowd.evidence.coupling)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.crowd.evidence.nodes:
+        if msg["name"] in self.crowd.evidence.nodes or msg["name"] in self.crowd.evidence.observed:
             self.values[msg["name"]] = msg["value"]
 
 
