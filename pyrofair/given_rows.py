@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.covariates import covariate_names, covariates_of_rows
+from pyrofair.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.equations import Equations, sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs import Program, ProgramSites, read_sites
@@ -75,7 +75,8 @@ def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
         else:
             values[site] = _numbers(table[column])
     values |= covariates
-    return GivenRows(program, equations.info, tuple(equations.node_of), values, columns, table.index)
+    nodes = tuple(site for site in equations.node_of if site != ROW)
+    return GivenRows(program, equations.info, nodes, values, columns, table.index)
 
 
 def read_rows(
@@ -100,7 +101,7 @@ def read_rows(
     info = read_sites(probe or program)
     if nodes is None:
         have = [str(name) for name in getattr(df, "columns", ())]
-        nodes = [name for name in have if name in info.sites]
+        nodes = [name for name in have if name in info.sites and name != ROW]
         if not nodes:
             raise DataError(
                 f"No column of the data is a site of the program. Its sites: {', '.join(info.sites)}; the columns: "

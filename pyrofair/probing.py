@@ -291,9 +291,6 @@ def drawn_once(name: str, marks: Iterable[str]) -> GraphError:
 def followed(program: Program, n: int, sites: Collection[str], parameters: Collection[str]) -> Followed:
     """Return what each site reads through torch's operations, and what cannot be followed.
 
-    Where the program itself fails with marked values (a library may refuse them), nothing can be followed: all sites
-    are in ``left``, and who reads them must be found in another way.
-
     Parameters
     ----------
     program, n
@@ -304,15 +301,10 @@ def followed(program: Program, n: int, sites: Collection[str], parameters: Colle
     Raises
     ------
     GraphError
-        If a site that is drawn once reads a per-person one, or the law of a site cannot be read.
+        If a site that is drawn once reads a per-person one, or the program or a law fails with marked values.
     """
     exits = _Exits()
     track = _Track(sites, parameters, exits)
-    try:
-        with exits:
-            run_program(program, n, track)
-    except PyrofairError:
-        raise
-    except Exception as error:
-        return Followed(track.reads, dict.fromkeys(sites, type(error).__name__))
+    with reading("The program, followed by marks on its values,"), exits:
+        run_program(program, n, track)
     return Followed(track.reads, exits.left(n))

@@ -224,9 +224,12 @@ def perturbed(
                 hidden.setdefault(site, []).append(cause)
 
     for cause in trial.places if causes is None else causes:
-        moves = [*trial.moves(cause), *(() if causes is None else trial.ends(cause, beyond=True))]
+        wide = () if causes is None else trial.ends(cause, beyond=True)
+        moves = [move for move in (*trial.moves(cause), *wide) if not torch.equal(move, trial.values[cause])]
         tried = [said for move in moves if (said := _attempt(trial, {cause: move}))]
-        for said in tried or [_changed_for_few(trial, cause)]:
+        if moves and not tried:
+            tried = [_changed_for_few(trial, cause)]
+        for said in tried:
             note(cause, trial.base, said)
         for kind in () if causes is None else KINDS:
             # All change at once, and beside it all but one.
@@ -253,15 +256,15 @@ def _changed_for_few(trial: Trial, cause: str) -> Said:
     UnreadableError
         If the program fails each time: who reads the site cannot be seen.
     """
-    place, said = trial.places[cause], dict[str, dict[str, Tensor]]()
+    place, before = trial.places[cause], trial.values[cause]
     masks = [*_groups(trial.n), *torch.eye(trial.n, dtype=torch.bool)] if place is not None else []
     for mask in masks:
-        before = trial.values[cause]
         here = mask.reshape([-1 if i == place else 1 for i in range(before.ndim)])
-        if said := _attempt(trial, {cause: torch.where(here, trial.fresh[cause], before)}):
+        change = torch.where(here, trial.fresh[cause], before)
+        if not torch.equal(change, before) and (said := _attempt(trial, {cause: change})):
             return said
     try:
-        return trial.said({cause: trial.fresh[cause]})
+        return trial.said({cause: trial.ends(cause)[1]})
     except UnreadableError as error:
         raise UnreadableError(
             f"Who reads the site {cause!r} cannot be seen, for it cannot be changed while the others are held. {error}"
