@@ -178,13 +178,13 @@ def abduct(
     if isinstance(program, Equations):
         run, rows = program.program, read_people(program, df)
     else:
-        run, rows = program, read_rows(at_parameters(program, one), df, nodes)
+        run, rows = program, read_rows(program, df, nodes, at_parameters(program, one))
     priors = read_priors(run, rows.info, one)
     values = _read_parameters(priors, parameters or {})
     if priors.names and not values:
         remedy = f"Give a value of each: parameters={{{priors.names[0]!r}: ...}}."
         warnings.warn(priors.unknown(remedy), PyrofairWarning, stacklevel=2)
-    return _abduct(run, rows, settings, coupling=coupling, parameters=values, seed=seed_from(random_state))
+    return _abduct(rows, settings, coupling=coupling, parameters=values, seed=seed_from(random_state))
 
 
 def _is_number(value: object) -> bool:
@@ -215,7 +215,6 @@ def _read_parameters(priors: Priors, given: object) -> dict[str, npt.NDArray[Any
 
 
 def _abduct(
-    program: Program,
     rows: GivenRows,
     settings: Settings,
     *,
@@ -225,11 +224,11 @@ def _abduct(
     sensitive: str | None = None,
 ) -> Abduction:
     """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
-    settings.require_nodes(tuple(rows.values))
-    with isolated(seed), wide_floats(program):
+    settings.require_nodes(tuple(rows.columns))
+    with isolated(seed), wide_floats(rows.program):
         values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in parameters.items()}
         evidence = Evidence.read(
-            program,
+            rows.program,
             rows.info,
             rows.nodes,
             rows.values,
@@ -277,7 +276,6 @@ def counterfactuals(
 
     def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
         people = _abduct(
-            equations.program,
             rows,
             how,
             coupling=coupling,

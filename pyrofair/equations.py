@@ -215,6 +215,12 @@ def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -
         )
     if not latent and info.shapes[site] not in ((), (PEOPLE,)):
         shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
+        if sorted(info.shapes[site])[1:] == [1] * (len(shape) - 1):
+            raise GraphError(
+                f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}): people are not "
+                "the last dimension, because their plate is told so (dim=-2, say). Leave that out, pyro.plate(name, "
+                "n), so that a site has the shape (n,)."
+            )
         raise GraphError(
             f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}), but a column holds "
             f"one number a person. Give each column a site of its own, and name them: columns={{{node!r}: [...]}}."

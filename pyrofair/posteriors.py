@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyro
 
+from pyrofair.covariates import ROW
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
@@ -229,7 +230,7 @@ def fit_posterior(
     return Posterior(
         samples=samples,
         parameters=likelihood.parameters,
-        observed={site: values.numpy() for site, values in likelihood.rows.items()},
+        observed={site: values.numpy() for site, values in likelihood.rows.items() if site != ROW},
         method="nuts" if method == "nuts" else f"svi, {guide} guide",
         **found,
     )

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pyro import poutine
 from torch import Tensor
 
 from pyrofair.couplings import Coupling
@@ -219,8 +218,8 @@ def _site(equations: Equations, column: str) -> str:
 class _ReadLaw(WithNoise):
     """Run a program whose other sites are set until a site is met, and keep the site's law."""
 
-    def __init__(self, equations: Equations, noise: Noise, site: str) -> None:
-        super().__init__(equations, noise)
+    def __init__(self, equations: Equations, noise: Noise, site: str, held: World) -> None:
+        super().__init__(equations, noise, held)
         self.site = site
         self.law: Any = None
 
@@ -233,8 +232,8 @@ class _ReadLaw(WithNoise):
 
 def _outcome_law(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
     """Return P(outcome = 1) where all that the outcome reads is set, shape (n,)."""
-    handler = _ReadLaw(equations, noise, site)
-    with quiet(), handler, poutine.do(data=dict(held)), suppress(Enough):
+    handler = _ReadLaw(equations, noise, site, held)
+    with quiet(), handler, suppress(Enough):
         run: Callable[[int], object] = equations.program
         run(noise.n)
     chance = getattr(handler.law, "probs", None)

@@ -17,6 +17,7 @@ from pyrofair._validation import require_seed
 from pyrofair.abduction import Method, Settings, counterfactuals
 from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import Coupling, require_couplings
+from pyrofair.covariates import ROW
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
@@ -173,7 +174,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         equations = self.equations()
         people = self._population().draw(n, self._seed(random_state), self._held())
-        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1]
+        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1 and site != ROW]
         order = [site for site in equations.node_of if site in shown]
         first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
         return first.copy(), second.copy()

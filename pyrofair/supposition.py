@@ -15,8 +15,9 @@ from pyrofair.couplings import law_parameters
 from pyrofair.equations import Equations, State, sensitive_levels
 from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
-from pyrofair.implicit_noise import at_noise, noise_given, partner
-from pyrofair.noise import choose_noise
+from pyrofair.implicit_noise import at_noise, has_distribution, noise_given, partner
+from pyrofair.noise import Redraws, choose_noise, draw_from
+from pyrofair.probing import is_deterministic
 from pyrofair.running import Enough, quiet
 
 __all__ = ["Crowd"]
@@ -53,9 +54,20 @@ class Crowd:
         self.moments: dict[str, tuple[Tensor, Tensor]] = {}
         self.own: dict[str, Tensor] = {}
         self.other: dict[str, Tensor] = {}
+        self.redraws = {
+            site: Redraws()
+            for site, law in self.laws.items()
+            if site in given and evidence.coupling == "independent" and not has_distribution(site, law, given[site])
+        }
         for site, law in self.laws.items():
             if site not in given:
                 self.own[site] = noise[site]
+            elif site in self.redraws:
+                self.redraws[site].add(law, given[site])
+                self.own[site] = self.other[site] = given[site]
+                unknown = torch.full(given[site].shape, torch.nan)
+                self.moments[site] = unknown, unknown
+                continue
             else:
                 self.own[site], mean, variance = noise_given(site, law, given[site], evidence.coupling)
                 self.moments[site] = mean, variance
@@ -200,7 +212,7 @@ class _Factual(_WithNoise):
         self.natural: dict[str, Tensor] = {}
 
     def note(self, name: str, msg: Any) -> None:
-        if msg["infer"].get("_deterministic"):
+        if is_deterministic(msg):
             self.natural[name] = msg["value"]
         if name in self.crowd.evidence.implicit and name != self.crowd.evidence.sensitive:
             self.keep(name, msg["fn"])
@@ -218,7 +230,7 @@ class _Factual(_WithNoise):
         return at_noise(name, law, self.crowd.noise[name], self.crowd.evidence.coupling)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.crowd.evidence.nodes:
+        if msg["name"] in self.crowd.evidence.nodes or msg["name"] in self.crowd.evidence.observed:
             self.values[msg["name"]] = msg["value"]
 
 
@@ -234,6 +246,8 @@ class _Supposed(_WithNoise):
     def draw(self, name: str, law: Any) -> Tensor:
         crowd = self.crowd
         coupling = crowd.evidence.coupling
+        if name in crowd.redraws:
+            return crowd.redraws[name].value(law, lambda _: draw_from(law))
         if name not in crowd.own:  # nothing observed depends on it
             return crowd.evidence.spare_for(name, crowd.m)
         own, other = crowd.own[name], crowd.other[name]
