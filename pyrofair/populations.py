@@ -133,7 +133,7 @@ class Population:
 
     def draw_units(self, n: int, draws: int, seed: int, held: Draws) -> People:
         """Draw units that share only the nodes that no unfair path touches, each with so many draws in each world."""
-        require_integer("draws", draws)
+        require_integer("draws", draws, least=2)  # one draw of each unit shows no unit's mean, only noise
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
             return shared_worlds(self.equations, size, draws, self.coupling, values, self.inputs, way=self.way)

@@ -61,7 +61,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
         two worlds share hers. Without it one draw of their prior is used, with a warning.
     draws
-        With ``unit="shared"``: the draws of each unit.
+        With ``unit="shared"``: the draws of each unit, at least 2: a single one tells of no unit's mean.
     random_state
         Seeds calls that name no seed of their own.
     levels
