@@ -180,6 +180,15 @@ class RegimeEstimand:
         later = {factor.arm for factor in self.factors[place + 1 :] if factor.arm is not None}
         return {int(value) for value in (*later, *(() if group is None else (group,)))}
 
+    def needed_groups(self, group: int | None) -> tuple[int, ...]:
+        """Return the observed groups whose rows an estimate rests on when a group, or both (None), are weighted.
+
+        These are the group itself and those whose conditional distributions occur in the world. There are none if the
+        sensitive attribute causes no feature and all rows are weighted.
+        """
+        arms = {factor.arm for factor in self.factors} | {group}
+        return tuple(value for value in (0, 1) if value in arms)
+
     def __str__(self) -> str:
         over = f"sum over {', '.join(self.order)} of " if self.order else ""
         return f"P({self.regime.symbol} = 1) = {over}{self._laws(_text)}"
