@@ -241,6 +241,19 @@ class Estimand:
         )
 
     @property
+    def joins_worlds(self) -> bool:
+        """Whether the switched world joins nodes that read different values of the sensitive attribute.
+
+        If all that it causes reads one value, the features are those of a single world. What a classifier itself reads
+        does not count, for it is known: P(Y(1, M(0)) = 1) is the mean of c(1, M(0)). The mechanism of an observed
+        outcome is no known function, and does count.
+        """
+        arms = {factor.arm for factor in self.switched.factors}
+        if self.target == "outcome":
+            arms.add(self.switched.outcome_arm)
+        return len(arms - {None}) > 1
+
+    @property
     def support(self) -> str:
         """The assumption that weights need, and learned laws do not."""
         return (
@@ -259,8 +272,7 @@ class Estimand:
             self.support,
             f"{sensitive} is ignorable given what it does not cause.",
         ]
-        arms = {factor.arm for factor in self.switched.factors if factor.arm is not None} | {self.switched.outcome_arm}
-        if len(arms - {None}) > 1:
+        if self.joins_worlds:
             found.append(
                 f"Independent errors across worlds (NPSEM-IE): P({self.switched.regime.symbol}) joins nodes that read "
                 f"{sensitive}=0 with nodes that read {sensitive}=1, which no experiment shows. Single-world "
