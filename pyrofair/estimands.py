@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyrofair.exceptions import GraphError
-from pyrofair.paths import Regime, UnfairPaths, show_path
+from pyrofair.path_sets import show_paths
+from pyrofair.paths import Regime, UnfairPaths
 
 __all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
 
@@ -225,7 +226,7 @@ class Estimand:
         for part in (self.baseline, self.switched):
             if regime == part.regime:
                 return part
-        given, own = ("; ".join(map(show_path, each.paths)) or "none" for each in (regime.unfair, self.unfair))
+        given, own = (show_paths(each.paths) for each in (regime.unfair, self.unfair))
         raise GraphError(
             f"The regime {regime.symbol} of the unfair paths {given} is not one of the two that were identified, whose "
             f"unfair paths are {own}. Take it from unfair.regimes of the same paths."
