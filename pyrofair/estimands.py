@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pyrofair._validation import require_choice
 from pyrofair.exceptions import GraphError
 from pyrofair.path_sets import show_paths
 from pyrofair.paths import Regime, UnfairPaths
@@ -151,10 +152,10 @@ class RegimeEstimand:
         GraphError
             For another group.
         """
+        if group is not None:
+            require_choice("group", group, (0, 1, "pooled"))
         if group == "pooled":
             group = None
-        if isinstance(group, bool) or group not in (0, 1, None):
-            raise GraphError(f"group={group!r} is not known; it is 0, 1 or 'pooled'.")
         last = len(self.order) if upto is None else upto
         powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
         if group is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import networkx as nx
 
+from pyrofair._validation import require_choice
 from pyrofair.estimands import Estimand, Factor, RegimeEstimand, Target
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError
 from pyrofair.path_sets import Path, parting_node, show_path
@@ -55,8 +56,7 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     """
     if not isinstance(unfair, UnfairPaths):
         raise GraphError(f"identify needs unfair paths, graph.unfair('A -> Y') say; got {type(unfair).__name__}.")
-    if target not in ("prediction", "outcome"):
-        raise GraphError(f"target is {target!r}; it is 'prediction' or 'outcome'.")
+    require_choice("target", target, ("prediction", "outcome"))
     projection = _Projection(unfair, target)
     worlds = [(regime, projection.arms(regime)) for regime in unfair.regimes]
     for regime, arms in worlds:
