@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor, distributions
 
+from pyrofair._validation import require_choice
 from pyrofair.exceptions import DataError, PyrofairError
 
 __all__ = [
@@ -47,8 +48,7 @@ def require_couplings(given: Iterable[Any]) -> list[Coupling]:
     if not every:
         raise DataError(f"couplings={given!r} must be a list of couplings, one at least. They are: {known}.")
     for one in every:
-        if one not in COUPLINGS:
-            raise DataError(f"coupling={one!r} is not known; it is one of {known}.")
+        require_choice("coupling", one, tuple(COUPLINGS))
     return every
 
 

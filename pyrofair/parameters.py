@@ -15,7 +15,7 @@ from pyro import poutine
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, require_integer
 from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated
 from pyrofair.probing import Program, at_parameters, is_deterministic, reading, run_program, support_of
@@ -305,8 +305,7 @@ def thin(held: Draws, draws: int | None) -> Draws:
     if draws is None:
         return held
     total = len(next(iter(held.values())))
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or not 1 <= draws <= total:
-        raise DataError(f"draws={draws!r} must be a whole number between 1 and the {total} draws of the posterior.")
+    require_integer("draws", draws, most=total)  # of the posterior
     chosen = np.arange(draws) * total // draws
     return {name: values[chosen] for name, values in held.items()}
 

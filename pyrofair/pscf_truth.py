@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pyrofair._validation import require_people, require_seed
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations, read_equations, sensitive_levels
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import GraphError
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise import Noise, draw_from
 from pyrofair.parallel_worlds import Way, both_worlds, choose_way
@@ -117,8 +118,8 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     DataError
         If ``n`` is no positive whole number.
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise DataError(f"n={n!r} must be a positive whole number of people; 100,000 give PIU to about .001.")
+    require_people("n", n)
+    require_seed(random_state)
     replay: Replay = model.replay_
     graph = replay.unfair.graph
     with isolated(seed_from(random_state)):

@@ -116,15 +116,17 @@ class Crowd:
     def had(self, values: Mapping[str, Tensor], wanted: Iterable[str]) -> dict[str, Tensor]:
         """Return the wanted nodes had some been set to values, shape (m,) each."""
         evidence = self.evidence
-        found = dict(values)
-
-        def evaluate(site: str) -> Tensor:
-            if site not in found:
-                parents = evidence.info.causes(site, evidence.nodes)[0]
-                found[site] = self.value(site, {parent: evaluate(parent) for parent in parents})
-            return found[site]
-
-        return {site: evaluate(site) for site in wanted}
+        found, chosen = dict(values), tuple(wanted)
+        parents: dict[str, tuple[str, ...]] = {}
+        waiting = list(chosen)
+        while waiting:
+            site = waiting.pop()
+            if site not in found and site not in parents:
+                parents[site] = evidence.info.causes(site, evidence.nodes)[0]
+                waiting.extend(parents[site])
+        for site in sorted(parents, key=evidence.info.sites.index):
+            found[site] = self.value(site, {parent: found[parent] for parent in parents[site]})
+        return {site: found[site] for site in chosen}
 
     def worlds(
         self, equations: Equations, values: Mapping[str, Tensor], wanted: Iterable[str]
@@ -145,22 +147,24 @@ class Crowd:
         levels = sensitive_levels(equations.unfair.graph)
         done: dict[tuple[str, State], Tensor] = {}
 
-        def evaluate(site: str, state: State) -> Tensor:
-            if site in values:
-                return values[site]
-            if (site, state) not in done:
-                held = {
-                    parent: torch.full_like(self.factual[sensitive], levels[part])
-                    if parent == sensitive
-                    else evaluate(parent, part)
-                    for parent, part in zip(equations.causes[site], state, strict=True)
-                }
-                done[site, state] = self.value(site, held, base=state == base[site])
-            return done[site, state]
+        def read(site: str, state: State | int) -> Tensor:
+            if isinstance(state, State):
+                return values[site] if site in values else done[site, state]
+            return torch.full_like(self.factual[sensitive], levels[state])
+
+        def evaluate(states: Mapping[str, State]) -> dict[str, Tensor]:
+            for site, state in equations.in_order(states, values):
+                if (site, state) not in done:
+                    held = {
+                        parent: read(parent, part)
+                        for parent, part in zip(equations.causes[site], state.parts, strict=True)
+                    }
+                    done[site, state] = self.value(site, held, base=state == base[site])
+            return {site: read(site, state) for site, state in states.items()}
 
         shown = [site for site in wanted if site != sensitive]
-        first = {site: evaluate(site, base[site]) for site in shown}
-        return first, {site: evaluate(site, switched[site]) for site in shown}
+        first = evaluate({site: base[site] for site in shown})
+        return first, evaluate({site: switched[site] for site in shown})
 
 
 class _WithNoise(Messenger):

@@ -168,25 +168,26 @@ def node_by_node(
     done: dict[tuple[str, State], Tensor] = {}
     laws: dict[str, dict[str, list[Tensor]]] = {}
 
-    def evaluate(site: str, state: State) -> Tensor:
-        if site in known:
-            return known[site]
-        if (site, state) not in done:
-            parents = {
-                parent: sensitive_values(equations, noise.n, part)
-                if parent == equations.sensitive
-                else evaluate(parent, part)
-                for parent, part in zip(equations.causes[site], state, strict=True)
-            }
-            idle = equations.idle([site], parents)
-            handler = _OneWorld(equations, noise, parents, None if state == base[site] else laws[site], idle, site)
-            done[site, state] = _run(handler)[site]
-            laws.setdefault(site, handler.met)
-        return done[site, state]
+    def read(site: str, state: State | int) -> Tensor:
+        if isinstance(state, State):
+            return known[site] if site in known else done[site, state]
+        return sensitive_values(equations, noise.n, state)
+
+    def evaluate(states: Mapping[str, State]) -> World:
+        for site, state in equations.in_order(states, known):
+            if (site, state) not in done:
+                parents = {
+                    parent: read(parent, part) for parent, part in zip(equations.causes[site], state.parts, strict=True)
+                }
+                idle = equations.idle([site], parents)
+                handler = _OneWorld(equations, noise, parents, None if state == base[site] else laws[site], idle, site)
+                done[site, state] = _run(handler)[site]
+                laws.setdefault(site, handler.met)
+        return {site: read(site, state) for site, state in states.items()}
 
     chosen = equations.sites if wanted is None else tuple(wanted)
-    first = {site: evaluate(site, base[site]) for site in chosen}
-    return first, {site: evaluate(site, switched[site]) for site in chosen}
+    first = evaluate({site: base[site] for site in chosen})
+    return first, evaluate({site: switched[site] for site in chosen})
 
 
 # -- the world as it is -----------------------------------------------------------------------------------------------
