@@ -215,4 +215,5 @@ def mean_by_strength(rows: pd.DataFrame) -> pd.DataFrame:
     >>> mean_by_strength(pd.DataFrame({"strength": [0.0, 0.0], "accuracy": [0.5, 1.0]}))["accuracy"].tolist()
     [0.75]
     """
-    return rows.groupby("strength").agg(lambda values: values.mean(skipna=False))  # pandas 3 has mean(skipna=...)
+    groups = rows.groupby("strength")
+    return groups.mean().where(groups.count().eq(groups.size(), axis=0))  # mean(skipna=False) is new in pandas 3

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pandas as pd
 import pyro
 
-from pyrofair.covariates import ROW
 from pyrofair._validation import (
     require_callable,
     require_choice,
@@ -23,6 +22,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.covariates import ROW
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
