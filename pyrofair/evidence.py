@@ -124,7 +124,7 @@ class Evidence:
                     f"Row {show_label(index, at)}: {site} = {values[at]:g}, but in the program it is a whole number "
                     f"({str(info.dtypes[site]).removeprefix('torch.')})."
                 )
-            numbers = torch.tensor(np.ascontiguousarray(values))  # torch takes no negative strides, as of df[::-1]
+            numbers = torch.tensor(np.array(values, order="C"))  # torch takes no negative strides, as of df[::-1]
             observed[site] = numbers.to(info.dtypes[site] if whole else torch.get_default_dtype())
         spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random}
         found = cls(
