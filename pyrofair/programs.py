@@ -56,6 +56,8 @@ class ProgramSites:
         For each per-person site the per-person sites that it reads.
     shapes, dtypes
         For each per-person site its shape, with -1 for the number of people, and its type.
+    reparametrised
+        The per-person sites that a handler (``poutine.reparam``) computes from noise of its own.
     """
 
     sites: tuple[str, ...]
@@ -65,6 +67,7 @@ class ProgramSites:
     reads: dict[str, tuple[str, ...]]
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
+    reparametrised: frozenset[str] = frozenset()
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -212,6 +215,9 @@ def read_sites(program: Program) -> ProgramSites:
             reads={},
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
+            reparametrised=frozenset(
+                name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
+            ),
         )
         marks = followed(program, PROBES[0], found.sites, found.parameters)
         trial = Trial(program, PROBES[0], _places(shapes), plain)
