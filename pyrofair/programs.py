@@ -31,7 +31,8 @@ __all__ = ["Program", "ProgramSites", "caller_level", "read_sites"]
 
 PROBES = (61, 53)
 CROWD = 1009
-"""So many people are looked at where dependencies cannot be followed."""
+"""So many people are looked at where dependencies cannot be followed, and change places."""
+OTHER_CROWD = 997
 PEOPLE = -1
 """Stands for the number of people in the shape of a site."""
 
@@ -223,12 +224,13 @@ def read_sites(program: Program) -> ProgramSites:
         trial = Trial(program, PROBES[0], _places(shapes), plain)
         silent = frozenset(site for site in found.sites if not marks.reads.get(site))
         moving = separated(trial, found.parameters, silent)
-        require_exchangeable(trial, Trial(program, PROBES[1], trial.places, other))
+        crowd, other_crowd = (Trial(program, size, trial.places) for size in (CROWD, OTHER_CROWD))
+        require_exchangeable(crowd, other_crowd)
         hidden = perturbed(trial, marks.reads)
         causes = _unclear(found.sites, marks, hidden, moving)
         if causes:
             known = {site: marks.reads.get(site, frozenset()) | {*hidden.get(site, ())} for site in found.sites}
-            more = perturbed(Trial(program, CROWD, trial.places), known, causes)
+            more = perturbed(crowd, known, causes)
             hidden = {s: hidden.get(s, []) + more.get(s, []) for s in found.sites if s in hidden or s in more}
     _warn(hidden, marks.left, moving)
     for name in found.sites:
