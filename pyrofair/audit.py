@@ -185,8 +185,8 @@ def audit(
     observed = {model.name: model.observed(table) for model in audited}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, shared_rows = _fitted(source, table, weight)
-        sources, worlds, failure = _worlds(fitted, table, a, weight, shared_rows, random_state)
+        fitted, place = _fitted(source, table, weight)
+        sources, worlds, failure = _worlds(fitted, table, a, weight, bool((place >= 0).all()), random_state)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     scored = {
@@ -197,7 +197,7 @@ def audit(
         for model in audited
         if not label or not model.is_scores
     }
-    estimator = Estimator(audited, table, outcome, weight, observed, sources, worlds, scored, shared_rows, threshold)
+    estimator = Estimator(audited, table, outcome, weight, observed, sources, worlds, scored, place, threshold)
     point, notes = estimator.point()
     replicates = replicate(
         estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
@@ -222,6 +222,7 @@ def audit(
             "paired": "" in worlds and _are_paired(*worlds[""][0]),
             **_told(fitted, audited),
             "small": small,
+            "resampling": _resampling(fitted, place, fresh=fitted is not source),
             "warnings": said,
             "failure": failure,
         },
@@ -278,14 +279,34 @@ def _outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | N
     return positive.astype(np.int8), [text]
 
 
-def _fitted(source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, bool]:
-    """Return a fitted source, and whether the audited rows are those that it was fitted on."""
+def _fitted(
+    source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]
+) -> tuple[Any, NDArray[np.int64]]:
+    """Return a fitted source, and which of the rows it was fitted on each audited row is, -1 for others."""
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
             check_is_fitted(source)
         except NotFittedError:
-            return clone(source).fit(table, sample_weight=weight), True
-    return source, bool(getattr(source, "is_fitted_on", lambda _: False)(table))
+            return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
+    if hasattr(source, "fitted_places"):
+        return source, source.fitted_places(table)
+    return source, np.full(len(table), -1)
+
+
+def _resampling(fitted: Any, place: NDArray[np.int64], *, fresh: bool) -> str:
+    """Say which audited rows the source was fitted on, and hence what a replicate resamples."""
+    if not hasattr(fitted, "refit"):
+        return ""
+    n, known = fitted.n_fitted_, int((place >= 0).sum())
+    if fresh or known == len(place) == n:
+        order = "" if fresh or (place == np.arange(len(place))).all() else ", in another order"
+        return f"The source was fitted on these rows{order}: a replicate resamples them once, for both."
+    if not known:
+        return f"The source was fitted on {n:,} other rows: a replicate resamples either."
+    return (
+        f"{known:,} of these rows are among the {n:,} that the source was fitted on: in a replicate they have one "
+        "weight in both."
+    )
 
 
 def _worlds(

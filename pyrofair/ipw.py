@@ -166,9 +166,18 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.nuisances_.rows.a)
 
+    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+
+        Rows are told by content and index, whatever their order; see :func:`pyrofair.row_identity.match_rows`.
+        """
+        check_is_fitted(self, "groups_")
+        return self.nuisances_.place(self._read(df))
+
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Tell whether these are the rows it was fitted on."""
-        return self._read(df).equals(self.nuisances_.rows.table)
+        """Tell whether these are the rows it was fitted on, in whatever order."""
+        place = self.fitted_places(df)
+        return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -295,11 +304,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return fitted
         table = fitted.table if df is None else self._read(df)
         weight = read_weight(sample_weight, len(table))
-        if (own := self.nuisances_.own_rows(table, weight)) is not None:
-            return own
-        a = read_sensitive(table, self.unfair.graph, both=False)
-        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        if self.trimmer_ is not None and self.trim is not None:
+        rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
+        if rows.place is not None and self.trimmer_ is not None and self.trim is not None:
             rows.kept = self.trimmer_.inside(rows, self._trimming_prefixes(), self.trim)
             rows.probability = {}
         return rows

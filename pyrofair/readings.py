@@ -56,6 +56,8 @@ def _read_setting(context: Mapping[str, Any], models: int) -> list[str]:
         f"{_roles(context)} PIU is the share of people whose two answers differ.",
         *context["unfair"].splitlines(),
     ]
+    if context["resampling"] and context["replicates"] > 1:
+        lines.insert(1, context["resampling"])
     if context["unnamed"]:
         lines.append(
             f"{', '.join(context['unnamed'])}: fitted without column names, and given {', '.join(context['order'])} in "

@@ -50,8 +50,9 @@ class Estimator:
         The views of the two worlds of each source.
     scored
         For each source and model the scores of both worlds' rows, view by view.
-    shared_rows
-        Whether the source was fitted on the audited rows, so that both are resampled as one.
+    place
+        Which of the rows that the source was fitted on each audited row is, shape (n,), -1 for others: a row that is
+        both has one weight in a replicate.
     threshold
         A decision is positive where the score exceeds it.
     """
@@ -64,7 +65,7 @@ class Estimator:
     sources: dict[str, Any]
     worlds: dict[str, Views]
     scored: dict[tuple[str, str], tuple[WorldScores, ...]]
-    shared_rows: bool
+    place: NDArray[np.int64]
     threshold: float
 
     @cached_property
@@ -101,19 +102,19 @@ class Estimator:
     def resampled(self, seed: np.random.SeedSequence, bootstrap: Bootstrap) -> dict[Key, float] | str:
         """Return the estimates on resampled rows, or why they cannot be had."""
         random = np.random.default_rng(seed)
-        counts = _resample(random, len(self.table), bootstrap)
+        base: Any = self.sources.get("")
+        counts, fitted_counts = _resample_both(random, self.place, getattr(base, "n_fitted_", 0), bootstrap)
         weight = self.weight * counts
         values = self._observed(weight)
-        if not self.sources:
+        if base is None:
             return values
-        base = self.sources[""]
         try:
             if not hasattr(base, "refit") and self._name_units(""):
                 factor = _resample(random, self.worlds[""][0][0].units, bootstrap)
                 views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[""])
                 return values | self._causal("", views, self.signs)[0]
             if hasattr(base, "refit"):
-                base = base.refit(counts if self.shared_rows else _resample(random, base.n_fitted_, bootstrap))
+                base = base.refit(fitted_counts)
             single = [label for label in self.sources if label]
             draw = int(random.integers(2**31))
             for label, source in {"": base, **(base.by_group(single) if single else {})}.items():
@@ -199,6 +200,36 @@ def _resample(random: np.random.Generator, n: int, bootstrap: Bootstrap) -> NDAr
     if bootstrap == "multinomial":
         return random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
     return n * random.dirichlet(np.ones(n))
+
+
+def _resample_both(
+    random: np.random.Generator, place: NDArray[np.int64], n_fitted: int, bootstrap: Bootstrap
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how often each of the n audited and of the fitted rows counts in a replicate, one that is both alike.
+
+    Parameters
+    ----------
+    random
+        Draws them.
+    place
+        Which fitted row each audited row is, shape (n,), -1 for others.
+    n_fitted
+        How many rows were fitted on.
+    bootstrap
+        How rows are resampled.
+    """
+    known = place >= 0
+    if not known.any():
+        counts = _resample(random, len(place), bootstrap)
+        return counts, _resample(random, n_fitted, bootstrap) if n_fitted else np.empty(0)
+    new = int((~known).sum())
+    union = _resample(random, n_fitted + new, bootstrap)
+    where = place.copy()
+    where[~known] = n_fitted + np.arange(new)
+    counts, fitted = union[where], union[:n_fitted]
+    if bootstrap == "bayesian":
+        counts, fitted = counts * (len(counts) / counts.sum()), fitted * (n_fitted / fitted.sum())
+    return counts, fitted
 
 
 @dataclass(frozen=True)

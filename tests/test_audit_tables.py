@@ -26,7 +26,7 @@ def frame(**columns: object) -> pd.DataFrame:
 def estimator(n: int = 10) -> Estimator:
     table = pd.DataFrame({"A": [0, 1] * (n // 2), "M": 0})
     model = AuditedModel("m", np.zeros(n), GRAPH, ("A", "M"))
-    return Estimator((model,), table, None, np.ones(n), {"m": np.zeros(n)}, {}, {}, {}, False, 0.5)
+    return Estimator((model,), table, None, np.ones(n), {"m": np.zeros(n)}, {}, {}, {}, np.full(n, -1), 0.5)
 
 
 def lone(heavy: float = 1.0) -> dict[str, Views]:

@@ -33,6 +33,7 @@ SETTING: dict[str, Any] = {
     "warnings": [],
     "failure": "",
     "small": ("", ""),
+    "resampling": "",
 }
 Span = tuple[float, float, float]
 NOTHING: Span = (np.nan, np.nan, np.nan)
