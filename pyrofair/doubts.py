@@ -19,18 +19,23 @@ from pyrofair.replicates import Replicates, Views
 __all__ = ["doubt_agreement", "doubt_intervals", "doubt_overlap", "most_failed", "small_groups"]
 
 
-def small_groups(
-    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views]
-) -> tuple[str, str]:
+def small_groups(fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], views: Views | None) -> tuple[str, str]:
     """Say for each world which observed group has too few effective rows for an interval; empty where none has.
 
     Counted are the fitted rows of each group that the world rests on, and the audited rows that carry its weights or
     show its units.
+
+    Parameters
+    ----------
+    fitted, views
+        A source, and the views of its worlds, if they could be made.
+    table, weight
+        The n audited rows, and their weights (n,).
     """
-    if "" not in worlds or not hasattr(fitted, "group_sizes"):
+    if views is None or not hasattr(fitted, "group_sizes"):
         return "", ""
     sizes, found = fitted.group_sizes(), []
-    for regime, world in zip(fitted.unfair.regimes, worlds[""][0], strict=True):
+    for regime, world in zip(fitted.unfair.regimes, views[0], strict=True):
         said = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
         if hasattr(fitted, "effective_size"):
             size = fitted.effective_size(table, weight)

@@ -194,6 +194,40 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         used = [c for c in self.candidates_ if c.group == self.groups_[c.regime]]
         return {c.regime: tuple(size for size in c.sizes if size.group in c.needed) for c in used}
 
+    def for_outcome(self) -> IPW:
+        """Return the same source for an observed outcome, or for scores that are no function of the features.
+
+        Then the formula is that of ``identify(unfair, "outcome")``, and only rows whose own value of the sensitive
+        attribute is the outcome's arm carry weights, for no other row shows what the outcome would be.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If the data cannot tell the effect on the outcome.
+        DataError
+            If ``arm`` names another group.
+        PositivityError
+            As for :meth:`fit`.
+        """
+        check_is_fitted(self, "groups_")
+        other = copy.copy(self)
+        other.estimand_ = identify(self.unfair, "outcome")
+        other.candidates_, other.groups_ = [], {}
+        for part in other._parts():
+            allowed = [each for each in other._considered(part) if part.outcome_arm in (None, each)]
+            if not allowed:
+                raise DataError(
+                    f"arm={self.arm!r} weights rows in which {self.unfair.graph.sensitive_column!r} is not the value "
+                    f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
+                    "is not observed. Use arm='paper' or 'auto'."
+                )
+            found = [group_overlap(part, group, self.nuisances_) for group in allowed]
+            chosen = self._choose(found)
+            chosen.check(self.max_unsupported, stacklevel=3)
+            other.candidates_ += found
+            other.groups_[part.regime.name] = chosen.group
+        return other
+
     def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
         """Return the source with each single group weighted in both worlds.
 
@@ -205,7 +239,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         names
             Which of ``"group 0"`` and ``"group 1"``; by default those that have support in both worlds.
         """
-        found = {}
+        found: dict[str, IPW] = {}
+        if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
+            return found
         for group in (0, 1):
             name = f"group {group}"
             if names is None:
@@ -238,7 +274,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def _trim(self, rows: Rows, trim: float) -> None:
         """Drop rows with an extreme propensity, and fit anew on the others."""
         self.trimmer_ = self.nuisances_
-        kept = self.trimmer_.inside(rows, self._trimming_prefixes(), trim)
+        self.trimming_prefixes_ = self._trimming_prefixes()
+        kept = self.trimmer_.inside(rows, self.trimming_prefixes_, trim)
         if len(np.unique(rows.a[kept])) < 2:
             raise DataError(f"trim={trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
         if not kept.all():
@@ -306,7 +343,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         weight = read_weight(sample_weight, len(table))
         rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
         if rows.place is not None and self.trimmer_ is not None and self.trim is not None:
-            rows.kept = self.trimmer_.inside(rows, self._trimming_prefixes(), self.trim)
+            rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
             rows.probability = {}
         return rows
 

@@ -19,7 +19,7 @@ from pyrofair.exceptions import PyrofairWarning
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, WorldScores, decide, measure, measure_views
 from pyrofair.unit_bounds import Signs, choose_signs, split_draws, unit_means
 
-__all__ = ["GROUPED", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
+__all__ = ["GROUPED", "OUTCOME", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
 
 Bootstrap = Literal["bayesian", "multinomial"]
 Views = tuple[Worlds, ...]
@@ -29,6 +29,8 @@ Key = tuple[str, str, Decisions, str]
 AllSigns = dict[tuple[str, Decisions], Signs]
 """For each model and kind of decisions the sides of the kinks on which units are."""
 
+OUTCOME = "outcome"
+"""The label of the source for scores that are an outcome, beside one for predictions."""
 GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 
 
@@ -45,7 +47,8 @@ class Estimator:
     observed
         For each model the scores of these rows, (n,).
     sources
-        The fitted source under "", and those that weight a single group; empty if the worlds cannot be made.
+        The fitted source under "", those that weight a single group, and perhaps one for scores that are an outcome;
+        empty if the worlds cannot be made.
     worlds
         The views of the two worlds of each source.
     scored
@@ -78,6 +81,10 @@ class Estimator:
         """Whether a replicate has other units than these."""
         base: Any = self.sources[""]
         return hasattr(base, "redraws_units") and bool(base.redraws_units(self.table))
+
+    def label_of(self, model: str) -> str:
+        """Return under which label the worlds of a model are: that of outcomes, or "" for predictions."""
+        return OUTCOME if (OUTCOME, model) in self.scored else ""
 
     def _signs(self, views: Views) -> AllSigns:
         if len(views) < 2:
@@ -115,9 +122,12 @@ class Estimator:
                 return values | self._causal("", views, self.signs)[0]
             if hasattr(base, "refit"):
                 base = base.refit(fitted_counts)
-            single = [label for label in self.sources if label]
+            single = [label for label in self.sources if label not in ("", OUTCOME)]
             draw = int(random.integers(2**31))
-            for label, source in {"": base, **(base.by_group(single) if single else {})}.items():
+            sources = {"": base, **(base.by_group(single) if single else {})}
+            if OUTCOME in self.sources:
+                sources[OUTCOME] = self.sources[OUTCOME].refit(fitted_counts)
+            for label, source in sources.items():
                 views = make_views(source, self.table, weight, draw)
                 signs = self.signs
                 if self.redraws_units:
@@ -142,6 +152,7 @@ class Estimator:
     def _causal(self, label: str, views: Views, signs: AllSigns) -> tuple[dict[Key, float], dict[Key, str]]:
         values: dict[Key, float] = {}
         notes: dict[Key, str] = {}
+        under = "" if label == OUTCOME else label
         for model, scores in self._all_scores(label, views):
             for kind in DECISIONS:
                 decided = self._decided(scores, kind)
@@ -149,9 +160,9 @@ class Estimator:
                     found, said = measure_views(decided, views, signs[model.name, kind])
                 else:
                     found, said = measure(decided[0], views[0])
-                kept = [quantity for quantity in found if not label or quantity in GROUPED]
-                values |= {(label, model.name, kind, quantity): found[quantity] for quantity in kept}
-                notes |= {(label, model.name, kind, quantity): said[quantity] for quantity in kept if quantity in said}
+                kept = [quantity for quantity in found if not under or quantity in GROUPED]
+                values |= {(under, model.name, kind, quantity): found[quantity] for quantity in kept}
+                notes |= {(under, model.name, kind, quantity): said[quantity] for quantity in kept if quantity in said}
         return values, notes
 
     def _all_scores(self, label: str, views: Views) -> Iterator[tuple[AuditedModel, tuple[WorldScores, ...]]]:

@@ -32,7 +32,10 @@ SETTING: dict[str, Any] = {
     "assumptions": ("The graph is right.", "The groups overlap."),
     "warnings": [],
     "failure": "",
-    "small": ("", ""),
+    "small": {},
+    "kinds": {},
+    "outcomes": [],
+    "outcome_assumptions": (),
     "resampling": "",
 }
 Span = tuple[float, float, float]
