@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice
 from pyrofair.audit_tables import group_table, main_table
-from pyrofair.doubts import doubt_agreement, doubt_intervals, doubt_overlap, most_failed, small_groups
+from pyrofair.doubts import doubt_intervals, doubt_overlap, most_failed, small_groups
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.identification import identify
@@ -234,13 +234,12 @@ def audit(
     said += doubt_intervals(replicates, predicted, worlds, level)
     draws = replicates.draws.iloc[:0] if most_failed(replicates) else replicates.draws
     groups = group_table(point, draws, level, worlds)
-    said += doubt_agreement(groups)
     small = {}
     for model in audited:
         label = estimator.label_of(model.name)
         small[model.name] = small_groups(sources.get(label), table, weight, worlds.get(label))
     return Audit(
-        main_table(estimator, point, notes, draws, level, failure, small),
+        main_table(estimator, point, notes, draws, level, failure, small, groups),
         groups,
         pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
         {

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.bounds import test_set_bound
-from pyrofair.group_agreement import GROUP_COLUMNS, compare_estimates
+from pyrofair.group_agreement import GROUP_COLUMNS, compare_estimates, disagreeing
 from pyrofair.measures import DECISIONS
 from pyrofair.replicates import Estimator, Key, Views
 
@@ -45,6 +45,7 @@ def main_table(
     level: float,
     failure: str,
     small: Mapping[str, Sequence[str]] | None = None,
+    groups: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return a row for each model, kind of decisions and quantity, whether it could be estimated or not.
 
@@ -62,7 +63,11 @@ def main_table(
         Why no world could be made, if so.
     small
         For each model and world why it rests on too few rows for an interval, if so.
+    groups
+        The comparison of the two observed groups: a note on the effect tells where they disagree.
     """
+    apart = pd.DataFrame() if groups is None else disagreeing(groups)
+    disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
     column = estimator.models[0].graph.outcome_column
     rows = []
     for model in estimator.models:
@@ -83,6 +88,8 @@ def main_table(
                 elif quantity == "accuracy" and (estimator.weight == estimator.weight[0]).all():
                     low, high = _accuracy_interval(estimate, len(estimator.weight))
                     said = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
+                if quantity == "mean_unfair_effect" and (model.name, kind) in disagree:
+                    said = [*said, "the two observed groups disagree"]
                 rows.append((model.name, kind, quantity, estimate, low, high, sizes[quantity], "; ".join(said)))
     columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
     return pd.DataFrame(rows, columns=columns)

@@ -110,7 +110,8 @@ class Estimator:
         """Return the estimates on resampled rows, or why they cannot be had."""
         random = np.random.default_rng(seed)
         base: Any = self.sources.get("")
-        counts, fitted_counts = _resample_both(random, self.place, getattr(base, "n_fitted_", 0), bootstrap)
+        place = self.place if base is not None else np.full(len(self.table), -1)
+        counts, fitted_counts = _resample_both(random, place, getattr(base, "n_fitted_", 0), bootstrap)
         weight = self.weight * counts
         values = self._observed(weight)
         if base is None:

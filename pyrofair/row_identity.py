@@ -31,7 +31,7 @@ def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
     True
     """
     columns = {str(name): _canonical(table[name]) for name in sorted(table.columns, key=str)}
-    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy(dtype=np.uint64)
+    return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(columns), index=False), dtype=np.uint64)
 
 
 def _canonical(values: pd.Series[Any]) -> NDArray[np.uint64]:
