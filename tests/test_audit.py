@@ -185,7 +185,7 @@ def test_all_kinds_of_models_agree() -> None:
         "unscaled": unscaled,
         "penalised": penalised.fit(df[reads], df["Y"]),
     }
-    report = pf.audit(models, pf.IPW(UNFAIR, arm="paper"), df, n_boot=0, progress=False)
+    report = pf.audit(models, pf.IPW(UNFAIR, arm="paper"), df, n_boot=0, progress=False, scores="prediction")
     wide = report.table.pivot_table(index=["decisions", "quantity"], columns="model", values="estimate")
     for name in ("bare", "scores", "series"):
         np.testing.assert_allclose(wide[name], wide["named"], rtol=1e-12)
