@@ -14,7 +14,15 @@ from pyrofair.group_agreement import GROUP_COLUMNS, compare_estimates, disagreei
 from pyrofair.measures import DECISIONS
 from pyrofair.replicates import Estimator, Key, Views
 
-__all__ = ["FEWEST_DRAWS", "MOST_LOST", "QUANTITIES", "absolute_interval", "group_table", "main_table"]
+__all__ = [
+    "FEWEST_DRAWS",
+    "MOST_LOST",
+    "QUANTITIES",
+    "absolute_interval",
+    "group_table",
+    "main_table",
+    "mean_by_strength",
+]
 
 MOST_LOST = 0.2
 """The largest share of replicates that may lack a value for an interval to be given."""
@@ -207,3 +215,13 @@ def group_table(
         compared = compare_estimates(point[one], point[other], float(low), float(high), quantity, pairs)
         rows.append({"model": name, "decisions": kind, "quantity": quantity} | compared)
     return pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
+
+
+def mean_by_strength(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of each numeric column at each strength; NaN where one value is.
+
+    >>> mean_by_strength(pd.DataFrame({"strength": [0.0, 0.0], "accuracy": [0.5, 1.0]}))["accuracy"].tolist()
+    [0.75]
+    """
+    groups = rows.groupby("strength")
+    return groups.mean().where(groups.count().eq(groups.size(), axis=0))  # mean(skipna=False) is new in pandas 3

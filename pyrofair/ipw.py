@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
 from pyrofair.estimands import RegimeEstimand
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.identification import identify
@@ -258,14 +259,13 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         if not isinstance(self.unfair, UnfairPaths):
             raise DataError(f"IPW needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}.")
-        if isinstance(self.arm, bool) or self.arm not in ("auto", "paper", "pooled", 0, 1):
-            raise DataError(f"arm={self.arm!r} is not known; it is 'auto', 'paper', 0, 1 or 'pooled'.")
+        require_choice("arm", self.arm, ("auto", "paper", 0, 1, "pooled"))
+        require_flag("normalize", self.normalize)
         for name in ("clip", "trim"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 < value < 0.5:
-                raise DataError(f"{name}={value!r} must lie between 0 and 0.5, or be None.")
-        if not 0.0 <= self.max_unsupported <= 1.0:
-            raise DataError(f"max_unsupported={self.max_unsupported!r} must lie in [0, 1].")
+            if getattr(self, name) is not None:
+                require_real(name, getattr(self, name), above=0.0, below=0.5)
+        require_real("max_unsupported", self.max_unsupported, least=0.0, most=1.0)
+        require_seed(self.random_state)
         make_propensity(self.propensity, empty=False, seed=0)
 
     def _read(self, df: pd.DataFrame) -> pd.DataFrame:
@@ -398,7 +398,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             If these rows lack the weighted group.
         """
         if n is not None:
-            raise DataError("IPW weights the observed rows and draws none: leave n out.")
+            raise DataError(f"n={shown(n)} cannot be chosen: IPW draws no rows, it weights those observed. Omit n.")
+        require_seed(random_state)
         rows = self._rows(df, sample_weight)
         first, second = self._parts()
         return self._world(rows, first), self._world(rows, second)
