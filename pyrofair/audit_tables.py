@@ -167,19 +167,15 @@ def absolute_interval(low: float, high: float) -> tuple[float, float]:
 def _inside_the_kink(draws: pd.DataFrame, key: Key, estimator: Estimator) -> NDArray[np.float64] | None:
     """Return the replicates of what an end of PIU is made of by ``abs`` or ``1 - abs``; None if it is no such end.
 
-    Without units these are b - a and 1 - a - b. In several views the ends are sums with signs held (see unit_bounds),
-    which replicates may carry across 0. With units in a single view nothing is estimated within a unit, so that the
-    mean of absolute values has no kink.
+    Without units these are b - a and 1 - a - b. Ends given units need no such thing: in several views they are sums with
+    signs held (see unit_bounds), which replicates carry across 0 as they do the effect, and with units in a single view
+    nothing is estimated within a unit, so that the mean of absolute values has no kink.
     """
     _, name, kind, quantity = key
     label = estimator.label_of(name)
     if quantity not in ("piu_lower", "piu_upper") or label not in estimator.worlds:
         return None
-    views = estimator.worlds[label]
-    if len(views) > 1:
-        own = draws[key].to_numpy()
-        return own if quantity == "piu_lower" else 1.0 - own
-    if views[0][0].unit is not None:
+    if estimator.worlds[label][0][0].unit is not None:
         return None
     a, b = (draws["", name, kind, each].to_numpy() for each in ("p_y0", "p_ypi"))
     return np.asarray(b - a if quantity == "piu_lower" else 1.0 - a - b)
