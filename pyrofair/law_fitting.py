@@ -230,7 +230,8 @@ def _fit_convex(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any, k
     look(math.nan)
     converged, interrupted, text = False, False, ""
     try:
-        for theta, loss, converged in last.steps(last.read(centre), settings.steps):
+        for theta, loss, settled in last.steps(last.read(centre), settings.steps):
+            converged = settled
             if not math.isfinite(loss):
                 raise DataError(
                     f"The loss of {law.column!r} is {loss} at step {len(history)}. Give the column another family than "
@@ -287,17 +288,15 @@ def refit_law(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
     if settings.posterior != "point" or not fit.centre:
         return fit_law(law, rows, settings, start=fit)
     if not has_last_layer(law):
-        return (
-            fit_law(law, rows, settings, start=fit)
-            if isinstance(law.numbers, Network)
-            else _settle(fit, rows, settings)
-        )
+        own = not isinstance(law.numbers, Network)
+        return _settle(fit, rows, settings) if own else fit_law(law, rows, settings, start=fit)
     old, new = (LastLayer.of(law, fit.centre, each) for each in (before, rows))
     theta, loss = new.read(fit.centre), math.nan
     new = replace(new, tilt=old.gradient(theta))
-    for theta, loss, _ in new.steps(theta):
-        if not math.isfinite(loss):
-            raise DataError(f"The loss of {law.column!r} is {loss} with other weights.")
+    for moved, value, _ in new.steps(theta):
+        if not math.isfinite(value):
+            raise DataError(f"The loss of {law.column!r} is {value} with other weights.")
+        theta, loss = moved, value
     centre = new.write(theta, fit.centre)
     seen = log_likelihood(law, centre, rows, rows.held)
     entry = {"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}
@@ -314,7 +313,7 @@ def _settle(fit: Fit, rows: Rows, settings: Settings) -> Fit:
         optimiser.zero_grad()
         loss: Tensor = elbo.differentiable_loss(run.model, run.guide, rows.train) / len(rows.train)
         loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+        return loss.detach()
 
     loss = float(optimiser.step(closure))  # type: ignore[arg-type]
     if not all(bool(each.isfinite().all()) for each in run.own):

@@ -23,6 +23,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.families import Binary, Categories, Family, features
 from pyrofair.isolation import isolated, set_seed
 from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood, refit_law
+from pyrofair.law_newton import LastLayer, has_last_layer
 from pyrofair.networks import Network
 
 __all__ = [
@@ -247,14 +248,21 @@ def refit_laws(fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Sett
 def marginal_log_likelihood(law: ConditionalLaw, rows: Rows, settings: Settings, seed: int) -> float:
     """Return the log-likelihood of held-out rows under the marginal law of a column, fitted with the same family.
 
-    For zeros and ones and categories it is known: their frequencies.
+    For zeros and ones and categories it is known: their frequencies. An interruption (Ctrl-C) goes on to the caller: a
+    gain over half a marginal law is none.
     """
-    alone = ConditionalLaw(law.column, law.family, {}, Network((), (), law.family.size))
-    known = isinstance(law.family, Binary | Categories)
-    chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=0 if known else MARGINAL_STEPS)
+    network = Network((), (), law.family.size)
+    alone = ConditionalLaw(law.column, law.family, {}, network)
     with isolated(seed), _quiet(), _apart(seed, law.column):
-        fit = fit_law(alone, rows, chosen)  # an interruption goes on: a gain over half a marginal law is none
-        return log_likelihood(alone, fit.centre, rows, rows.held)
+        centre = network.start(law.column)
+        if not has_last_layer(alone):
+            chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=MARGINAL_STEPS)
+            centre = fit_law(alone, rows, chosen).centre
+        elif not isinstance(law.family, Binary | Categories):
+            last = LastLayer.of(alone, centre, rows)
+            for theta, _, _ in last.steps(last.read(centre)):
+                centre = last.write(theta, centre)
+        return log_likelihood(alone, centre, rows, rows.held)
 
 
 def require_settings(settings: Settings, hidden: Sequence[int], fraction: float) -> None:

@@ -377,8 +377,8 @@ def test_words_and_history(laws: LearnedLaws) -> None:
     assert "  D | A, Q: Whole, " in str(laws)
     history = laws.history
     assert list(history) == ["column", "step", "loss", "held_out"]
-    for _, own in history.groupby("column"):
-        assert own["step"].tolist()[:2] == [0, 50]
+    for name, own in history.groupby("column"):
+        assert own["step"].tolist()[:2] == [0, 1 if name in ("Q", "A") else 50]  # Newton's steps, or Adam's
         assert own["loss"].isna().tolist()[0]
         assert own["loss"][1:].notna().all()
     for name, value in laws.held_out.set_index("column")["log_likelihood"].items():
@@ -573,12 +573,12 @@ def test_an_interrupted_newton_fit_keeps_its_steps_and_stops(
 ) -> None:
     calls = strike(monkeypatch, "_solve", after=2)
     with pytest.warns(PyrofairWarning) as caught:
-        found = learn(frame, nodes=["Q", "A", "Y"], parameters="linear")
+        found = learn(frame, nodes=["M", "Y"], parameters="linear", components=1)
     assert len(calls) == 3
     texts = [str(each.message) for each in caught]
-    assert any("Interrupted while the law of 'Q' was fitted" in text for text in texts)
-    assert any("Not fitted at all, and near their marginal laws: 'A', 'Y'" in text for text in texts)
-    assert [fit.interrupted for fit in found.fits.values()] == [True, False, False]
+    assert any("Interrupted while the law of 'M' was fitted" in text for text in texts)
+    assert any("Not fitted at all, and near their marginal laws: 'Y'" in text for text in texts)
+    assert [fit.interrupted for fit in found.fits.values()] == [True, False]
 
 
 # -- replicates arrive ------------------------------------------------------------------------------------------------
