@@ -143,7 +143,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             If the data cannot tell the effect.
         DataError
             If the table or a setting is unfit.
+        KeyboardInterrupt
+            If Ctrl-C struck; nothing of it has changed then.
         """
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         self._check_settings()
         estimand = identify(self.unfair)
         table = read_table(df, feature_columns(self.unfair.graph))
@@ -151,17 +154,18 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         a = read_sensitive(table, self.unfair.graph)
         self._check_groups(a, weight)
         warn_unused(df, self.unfair.graph)
-        self.estimand_ = estimand
-        self.graph_ = LawGraph.of(estimand)
-        self.seed_ = seed_from(self.random_state)
+        fitted.estimand_ = estimand
+        fitted.graph_ = LawGraph.of(estimand)
+        fitted.seed_ = seed_from(fitted.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.seed_, None)
-        nodes = (*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ()))
+        fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None)
+        nodes = (*fitted.graph_.drawn, *(fitted.graph_.caused if fitted.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
-        learn = partial(learn_laws, graph_or_unfair=self.graph_.graph, nodes=nodes, given=self.graph_.given, **how)
-        self.split_ = SplitLaws(rows, learn if nodes else None, self.families, self.seed_)
-        self.split_.of("all")
-        self._check_units()
+        learn = partial(learn_laws, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how)
+        fitted.split_ = SplitLaws(rows, learn if nodes else None, fitted.families, fitted.seed_)
+        fitted.split_.of("all")
+        fitted._check_units()
+        self.__dict__ = fitted.__dict__
         return self
 
     @property
