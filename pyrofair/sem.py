@@ -54,8 +54,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ----------
     program
         A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
-        (or a column of it) are nodes, the others exogenous noise. Sites outside are parameters, drawn once. What is known
-        of each individual and not modelled is handed over with it: :func:`pyrofair.covariates.with_covariates`.
+        (or a column of it) are nodes, the others exogenous noise. Sites outside are parameters, drawn once. What is
+        known of each individual and not modelled is handed over with it:
+        :func:`pyrofair.covariates.with_covariates`.
     unfair
         The unfair paths, recanting witnesses included.
     unit
