@@ -28,6 +28,7 @@ __all__ = [
 Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
 COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
 STEPS = 60
+PRIVATE = ("_inv", "_cache_size", "_parameters", "_buffers", "_modules")
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 
@@ -236,7 +237,10 @@ def _constants(part: Any) -> list[Any]:
         return _constants(part.inv)
     if isinstance(part, distributions.Transform):
         # A transform keeps its inverse once it has been asked for, and that one keeps the transform.
-        part = [value for name, value in vars(part).items() if name not in ("_inv", "_cached_x_y", "_cache_size")]
+        # Weights of a network, in private dictionaries, are the same for all people.
+        part = [value for name, value in vars(part).items() if not (name[:7] == "_cached" or name in PRIVATE)]
+    elif isinstance(part, dict):
+        part = list(part.values())
     elif not isinstance(part, list | tuple):
         return []
     return [each for inside in part for each in _constants(inside)]

@@ -30,7 +30,17 @@ def noise_like(law: Any, m: int, coupling: Coupling) -> Tensor:
 
 def at_noise(name: str, law: Any, noise: Tensor, coupling: Coupling) -> Tensor:
     """Return the value that a law takes at some noise, shape (m, *event)."""
-    return gumbel_max(law, noise) if _is_gumbel(law, coupling) else quantile(name, law, noise)
+    if _is_gumbel(law, coupling):
+        return gumbel_max(law, noise)
+    try:
+        return quantile(name, law, noise)
+    except CouplingError as error:
+        if coupling != "independent":
+            raise
+        raise CouplingError(
+            f"The site {name!r} is an unobserved random step drawn from {type(unwrap(law)).__name__}, which has no "
+            "quantile function; given rows need one for what is not observed. Write its noise as a site of its own."
+        ) from error
 
 
 def partner(noise: Tensor, law: Any, coupling: Coupling) -> Tensor:
