@@ -358,6 +358,7 @@ settings(
     level="inner share",
     threshold="threshold",
     bootstrap="choice",
+    scores="choice",
     n_jobs="jobs",
     progress="flag",
     random_state="seed",
