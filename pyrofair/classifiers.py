@@ -21,7 +21,7 @@ from pyrofair.batches import Problem, hold_out, stack_worlds
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement
 from pyrofair.graph import CausalGraph
-from pyrofair.isolation import fresh_state
+from pyrofair.isolation import fresh_state, neutral_torch
 from pyrofair.potential_outcomes import PotentialOutcomes
 from pyrofair.tables import (
     TableEncoder,
@@ -182,9 +182,10 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the source cannot estimate the two worlds.
         """
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
-        problem = fitted.prepare(X, y, sample_weight)
-        schedule = fitted.schedule()
-        fitted.module_ = train(fitted.new_module(problem), problem, self.penalty, self.strength, schedule)
+        with neutral_torch():
+            problem = fitted.prepare(X, y, sample_weight)
+            schedule = fitted.schedule()
+            fitted.module_ = train(fitted.new_module(problem), problem, self.penalty, self.strength, schedule)
         fitted.history_ = pd.DataFrame(schedule.history)
         self.__dict__ = fitted.__dict__
         return self
@@ -370,16 +371,18 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._read_plain(X, reset=False)
         return read_table(X, self.reads_, what="X")
 
-    @torch.no_grad()
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""
-        rows = self._encode(self._read_new(X))
-        logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
-        return np.asarray(logits.cpu().numpy())
+        with neutral_torch(), torch.no_grad():
+            rows = self._encode(self._read_new(X))
+            logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+            return np.asarray(logits.cpu().numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the probability of each class, shape (m, 2), in the order of ``classes_``."""
-        last = torch.sigmoid(torch.as_tensor(self.decision_function(X))).numpy()
+        logits = self.decision_function(X)
+        with neutral_torch():
+            last = torch.sigmoid(torch.as_tensor(logits)).numpy()
         return np.column_stack([1.0 - last, last])
 
     def predict(self, X: Any) -> NDArray[Any]:

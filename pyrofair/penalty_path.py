@@ -23,6 +23,7 @@ from pyrofair.audit_tables import mean_by_strength
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
+from pyrofair.isolation import neutral_torch
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions, decide, measure, measure_views
 from pyrofair.plots import plot_trade_off
 from pyrofair.potential_outcomes import PotentialOutcomes
@@ -214,10 +215,11 @@ def penalty_path(
             if len(done) == len(order):
                 continue
             try:
-                for found, module in _steps(classifier, X, y, order[len(done) :], seed, measured_on, unfinished):
-                    rows += found
-                    unfinished[seed] = module
-                    bar.update()
+                with neutral_torch():
+                    for found, module in _steps(classifier, X, y, order[len(done) :], seed, measured_on, unfinished):
+                        rows += found
+                        unfinished[seed] = module
+                        bar.update()
                 unfinished.pop(seed)
             except KeyboardInterrupt:
                 warnings.warn(

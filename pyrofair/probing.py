@@ -69,7 +69,7 @@ class _AtParameters(Messenger):
     def _pyro_sample(self, msg: Any) -> None:
         if msg["name"] in self.values and msg["value"] is None:
             drawn = msg["fn"]()
-            value = torch.as_tensor(self.values[msg["name"]]).to(drawn.dtype)
+            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
             possible = value.shape == drawn.shape and bool(value.isfinite().all())
             with suppress(NotImplementedError, AttributeError):
                 possible = possible and bool(msg["fn"].support.check(value).all())
@@ -95,7 +95,7 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
     for name, draws in given.items() if isinstance(given, Mapping) else ():
         with suppress(TypeError, ValueError, IndexError, RuntimeError):
             held = np.array(draws.detach().cpu() if isinstance(draws, Tensor) else draws, order="C")
-            values[str(name)] = torch.as_tensor(held[draw])
+            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
     handled: Program = _AtParameters(values)(program) if values and callable(program) else program
     return handled
 

@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 
 from pyrofair.batches import Batch, Problem, plan_batches
 from pyrofair.exceptions import DataError
+from pyrofair.isolation import TURN
 from pyrofair.potential_outcomes import Scored
 
 __all__ = [
@@ -193,9 +194,12 @@ def train(
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators for a block (layers such as dropout draw from them), then put them back."""
+    """Seed torch's global generators for a block (layers such as dropout draw from them), then put them back.
+
+    The generators are global, so threads take turns.
+    """
     on_gpu = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+    with TURN, torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.default_generator.manual_seed(seed)
         if on_gpu:
             torch.cuda.manual_seed(seed)
