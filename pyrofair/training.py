@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from pyrofair.batches import Batch, Problem, plan_batches
+from pyrofair.batches import Batch, Problem, WorldScores, plan_batches
 from pyrofair.exceptions import DataError
 from pyrofair.isolation import TURN
 from pyrofair.potential_outcomes import Scored
@@ -35,6 +35,8 @@ __all__ = [
 Optimizer = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
 Penalty = Callable[[Scored, Scored], Tensor]
 PROGRESS_AFTER = 5.0
+CHUNK = 65_536
+"""So many rows are scored at once where nothing is learned."""
 STEPS, FEWEST, MOST = 1_000, 20, 200
 DIVERGED = 10.0
 
@@ -117,9 +119,11 @@ def train(
 ) -> nn.Module:
     """Minimise the mean cross-entropy plus ``strength`` times the penalty, and return the trained module.
 
-    Each batch of observed rows comes with its share of both worlds' rows, whose weights are scaled to the world's
-    total. World rows that are observed rows of the batch reuse its forward pass. Without worlds, or at strength 0, the
-    batches are those of plain training.
+    Each batch of observed rows comes with its share of both worlds' rows; world rows that are observed rows of the
+    batch reuse its forward pass. The penalty is that of the whole worlds, of which the other rows have the scores that
+    they had when they were last seen (:class:`pyrofair.batches.WorldScores`): what is minimised does not depend on the
+    size of batches, and held-out rows are judged by the same objective. Without worlds, or at strength 0, the batches
+    are those of plain training.
 
     Parameters
     ----------
@@ -156,12 +160,13 @@ def train(
         seeded(schedule.seed, problem.rows.device),
         tqdm(range(epochs), desc="epochs", disable=not schedule.progress, delay=PROGRESS_AFTER, leave=False) as bar,
     ):
+        running = None if penalty is None else _known_scores(module, problem, schedule.batch_size)
         for epoch in bar:
             module.train()
             totals = np.zeros(2)
             plan = plan_batches(problem, schedule.batch_size, generator, penalised=penalty is not None)
             for batch in plan:
-                loss, extra = _objective(module, problem, batch, penalty)
+                loss, extra = _objective(module, problem, batch, penalty, running)
                 objective = loss if penalty is None else loss + strength * extra
                 optimizer.zero_grad(set_to_none=True)
                 objective.backward()  # type: ignore[no-untyped-call]
@@ -211,11 +216,31 @@ def _evaluate(module: nn.Module, problem: Problem, penalty: Penalty | None, stre
     """Return the objective on all rows at once."""
     module.eval()
     everything = plan_batches(problem, len(problem.outcome), torch.Generator(), penalised=penalty is not None)[0]
-    loss, extra = _objective(module, problem, everything, penalty)
+    running = None if penalty is None else _known_scores(module, problem, len(problem.outcome))
+    loss, extra = _objective(module, problem, everything, penalty, running)
     return (loss + strength * extra).item()
 
 
-def _objective(module: nn.Module, problem: Problem, batch: Batch, penalty: Penalty | None) -> tuple[Tensor, Tensor]:
+@torch.no_grad()
+def _known_scores(module: nn.Module, problem: Problem, batch_size: int) -> tuple[WorldScores, WorldScores]:
+    """Return the scores of both worlds before training; none are needed where a batch holds them all."""
+    assert problem.worlds is not None  # or there would be no penalty
+    scores = None
+    if batch_size < len(problem.outcome):
+        module.eval()
+        logits = [logits_of(module, part) for part in problem.rows.split(CHUNK)]
+        scores = torch.sigmoid(problem.sign * torch.cat(logits))
+    one, other = problem.worlds
+    return WorldScores(one, scores), WorldScores(other, scores)
+
+
+def _objective(
+    module: nn.Module,
+    problem: Problem,
+    batch: Batch,
+    penalty: Penalty | None,
+    running: tuple[WorldScores, WorldScores] | None,
+) -> tuple[Tensor, Tensor]:
     logits = logits_of(module, problem.rows.index_select(0, batch.rows))
     observed = batch.rows[: batch.size]
     weight = problem.weight[observed]
@@ -223,10 +248,10 @@ def _objective(module: nn.Module, problem: Problem, batch: Batch, penalty: Penal
         logits[: batch.size], problem.outcome[observed], weight=weight, reduction="sum"
     )
     loss = loss / weight.sum()
-    if penalty is None:
+    if penalty is None or running is None:
         return loss, loss.new_zeros(())
     scores = torch.sigmoid(problem.sign * logits)
-    one, other = (Scored(scores.index_select(0, s.places), s.weight, s.unit) for s in batch.shares)
+    one, other = (world.scored(share, scores) for world, share in zip(running, batch.shares, strict=True))
     extra = penalty(one, other)
     if not isinstance(extra, Tensor) or extra.ndim:
         got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)

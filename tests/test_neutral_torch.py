@@ -101,7 +101,7 @@ B = {"b": np.array([0.5, 1.0])}
 ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "PenalizedClassifier.fit": lambda: penalised(pf.IPW(UNFAIR)).predict_proba(rows()),
     "PenalizedClassifier.predict": lambda: fitted("plain", penalised).predict_proba(rows()),
-    "PSCF.fit": lambda: (found := pscf()).history_["loss"].to_numpy().tolist() + [found.elbo_],
+    "PSCF.fit": lambda: [*(found := pscf()).history_["loss"].to_numpy().tolist(), found.elbo_],
     "PSCF.predict": lambda: fitted("pscf", pscf).predict_proba(rows()),
     "PSCF.fair_values": lambda: fitted("pscf", pscf).fair_values(rows()),
     "PSCF.truth": lambda: fitted("pscf", pscf).truth(pf.SEM(program, UNFAIR, posterior=B), n=50, random_state=0).piu,
