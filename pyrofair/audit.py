@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair.audit_tables import group_table, main_table
-from pyrofair.doubts import doubt_intervals, doubt_overlap, most_failed
+from pyrofair.doubts import doubt_agreement, doubt_intervals, doubt_overlap, most_failed, small_groups
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
@@ -206,9 +206,12 @@ def audit(
     said += doubt_overlap(fitted, table, weight, worlds, fresh=fitted is not source)
     said += doubt_intervals(replicates, fitted, worlds, level)
     draws = replicates.draws.iloc[:0] if most_failed(replicates) else replicates.draws
+    groups = group_table(point, draws, level, worlds)
+    said += doubt_agreement(groups)
+    small = small_groups(fitted, table, weight, worlds)
     return Audit(
-        main_table(estimator, point, notes, draws, level, failure),
-        group_table(point, draws, level, worlds),
+        main_table(estimator, point, notes, draws, level, failure, small),
+        groups,
         pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
         {
             "rows": len(table),
@@ -218,6 +221,7 @@ def audit(
             "failed": len(replicates.failures),
             "paired": "" in worlds and _are_paired(*worlds[""][0]),
             **_told(fitted, audited),
+            "small": small,
             "warnings": said,
             "failure": failure,
         },
@@ -303,10 +307,15 @@ def _worlds(
         if shared_rows:
             raise
         return {}, {}, str(error)
-    sources = {"": fitted} | (fitted.by_group() if hasattr(fitted, "by_group") else {})
-    for label, each in sources.items():
-        if label:
+    sources = {"": fitted}
+    for label, each in (fitted.by_group() if hasattr(fitted, "by_group") else {}).items():
+        try:
             worlds[label] = make_views(each, table, weight, random_state)
+        except DataError as error:
+            text = f"The audited rows of {label} cannot be weighted alone, so the groups are not compared: {error}"
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        else:
+            sources[label] = each
     return sources, worlds, ""
 
 

@@ -180,6 +180,15 @@ class RegimeEstimand:
         later = {factor.arm for factor in self.factors[place + 1 :] if factor.arm is not None}
         return {int(value) for value in (*later, *(() if group is None else (group,)))}
 
+    def needed_groups(self, group: int | None) -> tuple[int, ...]:
+        """Return the observed groups whose rows an estimate rests on when a group, or both (None), are weighted.
+
+        These are the group itself and those whose conditional distributions occur in the world. There are none if the
+        sensitive attribute causes no feature and all rows are weighted.
+        """
+        arms = {factor.arm for factor in self.factors} | {group}
+        return tuple(value for value in (0, 1) if value in arms)
+
     def __str__(self) -> str:
         over = f"sum over {', '.join(self.order)} of " if self.order else ""
         return f"P({self.regime.symbol} = 1) = {over}{self._laws(_text)}"
@@ -232,6 +241,19 @@ class Estimand:
         )
 
     @property
+    def joins_worlds(self) -> bool:
+        """Whether the switched world joins nodes that read different values of the sensitive attribute.
+
+        If all that it causes reads one value, the features are those of a single world. What a classifier itself reads
+        does not count, for it is known: P(Y(1, M(0)) = 1) is the mean of c(1, M(0)). The mechanism of an observed
+        outcome is no known function, and does count.
+        """
+        arms = {factor.arm for factor in self.switched.factors}
+        if self.target == "outcome":
+            arms.add(self.switched.outcome_arm)
+        return len(arms - {None}) > 1
+
+    @property
     def support(self) -> str:
         """The assumption that weights need, and learned laws do not."""
         return (
@@ -250,8 +272,7 @@ class Estimand:
             self.support,
             f"{sensitive} is ignorable given what it does not cause.",
         ]
-        arms = {factor.arm for factor in self.switched.factors if factor.arm is not None} | {self.switched.outcome_arm}
-        if len(arms - {None}) > 1:
+        if self.joins_worlds:
             found.append(
                 f"Independent errors across worlds (NPSEM-IE): P({self.switched.regime.symbol}) joins nodes that read "
                 f"{sensitive}=0 with nodes that read {sensitive}=1, which no experiment shows. Single-world "
