@@ -80,9 +80,14 @@ class Batch:
 
 
 def hold_out(
-    target: NDArray[np.int8], fraction: float | None, random: np.random.RandomState
+    target: NDArray[np.int8],
+    fraction: float | None,
+    random: np.random.RandomState,
+    name: str = "validation_fraction",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows at random into those to train on and a fraction held out; None holds out none.
+
+    ``name`` is that of the fraction, for messages.
 
     Raises
     ------
@@ -95,7 +100,7 @@ def hold_out(
     held, left = np.split(random.permutation(len(target)), [size])
     if not len(held) or len(np.unique(target[left])) < 2:
         raise DataError(
-            f"validation_fraction={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "
+            f"{name}={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "
             "others must hold both classes."
         )
     return np.sort(left), np.sort(held)

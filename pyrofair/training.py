@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ __all__ = [
     "Optimizer",
     "Penalty",
     "Schedule",
+    "choose_start",
+    "evaluate",
     "logits_of",
     "make_module",
     "make_optimizer",
@@ -38,6 +41,12 @@ PROGRESS_AFTER = 5.0
 CHUNK = 65_536
 """So many rows are scored at once where nothing is learned."""
 STEPS, FEWEST, MOST = 1_000, 20, 200
+FIRST_STEPS = 100
+"""After so many steps it shows in which basin of the objective training ends."""
+STRONG = 2.0
+"""The strongest penalty of the paper; at weaker ones cold starts end in the worse basin."""
+CLEARLY = 0.01
+"""Objectives of one basin differ by less after the first steps, in nats."""
 DIVERGED = 10.0
 
 
@@ -52,6 +61,12 @@ class Schedule:
     seed: int
     progress: bool = True
     history: list[dict[str, float]] = field(default_factory=list)
+
+    def length(self, rows: int) -> int:
+        """Return the number of epochs on so many rows."""
+        if self.epochs is not None:
+            return self.epochs
+        return min(max(STEPS * self.batch_size // rows, FEWEST), MOST)
 
 
 def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int) -> nn.Module:
@@ -153,9 +168,7 @@ def train(
     optimizer = schedule.optimizer(module.parameters())
     start, final = np.nan, np.nan
     best, best_state, waited = np.inf, None, 0
-    epochs = schedule.epochs
-    if epochs is None:
-        epochs = min(max(STEPS * schedule.batch_size // len(problem.outcome), FEWEST), MOST)
+    epochs = schedule.length(len(problem.outcome))
     with (
         seeded(schedule.seed, problem.rows.device),
         tqdm(range(epochs), desc="epochs", disable=not schedule.progress, delay=PROGRESS_AFTER, leave=False) as bar,
@@ -178,7 +191,7 @@ def train(
             final = float(means @ [1.0, strength])
             entry = {"epoch": epoch, "loss": float(means[0]), "penalty": float(means[1])}
             if problem.validation is not None:
-                entry["validation"] = _evaluate(module, problem.validation, penalty, strength)
+                entry["validation"] = evaluate(module, problem.validation, penalty, strength)
                 if entry["validation"] < best - 1e-6:
                     best, best_state, waited = entry["validation"], copy.deepcopy(module.state_dict()), 0
                 else:
@@ -197,6 +210,43 @@ def train(
     return module
 
 
+def choose_start(
+    modules: Sequence[nn.Module], problem: Problem, penalty: Penalty, strength: float, schedule: Schedule
+) -> nn.Module:
+    """Return the module from which training comes nearest to the least objective, after a short trial of each.
+
+    The penalty pulls both means to 0 or both to 1, by where they are, so that the objective has two basins, and
+    training ends in that where its first steps lead. Under weak penalties they lead to the same worse one from nearly
+    everywhere. So all modules are tried at a strong penalty, for about 100 steps each (and no longer than training lasts). Where less is wanted, the best
+    of them goes on from what it has become there, if that gives a clearly lower objective than a cold start does.
+
+    Parameters
+    ----------
+    modules
+        Untrained modules, which stay so.
+    problem, penalty, strength, schedule
+        As for :func:`train`; held-out rows play no part, and the schedule's history is left alone.
+    """
+    problem, rows = replace(problem, validation=None), len(problem.outcome)
+    epochs = min(max(FIRST_STEPS // math.ceil(rows / schedule.batch_size), 1), schedule.length(rows))
+    short = replace(schedule, epochs=epochs, patience=None, progress=False)
+
+    def tried(module: nn.Module, strength: float) -> tuple[float, nn.Module]:
+        try:
+            found = train(copy.deepcopy(module), problem, penalty, strength, replace(short, history=[]))
+        except DataError:  # diverged; if it is the module that is chosen, training says so again
+            return np.inf, module
+        return evaluate(found, problem, penalty, strength), found
+
+    strong = max(strength, STRONG)
+    trials = [tried(module, strong) for module in modules]
+    best = int(np.argmin([objective for objective, _ in trials]))
+    if strength == strong:
+        return modules[best]
+    warm = trials[best][1]
+    return warm if tried(warm, strength)[0] < tried(modules[0], strength)[0] - CLEARLY else modules[0]
+
+
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's global generators for a block (layers such as dropout draw from them), then put them back.
@@ -212,9 +262,10 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @torch.no_grad()
-def _evaluate(module: nn.Module, problem: Problem, penalty: Penalty | None, strength: float) -> float:
-    """Return the objective on all rows at once."""
+def evaluate(module: nn.Module, problem: Problem, penalty: Penalty | None, strength: float) -> float:
+    """Return the objective on all rows at once: the mean cross-entropy plus ``strength`` times the penalty."""
     module.eval()
+    penalty = penalty if strength > 0 and problem.worlds is not None else None
     everything = plan_batches(problem, len(problem.outcome), torch.Generator(), penalised=penalty is not None)[0]
     running = None if penalty is None else _known_scores(module, problem, len(problem.outcome))
     loss, extra = _objective(module, problem, everything, penalty, running)
@@ -228,7 +279,7 @@ def _known_scores(module: nn.Module, problem: Problem, batch_size: int) -> tuple
     scores = None
     if batch_size < len(problem.outcome):
         module.eval()
-        logits = [logits_of(module, part) for part in problem.rows.split(CHUNK)]
+        logits = [logits_of(module, part) for part in problem.rows.tensor_split(-(-len(problem.rows) // CHUNK))]
         scores = torch.sigmoid(problem.sign * torch.cat(logits))
     one, other = problem.worlds
     return WorldScores(one, scores), WorldScores(other, scores)

@@ -134,8 +134,8 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "audit, classifier": lambda: pf.audit({"m": fitted("plain", penalised)}, pf.IPW(UNFAIR), people(), n_boot=0).table,
     "penalty_path": lambda: pf.penalty_path(
         pf.PenalizedClassifier("logistic", source=pf.IPW(UNFAIR), epochs=2, batch_size=60),
-        rows(), people()["Y"], strengths=[0.0, 1.0], progress=False,
-    ).table,
+        rows(), people()["Y"], strengths=[0.0, 1.0], n_boot=2, progress=False,
+    ).intervals,
     "simulate.scenario": lambda: pf.simulate.scenario("hiring").draw(50, random_state=0),
 }  # fmt: skip
 

@@ -39,12 +39,14 @@ MODULE = sys.modules["pyrofair.penalty_path"]  # which the function of that name
 
 
 def classifier(**settings: Any) -> pf.PenalizedClassifier:
-    defaults = {"source": pf.IPW(UNFAIR), "epochs": 4, "batch_size": 80, "random_state": 99}
+    defaults = {"source": pf.IPW(UNFAIR), "starts": 1, "epochs": 4, "batch_size": 80, "random_state": 99}
     return pf.PenalizedClassifier("logistic", **defaults | settings)
 
 
 def trace(**settings: Any) -> PenaltyPath:
-    return penalty_path(classifier(), X, Y, **{"strengths": STRENGTHS, "seeds": 2, "progress": False} | settings)
+    """Measure on the rows trained on, unless told otherwise: most of what is tested here is the same on others."""
+    given = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "n_boot": 0, "test": (X, Y)}
+    return penalty_path(classifier(), X, Y, **given | settings)
 
 
 WHOLE = trace()
@@ -55,7 +57,7 @@ WHOLE = trace()
 
 def test_columns_and_order() -> None:
     table = WHOLE.table
-    assert list(table.columns) == ["strength", "seed", "decisions", *MEASURED]
+    assert list(table.columns) == ["strength", "seed", "decisions", "objective", *MEASURED]
     assert list(table["strength"]) == [2.0, 2.0, 0.5, 0.5, 0.0, 0.0] * 2  # strongest first
     assert list(table["seed"]) == [0] * 6 + [1] * 6
     assert list(table["decisions"]) == ["threshold", "score"] * 6
@@ -120,7 +122,7 @@ def test_seeds() -> None:
 def test_nothing_given_is_changed() -> None:
     own, kept, state = classifier(), X.copy(), np.random.get_state()[1].copy()  # noqa: NPY002 - is it left alone?
     before = own.get_params()
-    penalty_path(own, X, Y, strengths=[1.0], progress=False)
+    penalty_path(own, X, Y, strengths=[1.0], n_boot=0, progress=False)
     assert own.get_params() == before
     assert not hasattr(own, "module_")
     pd.testing.assert_frame_equal(X, kept)
@@ -131,7 +133,7 @@ def test_the_bound_falls_as_the_penalty_grows() -> None:
     many, outcomes = draw(600, 2)
     model = classifier(epochs=60, batch_size=600, learning_rate=0.05)
     strengths = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-    table = penalty_path(model, many, outcomes, strengths=strengths, seeds=2, progress=False).table
+    table = penalty_path(model, many, outcomes, strengths=strengths, seeds=2, n_boot=0, progress=False).table
     soft = table[table["decisions"] == "score"].groupby("strength")["piu_paper_bound"].mean()
     assert spearmanr(soft.index, soft).statistic < -0.95
     assert soft[2.0] < 0.5 * soft[0.0]
@@ -207,7 +209,14 @@ def test_other_strengths_are_no_resumption(strengths: tuple[float, ...]) -> None
     ],
 )
 def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> None:
-    given = {"classifier": classifier(), "X": X, "y": Y, "strengths": STRENGTHS, "progress": False} | changed
+    given = {
+        "classifier": classifier(),
+        "X": X,
+        "y": Y,
+        "strengths": STRENGTHS,
+        "progress": False,
+        "test": (X, Y),
+    } | changed
     with pytest.raises(DataError, match=f"resume was made with another {what}; go on with that of the call"):
         penalty_path(**given, resume=WHOLE)
 
@@ -215,7 +224,7 @@ def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> No
 def test_what_a_path_sets_itself_may_differ() -> None:
     again = classifier(strength=0.3, random_state=1, progress=False)
     data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y))}
-    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, progress=False, resume=WHOLE)
+    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=WHOLE)
     pd.testing.assert_frame_equal(found.table, WHOLE.table)
 
 
@@ -263,7 +272,7 @@ def test_it_prints_a_summary() -> None:
     assert f"{WHOLE.summary().loc[2.0, 'accuracy']:.3f}" in text
     assert max(map(len, text.splitlines())) <= 100
     assert "bimodal: the seeds fall into two kinds of solution there" in str(PATH)
-    assert "Unfinished: pass it as resume" in str(PenaltyPath(PATH.table, {0: nn.Linear(1, 1)}))
+    assert "Unfinished: pass it as resume" in str(PenaltyPath(PATH.table, unfinished={0: nn.Linear(1, 1)}))
     nothing = PenaltyPath(pd.DataFrame())
     assert (str(nothing), repr(nothing)) == (
         "Penalty path: no strength was finished.",

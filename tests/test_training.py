@@ -188,7 +188,7 @@ def test_units_reach_the_penalty_whole(seen: bool, batch_size: int) -> None:
     source = Fixed(*drawn_worlds(300, 5, seen))
     assert isinstance(source, PotentialOutcomes)
     fitted = PenalizedClassifier(
-        "logistic", source=source, penalty=watch, epochs=2, batch_size=batch_size, random_state=0
+        "logistic", source=source, penalty=watch, starts=1, epochs=2, batch_size=batch_size, random_state=0
     ).fit(X, y)
     assert np.isfinite(fitted.history_[["loss", "penalty"]].to_numpy()).all()
     assert len(watch.calls) == 2 * -(-400 // batch_size)
@@ -318,7 +318,8 @@ def test_without_worlds_or_strength_the_penalty_is_not_called() -> None:
 
 def test_the_best_epoch_is_kept() -> None:
     X, y = people(200)
-    settings: dict[str, Any] = {"validation_fraction": 0.4, "learning_rate": 0.05, "random_state": 0, "batch_size": 30}
+    settings: dict[str, Any] = {"validation_fraction": 0.4, "learning_rate": 0.05, "random_state": 0, "batch_size": 30,
+                                "starts": 1}  # fmt: skip
     stopped = PenalizedClassifier(source=IPW(UNFAIR), epochs=200, patience=5, **settings).fit(X, y)
     history = stopped.history_
     best = int(history["validation"].idxmin())
