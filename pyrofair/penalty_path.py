@@ -287,7 +287,7 @@ def penalty_path(
         require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
         training, measured = rows.split(held_out)
     else:
-        training, measured = rows, _Rows.read(graph, *test, None)
+        training, measured = rows, _Rows.read(graph, *test, None, "the table to measure on")
     measured_on = _Measured(graph, measured, threshold)
     fingerprint = _settings(classifier, graph) | {
         "training data": training.digest(),
@@ -315,8 +315,8 @@ def penalty_path(
                     stacklevel=2,
                 )
                 break
-    for text in found.said:
-        warnings.warn(text, PyrofairWarning, stacklevel=2)
+    for text, category in found.said.items():
+        warnings.warn(text, category, stacklevel=2)
     path = found.path(fingerprint)
     if not (apart := disagreeing(path.groups)).empty:
         warnings.warn(_apart(apart), PositivityWarning, stacklevel=2)
@@ -357,7 +357,7 @@ class _Found:
     intervals: list[pd.DataFrame] = field(default_factory=list)
     groups: list[pd.DataFrame] = field(default_factory=list)
     modules: dict[int, nn.Module] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    said: dict[str, type[Warning]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, resume: PenaltyPath | None, order: list[float]) -> _Found:
@@ -412,8 +412,9 @@ class _Found:
                 progress=False,
                 random_state=seed,
             )
-        said = [str(each.message) for each in caught if "groups, weighted alone, disagree" not in str(each.message)]
-        self.said += [text for text in said if text not in self.said]
+        for each in caught:
+            if "groups, weighted alone, disagree" not in str(each.message):  # that is said for all seeds at once
+                self.said.setdefault(str(each.message), each.category)
         for tables, found in ((self.intervals, report.table), (self.groups, report.groups)):
             if len(found):
                 labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
@@ -465,8 +466,11 @@ class _Rows:
     weight: NDArray[np.float64]
 
     @classmethod
-    def read(cls, graph: CausalGraph, table: pd.DataFrame, outcome: Any, weight: npt.ArrayLike | None) -> _Rows:
-        found = read_table(table, feature_columns(graph), what="X")
+    def read(
+        cls, graph: CausalGraph, table: pd.DataFrame, outcome: Any, weight: npt.ArrayLike | None, what: str = "X"
+    ) -> _Rows:
+        found = read_table(table, feature_columns(graph), what=what)
+        found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
         if isinstance(weight, pd.Series):
             require_aligned(found, weight, "sample_weight")
@@ -484,11 +488,12 @@ class _Rows:
     def digest(self) -> str:
         """Return a hash of the rows, their outcomes and weights."""
         weight = self.weight / self.weight.mean()
+        columns = feature_columns(self.graph)
         hashes = [
             hash_pandas_object(each, index=False).to_numpy()
-            for each in (self.table, pd.Series(np.asarray(self.y)), pd.Series(weight))
+            for each in (self.table[columns], pd.Series(np.asarray(self.y)), pd.Series(weight))
         ]
-        return str(joblib.hash([list(self.table), *hashes]))
+        return str(joblib.hash([columns, *hashes]))
 
 
 @dataclass(frozen=True)

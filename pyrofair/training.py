@@ -217,8 +217,9 @@ def choose_start(
 
     The penalty pulls both means to 0 or both to 1, by where they are, so that the objective has two basins, and
     training ends in that where its first steps lead. Under weak penalties they lead to the same worse one from nearly
-    everywhere. So all modules are tried at a strong penalty, for about 100 steps each (and no longer than training lasts). Where less is wanted, the best
-    of them goes on from what it has become there, if that gives a clearly lower objective than a cold start does.
+    everywhere. So all modules are tried at a strong penalty, for about 100 steps each, and no longer than training
+    lasts. Where less is wanted, the best of them goes on from what it has become there, if that gives a clearly lower
+    objective than a cold start does.
 
     Parameters
     ----------

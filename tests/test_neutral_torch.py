@@ -263,10 +263,9 @@ def test_inside_nothing_is_as_outside() -> None:
 
 def test_an_inner_block_keeps_what_the_outer_one_has_set() -> None:
     """Abduction computes in float64, without gradients, and what it calls must not put that back."""
-    with neutral_torch(), set_to(torch.get_default_dtype, torch.set_default_dtype, torch.float64), torch.no_grad():
-        with isolated(0):
-            assert torch.get_default_dtype() == torch.float64
-            assert not torch.is_grad_enabled()
+    with neutral_torch(), STATES["float64"](), torch.no_grad(), isolated(0):
+        assert torch.get_default_dtype() == torch.float64
+        assert not torch.is_grad_enabled()
 
 
 def test_the_default_type_is_put_back_by_the_last_thread() -> None:
