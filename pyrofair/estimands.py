@@ -10,8 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pyrofair._validation import require_choice
 from pyrofair.exceptions import GraphError
-from pyrofair.paths import Regime, UnfairPaths, show_path
+from pyrofair.path_sets import show_paths
+from pyrofair.paths import Regime, UnfairPaths
 
 __all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
 
@@ -150,10 +152,10 @@ class RegimeEstimand:
         GraphError
             For another group.
         """
+        if group is not None:
+            require_choice("group", group, (0, 1, "pooled"))
         if group == "pooled":
             group = None
-        if isinstance(group, bool) or group not in (0, 1, None):
-            raise GraphError(f"group={group!r} is not known; it is 0, 1 or 'pooled'.")
         last = len(self.order) if upto is None else upto
         powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
         if group is not None:
@@ -234,7 +236,7 @@ class Estimand:
         for part in (self.baseline, self.switched):
             if regime == part.regime:
                 return part
-        given, own = ("; ".join(map(show_path, each.paths)) or "none" for each in (regime.unfair, self.unfair))
+        given, own = (show_paths(each.paths) for each in (regime.unfair, self.unfair))
         raise GraphError(
             f"The regime {regime.symbol} of the unfair paths {given} is not one of the two that were identified, whose "
             f"unfair paths are {own}. Take it from unfair.regimes of the same paths."

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyrofair.couplings import SCIPY, Coupling, CouplingError, gumbel_max, quantile, unwrap
 
-__all__ = ["at_noise", "is_point", "noise_given", "noise_like", "noise_of", "partner"]
+__all__ = ["at_noise", "has_distribution", "is_point", "noise_given", "noise_like", "noise_of", "partner"]
 
 
 def _is_gumbel(law: Any, coupling: Coupling) -> bool:
@@ -109,6 +109,15 @@ def _distribution(name: str, inner: Any, family: str, value: Tensor) -> Tensor:
             "a given value cannot be told. Write its noise as a site of its own (U = pyro.sample(...); "
             f"{name} = pyro.deterministic({name!r}, f(parents, U)))."
         ) from error
+
+
+def has_distribution(name: str, law: Any, value: Tensor) -> bool:
+    """Tell whether a family has the distribution and quantile functions that take a value to its noise and back."""
+    try:
+        quantile(name, law, noise_of(name, law, value)[1])
+    except CouplingError:
+        return False
+    return True
 
 
 def noise_given(name: str, law: Any, value: Tensor, coupling: Coupling) -> tuple[Tensor, Tensor, Tensor]:

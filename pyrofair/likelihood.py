@@ -17,11 +17,13 @@ from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+from pyrofair.covariates import covariate_names, covariates_of_rows
 from pyrofair.dependencies import Dependencies, read_dependencies
 from pyrofair.equations import sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
+from pyrofair.probing import is_deterministic
 from pyrofair.programs import Program, ProgramSites, read_sites
 from pyrofair.tables import read_outcome, read_sensitive, read_table, warn_unused
 from pyrofair.world_tables import codes_of, levels_of_sites
@@ -116,7 +118,7 @@ class _Rows(Messenger):
         self.laws: dict[str, Any] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
-        name, computed = msg["name"], msg["infer"].get("_deterministic")
+        name, computed = msg["name"], is_deterministic(msg)
         if name in self.likelihood.rows:
             if computed:
                 self.natural[name] = msg["value"]
@@ -168,7 +170,9 @@ def read_likelihood(
             f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
             f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
         )
-    rows = _read_rows(df, graph, info, levels)
+    rows = _read_rows(df, graph, info, levels, covariate_names(program))
+    program, covariates = covariates_of_rows(program, info.sites, df)
+    rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
     if not parameters:
         raise PosteriorError(
@@ -176,6 +180,12 @@ def read_likelihood(
             "pyro.sample(name, prior) before the plate."
         )
     derived = tuple(site for site in reads.computed if site not in info.sites)
+    for node in rows:
+        if node in info.reparametrised:
+            raise PosteriorError(
+                f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
+                "it out of the config: that changes no distribution. Parameters may stay reparametrised."
+            )
     inverted, latent, known = _roles(reads, info, graph, rows, frozenset(parameters))
     unheard = [site for site in parameters if site not in known]
     if unheard:
@@ -194,7 +204,11 @@ def read_likelihood(
 
 
 def _read_rows(
-    df: pd.DataFrame, graph: CausalGraph, info: ProgramSites, levels: Mapping[str, Sequence[Any]] | None
+    df: pd.DataFrame,
+    graph: CausalGraph,
+    info: ProgramSites,
+    levels: Mapping[str, Sequence[Any]] | None,
+    covariates: Sequence[str],
 ) -> dict[str, Tensor]:
     site_of: dict[str, str] = {}
     node_of: dict[str, str] = {}
@@ -211,7 +225,7 @@ def _read_rows(
     if missing:
         site_of.pop(graph.outcome_column, None)
     table = read_table(df, list(site_of))
-    warn_unused(df, graph)
+    warn_unused(df, graph, covariates)
     rows = {}
     for column, site in site_of.items():
         coded = site in labels

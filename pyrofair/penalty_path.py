@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,14 @@ from sklearn.base import clone
 from torch import nn
 from tqdm.auto import tqdm
 
-from pyrofair._validation import require_choice, require_integer, require_real
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_real,
+    shown,
+)
 from pyrofair.audit import audit
 from pyrofair.audit_tables import mean_by_strength
 from pyrofair.batches import hold_out
@@ -272,9 +278,16 @@ def penalty_path(
     Chikahara et al. (2021), section 5, figure 3.
     """
     if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
-        raise DataError("penalty_path needs a classifier with a source: PenalizedClassifier(source=IPW(unfair)).")
+        raise DataError(
+            f"classifier={shown(classifier)} must be a classifier with a source: "
+            "PenalizedClassifier(source=IPW(unfair))."
+        )
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
-        raise DataError(f"test must be a pair (X, y), rows and their outcomes; got {type(test).__name__}.")
+        raise DataError(f"test={shown(test)} must be a pair (X, y), rows and their outcomes, or None.")
+    require_real("threshold", threshold, least=0.0, below=1.0)
+    require_flag("progress", progress)
+    if resume is not None:
+        require_instance("resume", resume, PenaltyPath, "what an interrupted penalty_path returned, or None")
     order = _order(strengths)
     wanted = _seeds(seeds)
     require_integer("n_boot", n_boot, least=0)
@@ -335,14 +348,20 @@ def _apart(groups: pd.DataFrame) -> str:
 
 def _order(strengths: float | Sequence[float]) -> list[float]:
     """Return the strengths, strongest first."""
-    values = [float(strength) for strength in ([strengths] if isinstance(strengths, float | int) else strengths)]
-    if not values or not all(0.0 <= value < math.inf for value in values) or not any(values):
+    listed = (
+        strengths if isinstance(strengths, Sequence | np.ndarray) and not isinstance(strengths, str) else [strengths]
+    )
+    values = [require_real("strengths", strength, least=0.0) for strength in listed]
+    if not any(values):
         raise DataError(f"strengths={values} must hold a positive one and none that is negative or not finite.")
     return sorted(set(values), reverse=True)
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    found = list(range(seeds)) if isinstance(seeds, int | np.integer) else list(map(int, seeds))
+    if isinstance(seeds, Sequence | np.ndarray | range) and not isinstance(seeds, str):
+        found = [require_integer("seeds", seed, least=0) for seed in seeds]
+    else:
+        found = list(range(require_integer("seeds", seeds)))
     if not found or len(set(found)) < len(found):
         raise DataError(f"seeds={seeds!r} must be a positive number of seeds, or seeds that differ.")
     return found

@@ -15,14 +15,24 @@ from pyrofair._validation import did_you_mean
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.isolation import isolated
-from pyrofair.probing import Followed, Program, RefusePlainDo, followed, is_deterministic, run_program
-from pyrofair.trials import Trial, perturbed, separated
+from pyrofair.probing import (
+    Followed,
+    Program,
+    RefusePlainDo,
+    first_line,
+    followed,
+    is_deterministic,
+    reading,
+    run_program,
+)
+from pyrofair.trials import Trial, perturbed, require_exchangeable, separated
 
 __all__ = ["Program", "ProgramSites", "caller_level", "read_sites"]
 
 PROBES = (61, 53)
 CROWD = 1009
-"""So many people are looked at where dependencies cannot be followed."""
+"""So many people are looked at where dependencies cannot be followed, and change places."""
+OTHER_CROWD = 997
 PEOPLE = -1
 """Stands for the number of people in the shape of a site."""
 
@@ -47,6 +57,8 @@ class ProgramSites:
         For each per-person site the per-person sites that it reads.
     shapes, dtypes
         For each per-person site its shape, with -1 for the number of people, and its type.
+    reparametrised
+        The per-person sites that a handler (``poutine.reparam``) computes from noise of its own.
     """
 
     sites: tuple[str, ...]
@@ -56,6 +68,7 @@ class ProgramSites:
     reads: dict[str, tuple[str, ...]]
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
+    reparametrised: frozenset[str] = frozenset()
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -158,7 +171,10 @@ def read_sites(program: Program) -> ProgramSites:
     assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
     with a warning. Where nothing is found to read what leaves torch, a warning says so.
 
-    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others.
+    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others. And
+    people change places, to see that no equation depends on where a person stands.
+
+    A step that fails is an error. It never counts as "no dependence".
 
     Parameters
     ----------
@@ -168,8 +184,8 @@ def read_sites(program: Program) -> ProgramSites:
     Raises
     ------
     GraphError
-        If the program fails, has no per-person sites, has other sites for another number of people, draws random
-        numbers outside Pyro, or mixes people.
+        If the program fails or cannot be read, has no per-person sites, has other sites for another number of people,
+        takes a subsample of its plate, draws random numbers outside Pyro, mixes people, or depends on their places.
 
     Examples
     --------
@@ -181,7 +197,13 @@ def read_sites(program: Program) -> ProgramSites:
     >>> read_sites(program).reads
     {'A': (), 'D': ('A',)}
     """
-    with isolated(0), pyro.validation_enabled(False), torch.no_grad(), warnings.catch_warnings():
+    with (
+        reading("The program"),
+        isolated(0),
+        pyro.validation_enabled(False),
+        torch.no_grad(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         plain, other = (_first_run(program, n) for n in PROBES)
         shapes = _shapes(plain, other)
@@ -194,16 +216,21 @@ def read_sites(program: Program) -> ProgramSites:
             reads={},
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
+            reparametrised=frozenset(
+                name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
+            ),
         )
         marks = followed(program, PROBES[0], found.sites, found.parameters)
         trial = Trial(program, PROBES[0], _places(shapes), plain)
         silent = frozenset(site for site in found.sites if not marks.reads.get(site))
         moving = separated(trial, found.parameters, silent)
+        crowd, other_crowd = (Trial(program, size, trial.places) for size in (CROWD, OTHER_CROWD))
+        require_exchangeable(crowd, other_crowd)
         hidden = perturbed(trial, marks.reads)
         causes = _unclear(found.sites, marks, hidden, moving)
         if causes:
             known = {site: marks.reads.get(site, frozenset()) | {*hidden.get(site, ())} for site in found.sites}
-            more = perturbed(Trial(program, CROWD, trial.places), known, causes)
+            more = perturbed(crowd, known, causes)
             hidden = {s: hidden.get(s, []) + more.get(s, []) for s in found.sites if s in hidden or s in more}
     _warn(hidden, marks.left, moving)
     for name in found.sites:
@@ -266,9 +293,9 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
     except GraphError:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]  # Pyro adds a table of shapes
         raise GraphError(
-            f"The program failed when it was called with n={n} people: {said}. It must run for any number. {_PLATE}"
+            f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any "
+            f"number. {_PLATE}"
         ) from error
 
 
@@ -284,8 +311,12 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
         first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
         places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
         inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])
-        if any(frame.full_size == PROBES[0] != frame.size for frame in site["cond_indep_stack"]):
-            raise GraphError(f"The site {name!r} stands in a subsampled plate; a model of people needs all of them.")
+        if subsampled := [frame for frame in site["cond_indep_stack"] if frame.full_size != frame.size]:
+            raise GraphError(
+                f"The site {name!r} stands in the plate {subsampled[0].name!r}, which takes a subsample of "
+                f"{subsampled[0].size} of {subsampled[0].full_size} (subsample_size=, subsample=); a model of people "
+                "needs all of them. Leave these arguments out."
+            )
         if places and not inside and not is_deterministic(site):
             raise GraphError(
                 f"The site {name!r} has a value for each of n people, but stands outside the plate of people. {_PLATE}"
@@ -294,6 +325,8 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
             raise GraphError(
                 f"The site {name!r} has the shapes {first} for {PROBES[0]} people and {second} for {PROBES[1]}; it "
                 "must have one dimension of the number of people."
+                + " Their plate has another dimension (dim=) than what it holds; leave that out."
+                * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
         if places or (inside and not first):
             found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))

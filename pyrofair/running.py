@@ -41,7 +41,7 @@ def wide_floats(program: Program) -> Iterator[None]:
         try:
             with quiet():
                 program(2)
-        except (RuntimeError, TypeError, ValueError):
+        except (RuntimeError, TypeError, ValueError):  # the run proper says so, if it was not the type
             torch.set_default_dtype(before)
         yield
     finally:
