@@ -106,7 +106,9 @@ def predictive(
         if len(rows) != 1:
             raise DataError("The posterior does not tell the number of people; pass n=...")
         n = rows.pop()
-    kept = {site: torch.as_tensor(held[site]) for site in reads.drawn if site in held and site not in stale}
+    kept = {
+        site: torch.as_tensor(held[site], device="cpu") for site in reads.drawn if site in held and site not in stale
+    }
     for site in kept.keys() & set(people):
         if kept[site].shape[1:2] != (n,):
             raise DataError(

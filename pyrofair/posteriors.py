@@ -26,7 +26,7 @@ from pyrofair.covariates import ROW
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
-from pyrofair.isolation import isolated, seed_from
+from pyrofair.isolation import isolated, neutral_torch, seed_from
 from pyrofair.likelihood import PosteriorError, read_likelihood
 from pyrofair.paths import UnfairPaths
 from pyrofair.programs import Program
@@ -224,7 +224,8 @@ def fit_posterior(
             f"graph_or_unfair={graph!r} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in one: "
             "CausalGraph('A -> M -> Y', sensitive='A', outcome='Y')."
         )
-    likelihood = read_likelihood(program, df, graph, levels)
+    with neutral_torch():
+        likelihood = read_likelihood(program, df, graph, levels)
     with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
         if method == "nuts":
             samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)

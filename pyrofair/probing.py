@@ -112,7 +112,7 @@ class _AtParameters(Messenger):
     def _pyro_sample(self, msg: Any) -> None:
         if msg["name"] in self.values and msg["value"] is None:
             drawn = msg["fn"]()
-            value = torch.as_tensor(self.values[msg["name"]]).to(drawn.dtype)
+            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
             support = support_of(msg["fn"])
             possible = value.shape == drawn.shape and bool(value.isfinite().all())
             possible = possible and (support is None or bool(support.check(value).all()))
@@ -138,7 +138,7 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
     for name, draws in given.items() if isinstance(given, Mapping) else ():
         try:
             held = np.array(draws.detach().cpu() if isinstance(draws, Tensor) else draws, order="C")
-            values[str(name)] = torch.as_tensor(held[draw])
+            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
         except (TypeError, ValueError, IndexError):  # no draws: Priors.read says so, by name
             continue
     handled: Program = _AtParameters(values)(program) if values and callable(program) else program

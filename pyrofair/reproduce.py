@@ -154,7 +154,7 @@ def compare(
         tables = []
         for label, model in penalised.items():
             step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
-            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out)
+            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out, n_boot=0)
             tables.append(traced.table.assign(method=label))
     step("done")
     path = pd.concat(tables, ignore_index=True)
