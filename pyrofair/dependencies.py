@@ -63,7 +63,9 @@ class _Marks(Messenger):
             return
         value = detach_provenance(msg["value"])
         computed = msg["infer"].get("_deterministic")
-        self.reads[msg["name"]] = get_provenance(msg["value"] if computed else msg["fn"].log_prob(value))
+        # What masks or scales a log-probability bears on what a site tells of others.
+        told = msg["value"] if computed else [msg["fn"].log_prob(value), msg["mask"], msg["scale"]]
+        self.reads[msg["name"]] = get_provenance(told)
         if computed:
             self.computed.append(msg["name"])
         elif not msg["is_observed"]:

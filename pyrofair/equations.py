@@ -143,8 +143,8 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
     Raises
     ------
     GraphError
-        If another node has no site, a site is given data or is not one number a person, or a site reads a parent that
-        the graph lacks.
+        If another node has no site, a site is given data or is not one number a person, evidence bears on people, or a
+        site reads a parent that the graph lacks.
 
     Warns
     -----
@@ -163,6 +163,7 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
         for site in sites:
             _require_usable(info, node, site, latent=node in graph.latent)
         node_of |= dict.fromkeys(sites, node)
+    info.refuse_evidence(tuple(node_of))
     equations = Equations(program, unfair, info, node_of)
     for site, causes in equations.causes.items():
         node = node_of[site]
@@ -208,11 +209,7 @@ def _undeclared(equations: Equations) -> list[str]:
 
 
 def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -> None:
-    if site in info.observed:
-        raise GraphError(
-            f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
-            "draws people, without data."
-        )
+    info.require_drawn([site])
     if not latent and info.shapes[site] not in ((), (PEOPLE,)):
         shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
         raise GraphError(

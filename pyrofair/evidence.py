@@ -103,7 +103,8 @@ class Evidence:
         Raises
         ------
         DataError
-            If a site of whole numbers is given a fraction, or an observed site has more than one number a person.
+            If a site of whole numbers is given a fraction, an observed site has more than one number a person, or the
+            log-probability of a site that matters is masked or scaled.
         """
         with quiet(), poutine.trace() as tracer, poutine.condition(data=dict(parameters or {})):
             program(2)
@@ -137,7 +138,15 @@ class Evidence:
             {name: met[name] for name in info.parameters},
             spare,
         )
-        for key in found.keys_of(observed):
+        keys = found.keys_of(observed)
+        for site in (*observed, *keys):
+            if site in info.weighted:
+                raise DataError(
+                    f"The log-probability of the site {site!r} is masked or scaled in the program (poutine.mask, "
+                    "poutine.scale, .mask()), so what a row says of a person's noise is not what the program draws. "
+                    "Pass the program without it."
+                )
+        for key in keys:
             if info.shapes[key][0] != PEOPLE:
                 raise DataError(
                     f"The noise {key!r} has the shape {info.shapes[key]} (-1: people); people must come first. "

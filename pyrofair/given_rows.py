@@ -80,7 +80,7 @@ def read_rows(program: Program, df: pd.DataFrame, nodes: Sequence[str] | None) -
     DataError
         If no column is a site, or a column is missing or holds no numbers.
     GraphError
-        If a named node is no site.
+        If a named node is no site, or is given data in the program; or if evidence bears on people.
     """
     info = read_sites(program)
     if nodes is None:
@@ -94,6 +94,8 @@ def read_rows(program: Program, df: pd.DataFrame, nodes: Sequence[str] | None) -
         if others := [name for name in have if name not in info.sites]:
             warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
     info.require(nodes)
+    info.require_drawn(nodes)
+    info.refuse_evidence(tuple(nodes))
     table = read_table(df, list(nodes))
     ordered = tuple(site for site in info.sites if site in nodes)
     values = {site: _numbers(table[site]) for site in nodes}

@@ -67,6 +67,8 @@ def predictive(
         If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
         posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
         differ in number, per-person draws are not of n people, or n cannot be told.
+    GraphError
+        If evidence bears on people.
     InterventionError
         If ``do`` names an unknown site, or a value does not fit it.
 
@@ -88,6 +90,7 @@ def predictive(
         raise DataError(f"n={n!r} must be a whole number of people, at least 1.")
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
+    info.refuse_evidence(())
     reads, people = read_dependencies(probe, info), info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}

@@ -128,10 +128,15 @@ def _numbers(part: Any, name: str = "") -> dict[str, Tensor]:
 
 
 def says(site: Any) -> dict[str, Tensor]:
-    """Return what tells a site's equation: its value, or the numbers of its law and its log-probability."""
+    """Return what tells a site's equation: its value, or the numbers of its law and its log-probability.
+
+    What masks or scales the log-probability counts where the site is observed, and so says nothing else.
+    """
     if is_deterministic(site):
         return {"value": site["value"]}
     numbers = _numbers(site["fn"])
+    if site["is_observed"]:
+        numbers |= {name: site[name] for name in ("mask", "scale") if isinstance(site[name], Tensor)}
     try:
         return {**numbers, DENSITY: site["fn"].log_prob(detach_provenance(site["value"]))}
     except (NotImplementedError, ValueError, RuntimeError, TypeError, IndexError):
