@@ -29,7 +29,7 @@ from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, show_names
 from pyrofair.posterior_noise import Abduction
 from pyrofair.probing import at_parameters
 from pyrofair.programs import Program
-from pyrofair.running import wide_floats
+from pyrofair.running import precision, takes_float64
 from pyrofair.uncertain import Uncertain
 from pyrofair.weighing import Block
 
@@ -226,8 +226,9 @@ def _abduct(
 ) -> Abduction:
     """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
     settings.require_nodes(tuple(rows.values))
-    with isolated(seed), wide_floats(program):
-        values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in parameters.items()}
+    with isolated(seed):
+        wide = takes_float64(program, {*rows.nodes, *rows.info.random})
+    with isolated(seed), precision(wide=wide):
         evidence = Evidence.read(
             program,
             rows.info,
@@ -236,7 +237,8 @@ def _abduct(
             rows.index,
             coupling=coupling,
             sensitive=sensitive,
-            parameters={name: value.to(torch.get_default_dtype()) for name, value in values.items()},
+            parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
+            wide=wide,
         )
         laws = require_possible(evidence).laws
         posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws

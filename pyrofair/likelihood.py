@@ -22,6 +22,7 @@ from torch import Tensor
 
 from pyrofair.dependencies import Dependencies, read_dependencies
 from pyrofair.equations import sensitive_levels
+from pyrofair.evidence import unequal
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
@@ -69,6 +70,8 @@ class Likelihood:
         Sites drawn per person that stay unknown, such as common causes.
     evidence
         Per-person sites that the program gives a value, and factors.
+    types
+        For each noise its type.
     """
 
     program: Program
@@ -79,7 +82,8 @@ class Likelihood:
     parameters: tuple[str, ...]
     derived: tuple[str, ...]
     latent: tuple[str, ...]
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[str, ...]
+    types: Mapping[str, torch.dtype]
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
@@ -93,7 +97,9 @@ class Likelihood:
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
         """Run the program and return f0 and f1, shape (n,), the law of the noise and how it counts, for each node."""
-        zero = {noise: torch.zeros(self.n, requires_grad=True) for noise in self.inverted.values()}
+        zero = {
+            noise: torch.zeros(self.n, dtype=self.types[noise], requires_grad=True) for noise in self.inverted.values()
+        }
         with torch.enable_grad(), _Rows(self, zero) as run:
             self.program(self.n)
             if not zero:
@@ -204,7 +210,7 @@ def read_likelihood(
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         busy = {*rows, *inverted.values(), *latent, *evidence}
         idle = _draw(program, len(df), [s for s in info.random if s not in busy])
-        likelihood = Likelihood(program, len(df), rows, inverted, idle, parameters, derived, latent, evidence)
+        likelihood = Likelihood(program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes)
         _check(likelihood)
     return likelihood
 
@@ -233,6 +239,12 @@ def _read_rows(
         coded = site in labels
         given = codes_of(column, labels[site], table[column]) if coded else _numbers(table, column, site, graph)
         rows[site] = torch.as_tensor(given).to(info.dtypes[site])
+        if bool((wrong := unequal(rows[site], torch.as_tensor(given))).any()):
+            kind = str(info.dtypes[site]).removeprefix("torch.")
+            raise DataError(
+                f"The column {column!r} holds {torch.as_tensor(given)[wrong][0].item():g}, but the program's site "
+                f"{site!r} holds {kind}. Code the column as the program does."
+            )
     return rows
 
 

@@ -27,7 +27,7 @@ from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
 from pyrofair.implicit_noise import is_point
 from pyrofair.isolation import isolated
-from pyrofair.running import in_batches, repeat_each, wide_floats
+from pyrofair.running import in_batches, precision, repeat_each
 from pyrofair.supposition import Crowd
 from pyrofair.uncertain import Uncertain
 from pyrofair.world_tables import require_do
@@ -111,7 +111,7 @@ class Abduction:
         ----------
         Pearl (2009), theorem 7.1.7: abduction, action, prediction.
         """
-        with isolated(self.seed), wide_floats(self.evidence.program):
+        with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values)
 
             def act(crowd: Crowd, some: dict[str, Tensor]) -> tuple[dict[str, Tensor]]:
@@ -139,7 +139,7 @@ class Abduction:
         require_do(values)
         if wrong := [name for name in (sensitive, graph.sensitive_column) if values and name in values]:
             raise DataError(f"do names {wrong[0]!r}, the sensitive attribute, which the two worlds set.")
-        with isolated(self.seed), wide_floats(self.evidence.program):
+        with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values or {})
 
             def act(crowd: Crowd, some: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -241,8 +241,9 @@ class Abduction:
                     else:
                         samples.setdefault(site, []).append(each)
             for site, (mean, variance) in crowd.moments.items():
-                kept = moments.setdefault(site, (torch.empty(evidence.n), torch.empty(evidence.n)))
-                each, more = mean.reshape(len(rows), repeat), variance.reshape(len(rows), repeat)
+                empty = torch.empty(2, evidence.n, dtype=torch.float64)
+                kept = moments.setdefault(site, (empty[0], empty[1]))
+                each, more = (values.double().reshape(len(rows), repeat) for values in (mean, variance))
                 kept[0][rows] = each.mean(1)
                 kept[1][rows] = (more.mean(1) + each.var(1, correction=0)).sqrt()
         result = []
@@ -277,7 +278,6 @@ class Abduction:
         noise = {}
         for key, each in self.noise_values.items():
             values = torch.tensor(each.take(rows.numpy(), repeat)).flatten(0, 1)
-            kind = self.evidence.spare[key].dtype
-            implicit = kind.is_floating_point or key in self.evidence.implicit
-            noise[key] = values.to(torch.get_default_dtype() if implicit else kind)
+            implicit = key in self.evidence.implicit
+            noise[key] = values.to(torch.get_default_dtype()) if implicit else self.evidence.in_type(key, values)
         return noise

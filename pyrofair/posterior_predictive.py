@@ -94,7 +94,8 @@ def predictive(
     reads, people = read_dependencies(probe, info), info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
-    held = thin(read_priors(program, info, posterior).read(posterior, replay=True, spare=stale), draws)
+    priors = read_priors(program, info, posterior)
+    held = thin(priors.read(posterior, replay=True, spare=stale), draws)
     rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
     if isinstance(posterior, Posterior) and posterior.observed:
         rows = rows or {len(next(iter(posterior.observed.values())))}
@@ -102,7 +103,9 @@ def predictive(
         if len(rows) != 1:
             raise DataError("The posterior does not tell the number of people; pass n=...")
         n = rows.pop()
-    kept = {site: torch.as_tensor(held[site]) for site in reads.drawn if site in held and site not in stale}
+    types = {**priors.dtypes, **info.dtypes}
+    replayed = [site for site in reads.drawn if site in held and site not in stale]
+    kept = {site: torch.as_tensor(held[site]).to(types[site]) for site in replayed}
     for site in kept.keys() & set(people):
         if kept[site].shape[1:2] != (n,):
             raise DataError(
