@@ -99,7 +99,7 @@ def abduct(
     draws: int = 1000,
     tolerance: float | Mapping[str, float] | None = None,
     guide: Guide = "AutoNormal",
-    coupling: Coupling = "monotone",
+    coupling: Coupling = "gumbel",
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
 ) -> Abduction:
@@ -137,7 +137,8 @@ def abduct(
         For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all people
         jointly normal: for few people).
     coupling
-        What noise a node drawn without explicit noise has where its law is another one.
+        What noise a node drawn without explicit noise has where its law is another one, as in
+        :class:`pyrofair.sem.SEM`.
     parameters
         The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
         warning.
@@ -250,7 +251,7 @@ def counterfactuals(
     df: pd.DataFrame,
     settings: Settings,
     *,
-    coupling: Coupling = "monotone",
+    coupling: Coupling = "gumbel",
     posterior: Mapping[str, npt.ArrayLike] | None = None,
     do: Mapping[str, Any] | None = None,
     random_state: int | None = None,

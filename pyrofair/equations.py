@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from pyrofair.couplings import Coupling
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.paths import Regime, UnfairPaths
@@ -64,6 +65,14 @@ class Equations:
         """Return the sites drawn without explicit noise that some sites depend on: a coupling is about them."""
         needed = self.endogenous - self.idle(wanted)
         return tuple(site for site in self.info.sites if site in needed)
+
+    def coupling_of(self, coupling: Coupling, wanted: Iterable[str]) -> Coupling:
+        """Return the name of the coupling of the sites that some sites depend on: Gumbel noise is that of categories.
+
+        Where none of them is drawn from categories without an order, ``"gumbel"`` is ``"monotone"``.
+        """
+        plain = coupling == "gumbel" and not self.info.nominal.intersection(self.coupled(wanted))
+        return "monotone" if plain else coupling
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""

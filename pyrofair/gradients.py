@@ -141,7 +141,8 @@ def _diagnose(stacked: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
         groups[key] = (names, values.numpy())
     data, diagnose = xarray.Dataset(groups), cast(Any, arviz)
     found = []
-    for table, worst in ((diagnose.ess(data), torch.amin), (diagnose.rhat(data), torch.amax)):
+    sizes, mixing = diagnose.ess(data, method="bulk"), diagnose.rhat(data, method="rank")
+    for table, worst in ((sizes, torch.amin), (mixing, torch.amax)):
         each = {key: torch.as_tensor(table[key].to_numpy().copy()) for key in stacked}
         found.append({key: worst(numbers.reshape(len(numbers), -1), 1) for key, numbers in each.items()})
     return found[0], found[1]

@@ -210,7 +210,9 @@ def read_likelihood(
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         busy = {*rows, *inverted.values(), *latent, *evidence}
         idle = _draw(program, len(df), [s for s in info.random if s not in busy])
-        likelihood = Likelihood(program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes)
+        likelihood = Likelihood(
+            program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes
+        )
         _check(likelihood)
     return likelihood
 

@@ -80,6 +80,11 @@ class Population:
         """The sites drawn without explicit noise that these depend on."""
         return self.equations.coupled(self.inputs)
 
+    @property
+    def named_coupling(self) -> Coupling:
+        """The coupling of these."""
+        return self.equations.coupling_of(self.coupling, self.inputs)
+
     def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
         """Return what numbers made of these people rest on, a sentence each.
 
@@ -93,7 +98,7 @@ class Population:
         found = ["The program is right: its equations, the laws of its noise, and that their errors are independent."]
         if self.coupled and unit == "noise":
             found.append(
-                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.coupling} "
+                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.named_coupling} "
                 "coupling says. No data tell, and PIU depends on it: SEM.truths compares several."
             )
         if unit == "shared":

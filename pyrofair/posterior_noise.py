@@ -154,6 +154,7 @@ class Abduction:
             label: Any = graph.label(arm)
             frame[graph.sensitive_column] = label
             worlds.append(SupposedWorld(frame[list(self.columns.values())], world.nodes, world.count, world.exact))
+        coupled = [site for site in self.columns if site != sensitive]
         noise = pd.concat([self.noise, frame_of(moments, self.evidence.index)], axis=1)
         return Counterfactuals(
             (worlds[0], worlds[1]),
@@ -162,8 +163,8 @@ class Abduction:
             self.diagnostics,
             graph,
             self.chains,
-            coupling=self.evidence.coupling,
-            coupled=equations.coupled(site for site in self.columns if site != sensitive),
+            coupling=equations.coupling_of(self.evidence.coupling, coupled),
+            coupled=equations.coupled(coupled),
         )
 
     def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -94,13 +94,34 @@ class Posterior:
             dims = {site: ["person"] for site in (*self.observed, *drawn)}
         return to_arviz(groups, dims=dims)
 
-    def summary(self, **settings: Any) -> pd.DataFrame:
-        """Return ``arviz.summary`` of the parameters, as far as the draws tell it; settings are passed on.
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each parameter, as far as the draws tell them.
 
         With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes (those of
-        NUTS stand in ``diagnostics``); with one draw there are means alone.
+        NUTS stand in ``diagnostics``); with one draw there are means alone. ArviZ's own summary, with its settings, is
+        ``arviz.summary(posterior.to_inference_data(), ...)``.
+
+        Parameters
+        ----------
+        level
+            Of the interval.
+
+        Returns
+        -------
+        DataFrame with a row for each number
+            ``mean``, ``sd``, the ends of the interval (``eti_2.5%`` and ``eti_97.5%`` at level 0.95); with several
+            chains ``mcse_mean``, ``mcse_sd``, ``ess_bulk``, ``ess_tail``, ``r_hat``.
+
+        Raises
+        ------
+        DataError
+            If the level is not between 0 and 1.
+
+        References
+        ----------
+        Vehtari et al. (2021), R-hat and effective sample sizes.
         """
-        return summarise(self.to_inference_data(), **settings)
+        return summarise(self.to_inference_data(), level=level)
 
 
 def fit_posterior(

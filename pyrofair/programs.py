@@ -12,7 +12,7 @@ import pyro
 import torch
 
 from pyrofair._validation import did_you_mean
-from pyrofair.couplings import WRAPPERS
+from pyrofair.couplings import WRAPPERS, is_nominal
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.isolation import isolated
@@ -51,6 +51,8 @@ class ProgramSites:
         For each per-person site its shape, with -1 for the number of people, and its type.
     weighted
         The drawn per-person sites whose log-probability is masked or scaled.
+    nominal
+        Those drawn from categories without an order.
     """
 
     sites: tuple[str, ...]
@@ -61,6 +63,7 @@ class ProgramSites:
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
     weighted: frozenset[str] = frozenset()
+    nominal: frozenset[str] = frozenset()
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -136,8 +139,8 @@ class ProgramSites:
             if read or readers:
                 how = f"reads {', '.join(map(repr, read))}" if read else f"is read by {', '.join(map(repr, readers))}"
                 raise GraphError(
-                    f"The site {site!r} is evidence (obs=..., obs_mask=..., condition or pyro.factor) and {how}, so the "
-                    "people that the program draws are not those that it describes: their worlds would leave that "
+                    f"The site {site!r} is evidence (obs=..., obs_mask=..., condition or pyro.factor) and {how}, so "
+                    "the people that the program draws are not those that it describes: their worlds would leave that "
                     "evidence out. Pass the program without it, as it draws people. (Evidence counts in "
                     "fit_posterior, which learns parameters.)"
                 )
@@ -253,6 +256,7 @@ def read_sites(program: Program) -> ProgramSites:
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
             weighted=frozenset(name for name in drawn if name in shapes and _is_weighted(plain[name])),
+            nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
         )
         marks = followed(program, PROBES[0], found.sites, found.parameters)
         trial = Trial(program, PROBES[0], _places(shapes), plain)
