@@ -131,7 +131,7 @@ class Evidence:
                     f"{'True or False' if kind == torch.bool else 'a whole number'} "
                     f"({str(kind).removeprefix('torch.')})."
                 )
-        spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random}
+        spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random - info.observed}
         found = cls(
             program,
             info,
