@@ -307,7 +307,7 @@ class Evidence:
         given = self.given()
         computed = [site for site in self.observed if site not in self.info.random]
         natural = self.run(given, computed).natural if computed else {}
-        sizes = {s: max(v.abs().double().mean().item() for v in (given[s], natural[s])) for s in computed}
+        sizes = {s: max(v.double().abs().mean().item() for v in (given[s], natural[s])) for s in computed}
         return {site: size if 0.0 < size < torch.inf else 1.0 for site, size in sizes.items()}
 
     def describe(self, site: str, row: int) -> str:

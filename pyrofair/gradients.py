@@ -69,11 +69,19 @@ def _latent(evidence: Evidence) -> tuple[str, ...]:
     Raises
     ------
     DataError
-        If some of it is discrete, or a random step without noise of its own.
+        If some of it is discrete, or a random step without noise of its own; or if a node computed from it is of whole
+        numbers.
     """
     keys = evidence.keys_of(evidence.explained)
     keys = tuple(dict.fromkeys((*keys, *(above for key in keys for above in evidence.above[key]))))
     reading = evidence.run(evidence.given(), evidence.explained)
+    for site, natural in reading.natural.items():
+        if not natural.is_floating_point():
+            kind = str(natural.dtype).removeprefix("torch.")
+            raise DataError(
+                f"The node {site!r} is computed as {kind}, through which gradients cannot be followed. Use "
+                "method='auto' or 'importance'."
+            )
     for key in keys:
         if key in evidence.implicit:
             raise DataError(

@@ -94,7 +94,7 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
     given = getattr(posterior, "flat", posterior)
     for name, draws in given.items() if isinstance(given, Mapping) else ():
         with suppress(TypeError, ValueError, IndexError, RuntimeError):
-            held = np.array(draws.detach().cpu() if isinstance(draws, Tensor) else draws, order="C")
+            held = np.array(draws.detach().cpu().numpy() if isinstance(draws, Tensor) else draws, order="C")
             values[str(name)] = torch.as_tensor(held[draw])
     handled: Program = _AtParameters(values)(program) if values and callable(program) else program
     return handled

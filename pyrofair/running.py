@@ -19,6 +19,10 @@ from pyrofair.programs import Program
 __all__ = ["Enough", "in_batches", "precision", "quiet", "repeat_each", "show_label", "takes_float64"]
 
 
+TRIED = 61
+"""With so many people it is tried whether a program runs in float64; with few, what is assigned may be empty."""
+
+
 class Enough(Exception):
     """All the sites that were asked for have been met; it ends a run whose further sites nobody needs."""
 
@@ -38,7 +42,7 @@ def takes_float64(program: Program, sites: Iterable[str]) -> bool:
     with precision(wide=True):
         try:
             with quiet(), _Widened(sites):
-                program(2)
+                program(TRIED)
         except (RuntimeError, TypeError, ValueError):
             return False
     return True
