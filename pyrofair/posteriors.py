@@ -146,7 +146,8 @@ def fit_posterior(
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
     noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``. Noise that is shared by
     several nodes stays unknown for each person and is drawn along with the parameters. What is known of people is not
-    kept.
+    kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and ``pyro.factor``, in the plate or
+    outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and ``poutine.scale`` do, too.
 
     *Assumes* that the program describes how the rows arose, independently of each other.
 
@@ -188,9 +189,9 @@ def fit_posterior(
         If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete unknown, a node whose
         density cannot be told; or if the loss is not a number.
     DataError
-        If the table does not fit the program, or a setting is unknown.
+        If the table does not fit the program, evidence is no value of its site, or a setting is unknown.
     GraphError
-        If a node has no per-person site.
+        If a node has no per-person site, or is given data in the program (``obs=``, ``obs_mask=``).
 
     Warns
     -----
