@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,21 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_real,
+    require_seed,
+    shown,
+)
 from pyrofair.audit_tables import group_table, main_table
-from pyrofair.doubts import doubt_intervals, doubt_overlap, most_failed
+from pyrofair.doubts import doubt_agreement, doubt_intervals, doubt_overlap, most_failed, small_groups
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
+from pyrofair.isolation import seed_from
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions
 from pyrofair.paths import UnfairPaths
 from pyrofair.plots import plot_audit
@@ -99,6 +108,9 @@ class Audit:
         return f"<Audit of {models} on {self.context['rows']:,} rows; print it for a reading>"
 
 
+MOST_JOBS = 10_000
+
+
 def audit(
     models: Mapping[str, Any],
     source: PotentialOutcomes,
@@ -111,7 +123,7 @@ def audit(
     sample_weight: npt.ArrayLike | None = None,
     n_jobs: int = -1,
     progress: bool = True,
-    random_state: int | None = None,
+    random_state: int | np.random.Generator | None = None,
 ) -> Audit:
     """Audit fitted models: accuracy, rates, unfair effect and the bounds on PIU, each with its uncertainty.
 
@@ -172,6 +184,11 @@ def audit(
     [0.25, 0.6, 0.35, 0.85]
     """
     _check_settings(models, source, n_boot, level, threshold, bootstrap)
+    if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
+        raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
+    require_flag("progress", progress)
+    require_seed(random_state)
+    random_state = None if random_state is None else seed_from(random_state)
     graph = source.unfair.graph
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
@@ -206,9 +223,12 @@ def audit(
     said += doubt_overlap(fitted, table, weight, worlds, fresh=fitted is not source)
     said += doubt_intervals(replicates, fitted, worlds, level)
     draws = replicates.draws.iloc[:0] if most_failed(replicates) else replicates.draws
+    groups = group_table(point, draws, level, worlds)
+    said += doubt_agreement(groups)
+    small = small_groups(fitted, table, weight, worlds)
     return Audit(
-        main_table(estimator, point, notes, draws, level, failure),
-        group_table(point, draws, level, worlds),
+        main_table(estimator, point, notes, draws, level, failure, small),
+        groups,
         pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
         {
             "rows": len(table),
@@ -218,6 +238,7 @@ def audit(
             "failed": len(replicates.failures),
             "paired": "" in worlds and _are_paired(*worlds[""][0]),
             **_told(fitted, audited),
+            "small": small,
             "warnings": said,
             "failure": failure,
         },
@@ -244,17 +265,15 @@ def _check_settings(
     models: Mapping[str, Any], source: PotentialOutcomes, n_boot: int, level: float, threshold: float, bootstrap: str
 ) -> None:
     if not isinstance(models, Mapping) or not models:
-        raise DataError("Pass models by name: audit({'plain': model}, source, df).")
+        raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
     if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
         raise DataError(f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say.")
-    if bootstrap not in ("bayesian", "multinomial"):
-        raise DataError(f"bootstrap={bootstrap!r} is not known; it is 'bayesian' or 'multinomial'.")
-    if isinstance(n_boot, bool) or not isinstance(n_boot, numbers.Integral) or n_boot < 0:
-        raise DataError(f"n_boot={n_boot!r} must be a whole number that is not negative (0: points only).")
-    if not 0.0 < level < 1.0:
-        raise DataError(f"level={level!r} must lie between 0 and 1, such as 0.95.")
-    if not 0.0 <= threshold < 1.0:
-        raise DataError(f"threshold={threshold!r} must be at least 0 and below 1, for scores to exceed it.")
+    for name in models:
+        require_instance("a name in models", name, str, "a string: audit({'plain': model}, source, df)")
+    require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
+    require_integer("n_boot", n_boot, least=0)
+    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
+    require_real("threshold", threshold, least=0.0, below=1.0)  # for scores to exceed it
 
 
 def _outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
@@ -303,10 +322,15 @@ def _worlds(
         if shared_rows:
             raise
         return {}, {}, str(error)
-    sources = {"": fitted} | (fitted.by_group() if hasattr(fitted, "by_group") else {})
-    for label, each in sources.items():
-        if label:
+    sources = {"": fitted}
+    for label, each in (fitted.by_group() if hasattr(fitted, "by_group") else {}).items():
+        try:
             worlds[label] = make_views(each, table, weight, random_state)
+        except DataError as error:
+            text = f"The audited rows of {label} cannot be weighted alone, so the groups are not compared: {error}"
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        else:
+            sources[label] = each
     return sources, worlds, ""
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from pyrofair._validation import require_integer, require_real, shown
 from pyrofair.exceptions import DataError
 
 __all__ = ["PIUBounds", "feasible_interval", "piu_bounds", "test_set_bound"]
@@ -166,15 +167,9 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     >>> round(low, 5), round(high, 5)
     (0.17135, 0.3206)
     """
-    if not (float(errors).is_integer() and float(n).is_integer() and 0 <= errors <= n and n >= 1):
-        raise DataError(
-            f"Got {errors} errors among {n} test rows; counts are whole numbers with 0 <= errors <= n and n >= 1. "
-            "Pass the number of errors, not the error rate."
-        )
-    if not 0 < delta < 0.5:
-        raise DataError(
-            f"delta is {delta}; it is the miss probability of one side, above 0 and below 1/2, such as 0.05."
-        )
+    require_integer("n", n)
+    require_integer("errors", errors, least=0, most=n)  # the number, not the rate
+    require_real("delta", delta, above=0.0, below=0.5, such_as=0.05)
     low = 0.0 if errors == 0 else float(stats.beta.ppf(delta, errors, n - errors + 1))
     high = 1.0 if errors == n else float(stats.beta.isf(delta, errors + 1, n - errors))
     return low, high
@@ -185,7 +180,7 @@ test_set_bound.__dict__["__test__"] = False
 
 
 def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64)
+    array = _numbers(values, name)
     wrong = ~((array >= 0) & (array <= 1))
     if wrong.any():
         raise DataError(
@@ -193,6 +188,16 @@ def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
             "normalise its weights, or report that it did."
         )
     return array
+
+
+def _numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "iuf" or array.size == 0:
+            return array.astype(np.float64)
+    except (TypeError, ValueError):  # rows of different lengths
+        pass
+    raise DataError(f"{name}={shown(values)} must be a number in [0, 1], or an array of them.")
 
 
 def _broadcast(

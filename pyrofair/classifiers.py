@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
@@ -17,6 +16,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
 
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_names,
+    require_real,
+    require_seed,
+)
 from pyrofair.batches import Problem, hold_out, stack_worlds
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement
@@ -272,32 +280,32 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return None if self.source is None else self.source.unfair.graph
 
     def _check_settings(self) -> None:
-        real = isinstance(self.strength, numbers.Real) and not isinstance(self.strength, bool)
-        if not (real and 0.0 <= self.strength < np.inf):
-            raise DataError(f"strength={self.strength!r} must be a finite number, not negative (0: no penalty).")
+        require_real("strength", self.strength, least=0.0)
         known = isinstance(self.source, PotentialOutcomes) and hasattr(self.source.unfair, "graph")
         if self.source is not None and not known:
             raise DataError(f"source={self.source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
         if not callable(self.penalty):
             raise DataError(f"penalty={self.penalty!r} must be a function of two scored worlds, such as disagreement.")
-        if self.model not in ("network", "logistic") and not callable(self.model):
+        if not (isinstance(self.model, str) and self.model in ("network", "logistic")) and not callable(self.model):
             raise DataError(f"model={self.model!r} is not known; it is 'network', 'logistic', or a torch module.")
         make_optimizer(self.optimizer, self.learning_rate)
-        if self.dtype not in ("float64", "float32"):
-            raise DataError(f"dtype={self.dtype!r} is not known; it is 'float64' or 'float32'.")
+        require_choice("dtype", self.dtype, ("float64", "float32"))
         for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-            if not (value is None and name != "batch_size") and not (whole and value > 0):
-                raise DataError(f"{name}={value!r} must be a positive whole number.")
+            if getattr(self, name) is not None or name == "batch_size":
+                require_integer(name, getattr(self, name))
+        require_flag("progress", self.progress)
+        require_seed(self.random_state)
+        require_instance("device", self.device, (str, torch.device), "a torch device, such as 'cpu'")
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
             raise DataError(f"device={self.device!r} is not there: {error}") from error
-        if isinstance(self.columns, str) or (self.columns is not None and not len(self.columns)):
-            raise DataError(f"columns={self.columns!r} must be a list of at least one column, or None.")
-        if self.validation_fraction is not None and not 0.0 < self.validation_fraction < 1.0:
-            raise DataError(f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1, or be None.")
+        if self.columns is not None and not require_names("columns", self.columns, "column names"):
+            raise DataError("columns=[] names no column. Name at least one, or leave it out: columns=None.")
+        if self.validation_fraction is not None:
+            require_real("validation_fraction", self.validation_fraction, above=0.0, below=1.0, such_as=0.1)
+        if self.encoder is not None and not all(hasattr(self.encoder, each) for each in ("fit", "transform")):
+            raise DataError(f"encoder={self.encoder!r} must be a transformer with fit and transform, or None.")
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs rows to judge by: set validation_fraction, 0.1 say.")
 

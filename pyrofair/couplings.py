@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor, distributions
 
+from pyrofair._validation import require_choice
 from pyrofair.distributions import OrderedCategorical
 from pyrofair.exceptions import DataError, PyrofairError
 
@@ -53,8 +54,7 @@ def require_couplings(given: Iterable[Any]) -> list[Coupling]:
     if not every:
         raise DataError(f"couplings={given!r} must be a list of couplings, one at least. They are: {known}.")
     for one in every:
-        if one not in COUPLINGS:
-            raise DataError(f"coupling={one!r} is not known; it is one of {known}.")
+        require_choice("coupling", one, tuple(COUPLINGS))
     return every
 
 
@@ -155,7 +155,8 @@ def _refuse(name: str, family: str, cause: Exception | None = None) -> NoReturn:
     raise CouplingError(
         f"The site {name!r} is drawn from {family}, which has no usable quantile function, so its noise cannot be "
         "shared by two worlds. Write its noise as a site of its own (U = pyro.sample(...); "
-        f"{name} = pyro.deterministic({name!r}, f(parents, U))), or use a family with a quantile function."
+        f"{name} = pyro.deterministic({name!r}, f(parents, U))), use a family with a quantile function, or "
+        "coupling='independent', which needs none."
     ) from cause
 
 
@@ -238,11 +239,20 @@ def _parameters(law: Any, batch: tuple[int, ...]) -> list[Tensor]:
         return [law.v.expand((*batch, *law.event_shape))]
     # Odds say no more than probabilities, and are there or not as somebody has asked for them.
     names = [name for name in law.arg_constraints if not name.endswith("logits")] or list(law.arg_constraints)
+    if hasattr(law, "temperature"):  # which relaxed laws do not count among them
+        names.append("temperature")
+    if not names:
+        raise CouplingError(
+            f"{type(law).__name__} declares no parameters (arg_constraints), so it cannot be told whether a unit's "
+            "distribution is the same in two worlds. Declare them, or write its noise as a site of its own."
+        )
     inside = _parameters(law.base_dist, batch) if isinstance(law, dist.ZeroInflatedDistribution) else []
     return inside + [_expand(getattr(law, name), batch, _event_dim(law, name)) for name in names]
 
 
 def _event_dim(law: Any, name: str) -> int:
+    if name not in law.arg_constraints:
+        return 0
     try:
         return int(law.arg_constraints[name].event_dim)
     except NotImplementedError:

@@ -12,10 +12,50 @@ from numpy.typing import NDArray
 
 from pyrofair.audit_tables import MOST_LOST
 from pyrofair.exceptions import PositivityWarning, PyrofairWarning
-from pyrofair.overlap import MEAN_WEIGHT, SMALLEST_SHARE
+from pyrofair.group_agreement import disagreeing
+from pyrofair.overlap import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE
 from pyrofair.replicates import Replicates, Views
 
-__all__ = ["doubt_intervals", "doubt_overlap", "most_failed"]
+__all__ = ["doubt_agreement", "doubt_intervals", "doubt_overlap", "most_failed", "small_groups"]
+
+
+def small_groups(
+    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views]
+) -> tuple[str, str]:
+    """Say for each world which observed group has too few effective rows for an interval; empty where none has.
+
+    Counted are the fitted rows of each group that the world rests on, and the audited rows that carry its weights or
+    show its units.
+    """
+    if "" not in worlds or not hasattr(fitted, "group_sizes"):
+        return "", ""
+    sizes, found = fitted.group_sizes(), []
+    for regime, world in zip(fitted.unfair.regimes, worlds[""][0], strict=True):
+        said = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
+        if hasattr(fitted, "effective_size"):
+            size = fitted.effective_size(table, weight)
+        else:
+            size = world.effective_size if world.unit is None else np.inf
+        if size < FEWEST_ROWS and not said:
+            said = [f"the effective size of the world {regime.name!r} is {size:.1f} row(s), fewer than {FEWEST_ROWS}"]
+        found.append("; ".join(said))
+    return found[0], found[1]
+
+
+def doubt_agreement(groups: pd.DataFrame) -> list[str]:
+    """Warn where the two observed groups disagree beyond their intervals, and return the warning as text."""
+    apart = disagreeing(groups)
+    if apart.empty:
+        return []
+    pairs = apart[["model", "decisions"]].drop_duplicates().itertuples(index=False)
+    of = ", ".join(f"{model} ({kind})" for model, kind in pairs)
+    text = (
+        "The two observed groups, weighted alone, disagree beyond their intervals, so the verdict is withheld for "
+        f"{of}: a propensity is misspecified or overlap is poor. See the groups of the report, and compare "
+        "propensity='boosted'."
+    )
+    warnings.warn(text, PositivityWarning, stacklevel=3)
+    return [text]
 
 
 def doubt_overlap(
@@ -53,6 +93,8 @@ def doubt_overlap(
             problems.append(
                 f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
             )
+        elif hasattr(fitted, "weights") and world.effective_size < FEWEST_ROWS:
+            problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
         if problems and not fresh:
             found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
     for text in () if fresh else found:

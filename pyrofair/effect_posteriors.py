@@ -15,7 +15,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from pyrofair.couplings import Coupling
+from pyrofair._validation import (
+    require_callable,
+    require_flag,
+    require_integer,
+    require_people,
+    require_real,
+    require_seed,
+)
+from pyrofair.couplings import Coupling, require_couplings
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
@@ -240,9 +248,17 @@ def effect_posterior(
     >>> found.samples["piu"].round(1).ravel().tolist()
     [0.0, 0.2, 0.3]
     """
-    require_settings(people, decisions, threshold)
-    if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-        raise DataError(f"level={level!r} must lie between 0 and 1.")
+    require_people("people", people)
+    require_settings(1, decisions, threshold)
+    require_real("level", level, above=0.0, below=1.0)
+    if draws is not None:
+        require_integer("draws", draws)
+    if coupling is not None:
+        require_couplings([coupling])
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if not isinstance(sem_or_program, SEM):
+        require_callable("sem_or_program", sem_or_program, "an SEM, or a Pyro program of the number of units")
     given = sem_or_program if isinstance(sem_or_program, SEM) else None
     paths = unfair if unfair is not None or given is None else given.unfair
     if paths is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -13,13 +13,24 @@ from typing import Any
 from pyrofair.couplings import Coupling
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
+from pyrofair.path_sets import PathSet
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.programs import PEOPLE, Program, ProgramSites, caller_level, read_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
-State = tuple[Any, ...]
-"""For each parent of a site the value of the sensitive attribute that it reads, or that parent's own state."""
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a site reads in a world; equal states of one ``Equations`` are one object.
+
+    Parameters
+    ----------
+    parts
+        For each node site that it reads that site's own state, or the value of the sensitive attribute.
+    """
+
+    parts: tuple[State | int, ...]
 
 
 @dataclass(frozen=True)
@@ -91,32 +102,95 @@ class Equations:
 
         That of its node's edge to the outcome, if there is one; otherwise of its shortest way there. A node that does
         not lead to the outcome reads its parents as they are shown, and the sensitive attribute as fair paths carry it.
+
+        Notes
+        -----
+        Which ways from the sensitive attribute to a node carry the unfair value depends on how the path goes on from
+        there. All that matters of this is the set of states, in the automaton of the unfair paths, from which the path
+        so goes on to its end; that set is held here in place of the way.
         """
         graph = self.unfair.graph
-        ways = {node: graph.directed_paths(node, graph.outcome) for node in self.node_of.values()}
-        shown: dict[str, State] = {}
+        paths = self.unfair.paths if regime.on_unfair != regime.on_fair else PathSet(())
+        ends = {node: _goes_on(paths, way) for node, way in _shortest_ways(graph, {*self.node_of.values()}).items()}
 
-        def state(site: str, way: tuple[str, ...]) -> State:
-            """Return the state of a site whose value goes on along a way to the outcome."""
-            parts: list[Any] = []
+        def following(parent: str, site: str, goes_on: frozenset[int]) -> frozenset[int]:
+            # A column of the same node stands at the same place of the path.
+            node = self.node_of[parent]
+            return goes_on if node == self.node_of[site] else paths.before(goes_on, node)
+
+        needed: dict[str, set[frozenset[int]]] = {site: set() for site in self.sites}
+        for site in reversed(self.sites):
+            if self.node_of[site] in ends:
+                needed[site].add(ends[self.node_of[site]])
             for parent in self.causes[site]:
-                node = self.node_of[parent]
-                if parent == self.sensitive:
-                    parts.append(regime.value((node, *way)))
-                else:
-                    # A column of the same node stands at the same place of the path.
-                    parts.append(state(parent, way if node == self.node_of[site] else (node, *way)))
-            return tuple(parts)
-
+                if parent != self.sensitive:
+                    needed[parent].update(following(parent, site, goes_on) for goes_on in needed[site])
+        found: dict[tuple[str, frozenset[int]], State] = {}
+        shown: dict[str, State] = {}
         for site in self.sites:
-            leads = ways[self.node_of[site]]
-            if leads:
-                shown[site] = state(site, min(leads, key=len))
+            for goes_on in needed[site]:
+                found[site, goes_on] = self._state(
+                    (regime.on_unfair if following(parent, site, goes_on) else regime.on_fair)
+                    if parent == self.sensitive
+                    else found[parent, following(parent, site, goes_on)]
+                    for parent in self.causes[site]
+                )
+            if self.node_of[site] in ends:
+                shown[site] = found[site, ends[self.node_of[site]]]
             else:
-                shown[site] = tuple(
+                shown[site] = self._state(
                     regime.on_fair if parent == self.sensitive else shown[parent] for parent in self.causes[site]
                 )
         return shown
+
+    @cached_property
+    def _states(self) -> dict[tuple[State | int, ...], State]:
+        return {}
+
+    def _state(self, parts: Iterable[State | int]) -> State:
+        """Return the one state of these parts."""
+        own = tuple(parts)
+        return self._states.setdefault(own, State(own))
+
+    def in_order(self, wanted: Mapping[str, State], known: Collection[str] = ()) -> list[tuple[str, State]]:
+        """Return the sites, in their states, that wanted ones depend on, each after those that it reads.
+
+        Parameters
+        ----------
+        wanted
+            Sites and their states.
+        known
+            Sites whose values are given.
+        """
+        needed: dict[str, dict[State, None]] = {site: {} for site in self.sites}
+        for site, state in wanted.items():
+            needed[site][state] = None
+        for site in reversed(self.sites):
+            if site in known:
+                needed[site] = {}
+            for state in needed[site]:
+                for parent, part in zip(self.causes[site], state.parts, strict=True):
+                    if isinstance(part, State):
+                        needed[parent][part] = None
+        return [(site, state) for site in self.sites for state in needed[site]]
+
+
+def _shortest_ways(graph: CausalGraph, nodes: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each node that leads to the outcome its shortest way there, the first in the order of declaration."""
+    found: dict[str, tuple[str, ...]] = {graph.outcome: (graph.outcome,)}
+    for node in reversed(graph.order):
+        ways = [found[child] for child in graph.children(node) if child in found]
+        if ways and node != graph.outcome:
+            found[node] = (node, *min(ways, key=len))
+    return {node: way for node, way in found.items() if node in nodes}
+
+
+def _goes_on(paths: PathSet, way: tuple[str, ...]) -> frozenset[int]:
+    """Return the states of a set of paths, at the first node of a way to their end, from which the way is accepted."""
+    states = frozenset({0} if paths and paths.states[0][0] == way[-1] else ())
+    for node in reversed(way[:-1]):
+        states = paths.before(states, node)
+    return states
 
 
 def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
@@ -221,6 +295,12 @@ def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -
     info.require_drawn([site])
     if not latent and info.shapes[site] not in ((), (PEOPLE,)):
         shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
+        if sorted(info.shapes[site])[1:] == [1] * (len(shape) - 1):
+            raise GraphError(
+                f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}): people are not "
+                "the last dimension, because their plate is told so (dim=-2, say). Leave that out, pyro.plate(name, "
+                "n), so that a site has the shape (n,)."
+            )
         raise GraphError(
             f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}), but a column holds "
             f"one number a person. Give each column a site of its own, and name them: columns={{{node!r}: [...]}}."

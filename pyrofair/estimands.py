@@ -10,8 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pyrofair._validation import require_choice
 from pyrofair.exceptions import GraphError
-from pyrofair.paths import Regime, UnfairPaths, show_path
+from pyrofair.path_sets import show_paths
+from pyrofair.paths import Regime, UnfairPaths
 
 __all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
 
@@ -150,10 +152,10 @@ class RegimeEstimand:
         GraphError
             For another group.
         """
+        if group is not None:
+            require_choice("group", group, (0, 1, "pooled"))
         if group == "pooled":
             group = None
-        if isinstance(group, bool) or group not in (0, 1, None):
-            raise GraphError(f"group={group!r} is not known; it is 0, 1 or 'pooled'.")
         last = len(self.order) if upto is None else upto
         powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
         if group is not None:
@@ -179,6 +181,15 @@ class RegimeEstimand:
         """
         later = {factor.arm for factor in self.factors[place + 1 :] if factor.arm is not None}
         return {int(value) for value in (*later, *(() if group is None else (group,)))}
+
+    def needed_groups(self, group: int | None) -> tuple[int, ...]:
+        """Return the observed groups whose rows an estimate rests on when a group, or both (None), are weighted.
+
+        These are the group itself and those whose conditional distributions occur in the world. There are none if the
+        sensitive attribute causes no feature and all rows are weighted.
+        """
+        arms = {factor.arm for factor in self.factors} | {group}
+        return tuple(value for value in (0, 1) if value in arms)
 
     def __str__(self) -> str:
         over = f"sum over {', '.join(self.order)} of " if self.order else ""
@@ -225,11 +236,24 @@ class Estimand:
         for part in (self.baseline, self.switched):
             if regime == part.regime:
                 return part
-        given, own = ("; ".join(map(show_path, each.paths)) or "none" for each in (regime.unfair, self.unfair))
+        given, own = (show_paths(each.paths) for each in (regime.unfair, self.unfair))
         raise GraphError(
             f"The regime {regime.symbol} of the unfair paths {given} is not one of the two that were identified, whose "
             f"unfair paths are {own}. Take it from unfair.regimes of the same paths."
         )
+
+    @property
+    def joins_worlds(self) -> bool:
+        """Whether the switched world joins nodes that read different values of the sensitive attribute.
+
+        If all that it causes reads one value, the features are those of a single world. What a classifier itself reads
+        does not count, for it is known: P(Y(1, M(0)) = 1) is the mean of c(1, M(0)). The mechanism of an observed
+        outcome is no known function, and does count.
+        """
+        arms = {factor.arm for factor in self.switched.factors}
+        if self.target == "outcome":
+            arms.add(self.switched.outcome_arm)
+        return len(arms - {None}) > 1
 
     @property
     def support(self) -> str:
@@ -250,8 +274,7 @@ class Estimand:
             self.support,
             f"{sensitive} is ignorable given what it does not cause.",
         ]
-        arms = {factor.arm for factor in self.switched.factors if factor.arm is not None} | {self.switched.outcome_arm}
-        if len(arms - {None}) > 1:
+        if self.joins_worlds:
             found.append(
                 f"Independent errors across worlds (NPSEM-IE): P({self.switched.regime.symbol}) joins nodes that read "
                 f"{sensitive}=0 with nodes that read {sensitive}=1, which no experiment shows. Single-world "

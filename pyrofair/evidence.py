@@ -18,7 +18,8 @@ from torch import Tensor
 
 from pyrofair.couplings import Coupling
 from pyrofair.exceptions import DataError
-from pyrofair.implicit_noise import at_noise, noise_like, noise_of
+from pyrofair.implicit_noise import at_noise, noise_like
+from pyrofair.probing import is_deterministic
 from pyrofair.programs import PEOPLE, Program, ProgramSites
 from pyrofair.running import Enough, quiet, repeat_each, show_label
 
@@ -363,7 +364,7 @@ class _Reader(Messenger):
         if poutine.util.site_is_subsample(msg):
             return
         if name in self.given:
-            if msg["infer"].get("_deterministic"):
+            if is_deterministic(msg):
                 self.reading.natural[name] = msg["value"]
             else:
                 self.reading.laws[name] = msg["fn"]
@@ -414,9 +415,8 @@ def require_possible(evidence: Evidence) -> Reading:
     for site in drawn:
         law, value = reading.laws[site], given[site]
         possible = law.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
-        if not evidence.keys[site] and bool(possible.all()):
-            low, high = noise_of(site, law, value)
-            possible = possible & (high > low) if law.support.is_discrete else possible
+        if not evidence.keys[site] and bool(possible.all()) and law.support.is_discrete:
+            possible = possible & (law.log_prob(value) > -torch.inf)
         if not bool(possible.all()):
             row = int((~possible).int().argmax())
             raise DataError(

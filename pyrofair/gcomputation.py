@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import require_integer
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_layers,
+    require_people,
+    require_seed,
+)
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
@@ -213,12 +221,17 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             raise DataError(
                 f"GComputation needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}."
             )
-        for name in ("draws", "most_units"):
+        for name in ("draws", "most_units", "components"):
             require_integer(name, getattr(self, name))
-        if self.shared not in ("observed", "learned"):
-            raise DataError(f"shared={self.shared!r} is not known; it is 'observed' or 'learned'.")
-        if self.couple not in (None, "consistent"):
-            raise DataError(f"couple={self.couple!r} is not known; it is None or 'consistent'.")
+        require_choice("shared", self.shared, ("observed", "learned"))
+        require_choice("couple", self.couple, (None, "consistent"))
+        require_layers("hidden", self.hidden)
+        require_flag("progress", self.progress)
+        require_seed(self.random_state)
+        if not (isinstance(self.parameters, Mapping) or callable(self.parameters)):
+            require_choice("parameters", self.parameters, ("network", "linear"))
+        if self.families is not None:
+            require_instance("families", self.families, Mapping, "a dictionary from columns to families, or None")
         make_propensity(self.propensity, empty=False, seed=0)
 
     # -- units --------------------------------------------------------------------------------------------------------
@@ -340,7 +353,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "split_")
         if n is not None:
-            require_integer("n", n)
+            require_people("n", n)
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units = self._units(rows, seed, n)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
+from pyrofair.probing import is_deterministic
 
 __all__ = ["GUIDES", "Guide", "draw_nuts", "draw_svi"]
 
@@ -44,7 +45,7 @@ class _Likelihood(Messenger):
             value = evidence.observed[name]
             if name not in evidence.explained:
                 self.hold(msg, value)
-            elif msg["infer"].get("_deterministic"):
+            elif is_deterministic(msg):
                 natural = msg["value"].expand(evidence.n)
                 msg["fn"] = dist.Normal(natural, self.width(name))
                 msg["value"], msg["is_observed"], msg["infer"] = value.to(natural.dtype), True, {}

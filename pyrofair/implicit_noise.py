@@ -18,7 +18,7 @@ from pyrofair.couplings import (
     unwrap,
 )
 
-__all__ = ["at_noise", "is_point", "noise_given", "noise_like", "noise_of", "partner"]
+__all__ = ["at_noise", "has_distribution", "is_point", "noise_given", "noise_like", "noise_of", "partner"]
 
 
 def _inside(u: Tensor) -> Tensor:
@@ -116,6 +116,15 @@ def _distribution(name: str, inner: Any, family: str, value: Tensor) -> Tensor:
             "a given value cannot be told. Write its noise as a site of its own (U = pyro.sample(...); "
             f"{name} = pyro.deterministic({name!r}, f(parents, U)))."
         ) from error
+
+
+def has_distribution(name: str, law: Any, value: Tensor) -> bool:
+    """Tell whether a family has the distribution and quantile functions that take a value to its noise and back."""
+    try:
+        quantile(name, law, noise_of(name, law, value)[1])
+    except CouplingError:
+        return False
+    return True
 
 
 def noise_given(name: str, law: Any, value: Tensor, coupling: Coupling) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,18 +6,16 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Literal
 from zlib import crc32
 
-import numpy as np
 import pyro
 import torch
 from pyro import poutine
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pyrofair._validation import did_you_mean, require_integer
+from pyrofair._validation import did_you_mean, require_choice, require_integer, require_layers, require_real
 from pyrofair.conditional_laws import ConditionalLaw, Numbers
 from pyrofair.exceptions import DataError
 from pyrofair.families import Binary, Categories, Family, features
@@ -251,15 +249,11 @@ def marginal_log_likelihood(law: ConditionalLaw, rows: Rows, settings: Settings,
 
 def require_settings(settings: Settings, hidden: Sequence[int], fraction: float) -> None:
     """Refuse settings that are unknown or out of range."""
-    if settings.posterior not in [*GUIDES]:
-        raise DataError(f"posterior={settings.posterior!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
-    if isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray):
-        raise DataError(f"hidden={hidden!r} must list the units of each hidden layer, such as (32, 32) or (32,).")
+    require_choice("posterior", settings.posterior, tuple(GUIDES))
+    require_layers("hidden", hidden)
     whole = {"posterior_draws": settings.draws, "steps": settings.steps, "batch_size": settings.batch_size,
-             "patience": settings.patience, **{f"hidden[{i}]": units for i, units in enumerate(hidden)}}  # fmt: skip
+             "patience": settings.patience}  # fmt: skip
     for name, number in whole.items():
         require_integer(name, number)
-    if not isinstance(fraction, Real) or not 0.0 <= float(fraction) < 1.0:
-        raise DataError(f"validation_fraction={fraction!r} must be at least 0 and below 1.")
-    if not isinstance(settings.learning_rate, Real) or not 0.0 < settings.learning_rate < np.inf:
-        raise DataError(f"learning_rate={settings.learning_rate!r} must be a positive number.")
+    require_real("validation_fraction", fraction, least=0.0, below=1.0)
+    require_real("learning_rate", settings.learning_rate, above=0.0)

@@ -20,12 +20,14 @@ from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+from pyrofair.covariates import covariate_names, covariates_of_rows
 from pyrofair.dependencies import Dependencies, read_dependencies
 from pyrofair.equations import sensitive_levels
 from pyrofair.evidence import unequal
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
+from pyrofair.probing import is_deterministic
 from pyrofair.programs import Program, ProgramSites, read_sites
 from pyrofair.tables import read_outcome, read_sensitive, read_table, warn_unused
 from pyrofair.world_tables import codes_of, levels_of_sites
@@ -133,7 +135,7 @@ class _Rows(Messenger):
         self.counts: dict[str, Counts] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
-        name, computed = msg["name"], msg["infer"].get("_deterministic")
+        name, computed = msg["name"], is_deterministic(msg)
         if name in self.likelihood.rows:
             if computed:
                 self.natural[name] = msg["value"]
@@ -189,7 +191,9 @@ def read_likelihood(
     nodes = {*graph.nodes, *graph.columns_of(graph.observed)}
     evidence = info.evidence(nodes)
     info.require_drawn(site for site in info.sites if site in nodes)
-    rows = _read_rows(df, graph, info, levels)
+    rows = _read_rows(df, graph, info, levels, covariate_names(program))
+    program, covariates = covariates_of_rows(program, info.sites, df)
+    rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
     if not parameters:
         raise PosteriorError(
@@ -218,7 +222,11 @@ def read_likelihood(
 
 
 def _read_rows(
-    df: pd.DataFrame, graph: CausalGraph, info: ProgramSites, levels: Mapping[str, Sequence[Any]] | None
+    df: pd.DataFrame,
+    graph: CausalGraph,
+    info: ProgramSites,
+    levels: Mapping[str, Sequence[Any]] | None,
+    covariates: Sequence[str],
 ) -> dict[str, Tensor]:
     site_of: dict[str, str] = {}
     node_of: dict[str, str] = {}
@@ -235,7 +243,7 @@ def _read_rows(
     if missing:
         site_of.pop(graph.outcome_column, None)
     table = read_table(df, list(site_of))
-    warn_unused(df, graph)
+    warn_unused(df, graph, covariates)
     rows = {}
     for column, site in site_of.items():
         coded = site in labels

@@ -16,7 +16,15 @@ import pyro
 import torch
 from matplotlib.figure import Figure
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import (
+    did_you_mean,
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_names,
+    require_seed,
+)
 from pyrofair.calibration import calibrate, check_fits, plot_calibration
 from pyrofair.conditional_laws import LearnedProgram
 from pyrofair.equations import sensitive_levels
@@ -376,6 +384,16 @@ def learn_laws(
     graph = graph_of(graph_or_unfair)
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
+    require_integer("components", components)
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if not (isinstance(parameters, Mapping) or callable(parameters)):
+        require_choice("parameters", parameters, ("network", "linear"))
+    if nodes is not None:
+        nodes = require_names("nodes", nodes, "node names", one=True)
+    for name, value in {"given": given, "families": families}.items():
+        if value is not None:
+            require_instance(name, value, Mapping, "a dictionary, or None")
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     coded, labels = code_labels(read_table(df, columns), graph)

@@ -97,6 +97,8 @@ class _SideBySide(WithNoise):
             super()._pyro_sample(msg)
 
     def respond(self, name: str, law: Any) -> Tensor:
+        if self.noise.redraw(name, law) is not None:
+            raise WorldAxisError(f"The site {name!r} is drawn for each distribution apart, and so for each world.")
         own, second = self.pair(name, law)
         if second is not own and self._has_axis(name, law.shape()):
             laws = law_parameters(law)

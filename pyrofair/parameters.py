@@ -15,10 +15,10 @@ from pyro import poutine
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, require_integer
 from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated
-from pyrofair.probing import Program, at_parameters, is_deterministic, run_program
+from pyrofair.probing import Program, at_parameters, is_deterministic, reading, run_program, support_of
 from pyrofair.programs import ProgramSites
 
 __all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "share_out", "thin"]
@@ -234,7 +234,7 @@ class Priors:
             self.checked.add(same)
 
     def _refuse_outside(self, name: str, law: Any, values: Tensor, draws: Any) -> None:
-        support = _support(law)
+        support = support_of(law)
         if support is None:
             return
         inside = support.check(values).reshape(len(values), -1).all(1)
@@ -272,8 +272,9 @@ def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> 
     with isolated(0), pyro.validation_enabled(False), torch.no_grad():
         try:
             one, other = (run_program(program, PROBE) for _ in range(2))
-        except Exception:
-            one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
+        except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
+            with reading("The law of the program's parameters"):
+                one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
     return Priors(
@@ -304,8 +305,7 @@ def thin(held: Draws, draws: int | None) -> Draws:
     if draws is None:
         return held
     total = len(next(iter(held.values())))
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or not 1 <= draws <= total:
-        raise DataError(f"draws={draws!r} must be a whole number between 1 and the {total} draws of the posterior.")
+    require_integer("draws", draws, most=total)  # of the posterior
     chosen = np.arange(draws) * total // draws
     return {name: values[chosen] for name, values in held.items()}
 
@@ -375,13 +375,6 @@ def _laws(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
     return {name: sites[name]["fn"] for name in values}
 
 
-def _support(law: Any) -> Any:
-    try:
-        return law.support
-    except (AttributeError, NotImplementedError):
-        return None
-
-
 def _bounds(law: Any) -> str:
     """Return the numbers in a support as text."""
 
@@ -392,4 +385,4 @@ def _bounds(law: Any) -> str:
             return [inside(each) for each in vars(part).values()]
         return [inside(each) for each in part] if isinstance(part, list | tuple) else str(part)
 
-    return repr(inside(_support(law)))
+    return repr(inside(support_of(law)))

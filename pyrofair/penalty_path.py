@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,8 @@ from sklearn.base import clone
 from torch import nn
 from tqdm.auto import tqdm
 
+from pyrofair._validation import require_flag, require_instance, require_integer, require_real, shown
+from pyrofair.audit_tables import mean_by_strength
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
@@ -93,9 +94,9 @@ class PenaltyPath:
         if decisions not in DECISIONS:
             raise DataError(f"decisions={decisions!r} is not known; it is 'threshold' or 'score'.")
         rows = self.table[self.table["decisions"] == decisions]
-        by_strength = rows.drop(columns=["decisions", "seed"]).groupby("strength")
-        spread = by_strength["positive_rate"].max() - by_strength["positive_rate"].min()
-        return by_strength.mean(skipna=False).assign(bimodal=spread > 0.5)
+        rates = rows.groupby("strength")["positive_rate"]
+        spread = rates.max() - rates.min()
+        return mean_by_strength(rows.drop(columns=["decisions", "seed"])).assign(bimodal=spread > 0.5)
 
     def select(self, quantity: str = "piu_upper", *, at_most: float, decisions: Decisions = "threshold") -> float:
         """Return the strength with the best mean accuracy among those whose mean quantity is small enough.
@@ -189,9 +190,16 @@ def penalty_path(
     Chikahara et al. (2021), section 5, figure 3.
     """
     if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
-        raise DataError("penalty_path needs a classifier with a source: PenalizedClassifier(source=IPW(unfair)).")
+        raise DataError(
+            f"classifier={shown(classifier)} must be a classifier with a source: "
+            "PenalizedClassifier(source=IPW(unfair))."
+        )
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
-        raise DataError(f"test must be a pair (X, y), rows and their outcomes; got {type(test).__name__}.")
+        raise DataError(f"test={shown(test)} must be a pair (X, y), rows and their outcomes, or None.")
+    require_real("threshold", threshold, least=0.0, below=1.0)
+    require_flag("progress", progress)
+    if resume is not None:
+        require_instance("resume", resume, PenaltyPath, "what an interrupted penalty_path returned, or None")
     order = _order(strengths)
     wanted = _seeds(seeds)
     rows, unfinished = _resumed(resume, order)
@@ -230,14 +238,20 @@ def penalty_path(
 
 def _order(strengths: float | Sequence[float]) -> list[float]:
     """Return the strengths, strongest first."""
-    values = [float(strength) for strength in ([strengths] if isinstance(strengths, float | int) else strengths)]
-    if not values or not all(0.0 <= value < math.inf for value in values) or not any(values):
+    listed = (
+        strengths if isinstance(strengths, Sequence | np.ndarray) and not isinstance(strengths, str) else [strengths]
+    )
+    values = [require_real("strengths", strength, least=0.0) for strength in listed]
+    if not any(values):
         raise DataError(f"strengths={values} must hold a positive one and none that is negative or not finite.")
     return sorted(set(values), reverse=True)
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    found = list(range(seeds)) if isinstance(seeds, int | np.integer) else list(map(int, seeds))
+    if isinstance(seeds, Sequence | np.ndarray | range) and not isinstance(seeds, str):
+        found = [require_integer("seeds", seed, least=0) for seed in seeds]
+    else:
+        found = list(range(require_integer("seeds", seeds)))
     if not found or len(set(found)) < len(found):
         raise DataError(f"seeds={seeds!r} must be a positive number of seeds, or seeds that differ.")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from matplotlib.figure import Figure  # not through pyplot: a picture is returne
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from pyrofair._validation import require_real
+from pyrofair.audit_tables import mean_by_strength
 from pyrofair.bounds import feasible_interval
 from pyrofair.exceptions import DataError
 
@@ -139,7 +142,7 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
     titles = {"accuracy": "accuracy", "mean_unfair_effect": "mean unfair effect", "piu_upper": "PIU: where it can lie"}
     for axes, (quantity, title) in zip(panels, titles.items(), strict=True):
         for colour, (_, own) in zip(cycle(COLOURS), rows.groupby("method", sort=False), strict=False):
-            mean = own.groupby("strength")[[quantity, "piu_lower", "piu_paper_bound"]].mean(skipna=False)
+            mean = mean_by_strength(own[["strength", *dict.fromkeys([quantity, "piu_lower", "piu_paper_bound"])]])
             axes.plot(mean.index, mean[quantity], color=colour)
             axes.plot(own["strength"], own[quantity], ".", color=colour, alpha=0.6)
             if quantity == "piu_upper":
@@ -185,7 +188,10 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
     """
     axes = Figure(figsize=(4.2, 4.9), layout="constrained").subplots() if ax is None else ax
     p0 = np.linspace(0.0, 1.0, 401)
-    drawn = sorted(np.atleast_1d(levels).tolist(), reverse=True)
+    listed = [levels] if isinstance(levels, Real) else levels
+    if isinstance(listed, str) or not isinstance(listed, Sequence | np.ndarray):
+        listed = [listed]
+    drawn = sorted((require_real("levels", level, least=0.0, most=1.0) for level in listed), reverse=True)
     styles = cycle(("-", "--", ":", "-."))
     for shade, (level, style) in enumerate(zip(drawn, styles, strict=False), 1):
         low, high = feasible_interval(p0, level)

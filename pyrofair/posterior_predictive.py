@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyro import poutine
 from torch import Tensor
 
+from pyrofair._validation import require_callable, require_instance, require_integer, require_people, require_seed
 from pyrofair.dependencies import read_dependencies
 from pyrofair.exceptions import DataError
 from pyrofair.interventions import do as intervene
@@ -86,8 +87,14 @@ def predictive(
     >>> predictive(program, stale, do={"A": 1}, random_state=0)["M"].mean().round(1)
     np.float32(2.0)
     """
-    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
-        raise DataError(f"n={n!r} must be a whole number of people, at least 1.")
+    if n is not None:
+        require_people("n", n)
+    if draws is not None:
+        require_integer("draws", draws)
+    if do is not None:
+        require_instance("do", do, Mapping, "a dictionary from sites to values, or None")
+    require_callable("program", program, "a Pyro program of the number of units")
+    require_seed(random_state)
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
     info.refuse_evidence(())

@@ -13,6 +13,16 @@ import numpy.typing as npt
 import pandas as pd
 import pyro
 
+from pyrofair._validation import (
+    require_callable,
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_real,
+    require_seed,
+)
+from pyrofair.covariates import ROW
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
@@ -220,19 +230,16 @@ def fit_posterior(
     >>> found.flat["b"].shape, bool(abs(found.flat["b"].mean() - 2) < 0.1)
     ((500,), True)
     """
-    if method not in ("nuts", "svi") or guide not in GUIDES:
-        raise DataError(
-            f"method={method!r} with guide={guide!r} is not known; methods are 'nuts' and 'svi', guides "
-            f"{' and '.join(map(repr, GUIDES))}."
-        )
+    require_choice("method", method, ("nuts", "svi"))
+    require_choice("guide", guide, tuple(GUIDES))
     for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
-        if isinstance(number, bool) or not isinstance(number, int | np.integer):
-            raise DataError(f"{name}={number!r} must be a whole number.")
-        if number < 1 + 3 * (name == "draws"):
-            raise DataError(f"{name}={number} is too few; it must be at least {1 + 3 * (name == 'draws')}.")
-    real = isinstance(learning_rate, int | float | np.number) and not isinstance(learning_rate, bool)
-    if not real or not 0.0 < learning_rate < math.inf:
-        raise DataError(f"learning_rate={learning_rate!r} must be a positive number, the size of the first step.")
+        require_integer(name, number, least=4 if name == "draws" else 1)
+    require_real("learning_rate", learning_rate, above=0.0)
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if levels is not None:
+        require_instance("levels", levels, Mapping, "a dictionary from node sites to their labels, or None")
+    require_callable("program", program, "a Pyro program of the number of units")
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
     if not isinstance(graph, CausalGraph):
         raise DataError(
@@ -251,7 +258,7 @@ def fit_posterior(
     return Posterior(
         samples=samples,
         parameters=likelihood.parameters,
-        observed={site: values.numpy() for site, values in likelihood.rows.items()},
+        observed={site: values.numpy() for site, values in likelihood.rows.items() if site != ROW},
         method="nuts" if method == "nuts" else f"svi, {guide} guide",
         **found,
     )

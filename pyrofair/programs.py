@@ -16,8 +16,17 @@ from pyrofair.couplings import WRAPPERS, is_nominal
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.isolation import isolated
-from pyrofair.probing import Followed, Program, RefusePlainDo, followed, is_deterministic, run_program
-from pyrofair.trials import Trial, perturbed, separated
+from pyrofair.probing import (
+    Followed,
+    Program,
+    RefusePlainDo,
+    first_line,
+    followed,
+    is_deterministic,
+    reading,
+    run_program,
+)
+from pyrofair.trials import Trial, perturbed, require_exchangeable, separated
 
 __all__ = ["Program", "ProgramSites", "caller_level", "read_sites"]
 
@@ -218,7 +227,10 @@ def read_sites(program: Program) -> ProgramSites:
     assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
     with a warning. Where nothing is found to read what leaves torch, a warning says so.
 
-    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others.
+    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others. And
+    people change places, to see that no equation depends on where a person stands.
+
+    A step that fails is an error. It never counts as "no dependence".
 
     Parameters
     ----------
@@ -228,8 +240,8 @@ def read_sites(program: Program) -> ProgramSites:
     Raises
     ------
     GraphError
-        If the program fails, has no per-person sites, has other sites for another number of people, draws random
-        numbers outside Pyro, or mixes people.
+        If the program fails or cannot be read, has no per-person sites, has other sites for another number of people,
+        takes a subsample of its plate, draws random numbers outside Pyro, mixes people, or depends on their places.
 
     Examples
     --------
@@ -241,7 +253,13 @@ def read_sites(program: Program) -> ProgramSites:
     >>> read_sites(program).reads
     {'A': (), 'D': ('A',)}
     """
-    with isolated(0), pyro.validation_enabled(False), torch.no_grad(), warnings.catch_warnings():
+    with (
+        reading("The program"),
+        isolated(0),
+        pyro.validation_enabled(False),
+        torch.no_grad(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         plain, other = (_first_run(program, n) for n in PROBES)
         shapes = _shapes(plain, other)
@@ -262,6 +280,7 @@ def read_sites(program: Program) -> ProgramSites:
         trial = Trial(program, PROBES[0], _places(shapes), plain)
         silent = frozenset(site for site in found.sites if not marks.reads.get(site))
         moving = separated(trial, found.parameters, silent)
+        require_exchangeable(trial, Trial(program, PROBES[1], trial.places, other))
         hidden = perturbed(trial, marks.reads)
         causes = _unclear(found.sites, marks, hidden, moving)
         if causes:
@@ -345,9 +364,9 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
     except GraphError:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]  # Pyro adds a table of shapes
         raise GraphError(
-            f"The program failed when it was called with n={n} people: {said}. It must run for any number. {_PLATE}"
+            f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any "
+            f"number. {_PLATE}"
         ) from error
 
 
@@ -363,8 +382,12 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
         first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
         places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
         inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])
-        if any(frame.full_size == PROBES[0] != frame.size for frame in site["cond_indep_stack"]):
-            raise GraphError(f"The site {name!r} stands in a subsampled plate; a model of people needs all of them.")
+        if subsampled := [frame for frame in site["cond_indep_stack"] if frame.full_size != frame.size]:
+            raise GraphError(
+                f"The site {name!r} stands in the plate {subsampled[0].name!r}, which takes a subsample of "
+                f"{subsampled[0].size} of {subsampled[0].full_size} (subsample_size=, subsample=); a model of people "
+                "needs all of them. Leave these arguments out."
+            )
         if places and not inside and not is_deterministic(site):
             raise GraphError(
                 f"The site {name!r} has a value for each of n people, but stands outside the plate of people. {_PLATE}"
@@ -373,6 +396,8 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
             raise GraphError(
                 f"The site {name!r} has the shapes {first} for {PROBES[0]} people and {second} for {PROBES[1]}; it "
                 "must have one dimension of the number of people."
+                + " Their plate has another dimension (dim=) than what it holds; leave that out."
+                * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
         if places or (inside and not first):
             found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))

@@ -263,11 +263,12 @@ def make_propensity(kind: PropensityKind | ClassifierMixin, *, empty: bool, seed
     DataError
         For anything else.
     """
-    if empty or kind == "saturated":
+    named = kind if isinstance(kind, str) else None
+    if empty or named == "saturated":
         return Saturated()
-    if kind == "logistic":
+    if named == "logistic":
         return Logistic()
-    if kind == "boosted":
+    if named == "boosted":
         return Boosted(seed)
     if isinstance(kind, str | type) or not hasattr(kind, "predict_proba") or not hasattr(kind, "fit"):
         raise DataError(

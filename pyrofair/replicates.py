@@ -16,8 +16,18 @@ from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from pyrofair.exceptions import PyrofairWarning
-from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, WorldScores, decide, measure, measure_views
-from pyrofair.unit_bounds import Signs, choose_signs, split_draws, unit_means
+from pyrofair.measures import (
+    DECISIONS,
+    AuditedModel,
+    Decisions,
+    Worlds,
+    WorldScores,
+    decide,
+    measure,
+    measure_views,
+    view_signs,
+)
+from pyrofair.unit_bounds import Signs, split_draws
 
 __all__ = ["GROUPED", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
 
@@ -84,8 +94,7 @@ class Estimator:
         found: AllSigns = {}
         for model, scores in self._all_scores("", views):
             for kind in DECISIONS:
-                means = [unit_means(*pair) for pair in zip(self._decided(scores, kind), views, strict=True)]
-                found[model.name, kind] = choose_signs(means)
+                found[model.name, kind] = view_signs(self._decided(scores, kind), views)
         return found
 
     def point(self) -> tuple[dict[Key, float], dict[Key, str]]:

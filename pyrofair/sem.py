@@ -13,10 +13,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from pyrofair._validation import require_seed
-from pyrofair.abduction import Method, Settings, counterfactuals
+from pyrofair._validation import (
+    require_callable,
+    require_choice,
+    require_instance,
+    require_integer,
+    require_people,
+    require_seed,
+    shown,
+)
+from pyrofair.abduction import Method, Settings, counterfactuals, read_inverses
 from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import Coupling, require_couplings
+from pyrofair.covariates import ROW
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
@@ -62,7 +71,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
         two worlds share hers. Without it one draw of their prior is used, with a warning.
     draws
-        With ``unit="shared"``: the draws of each unit.
+        With ``unit="shared"``: the draws of each unit, at least 2: a single one tells of no unit's mean.
     random_state
         Seeds calls that name no seed of their own.
     levels
@@ -132,12 +141,18 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         if not isinstance(self.unfair, UnfairPaths):
             raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
+        require_callable("program", self.program, "a Pyro program of the number of units")
+        require_integer("draws", self.draws)
         require_seed(self.random_state)
+        if not (isinstance(self.posterior, Mapping | None) or hasattr(self.posterior, "samples")):
+            expected = "a Posterior, a dictionary from parameters to draws, or None"
+            raise DataError(f"posterior={shown(self.posterior)} must be {expected}.")
+        if self.levels is not None:
+            require_instance("levels", self.levels, Mapping, "a dictionary from node sites to their labels, or None")
+        require_couplings([self.coupling])
+        require_choice("unit", self.unit, ("noise", "shared"))
         key = (self.program, self.unfair, self.unit, self.coupling)
         if getattr(self, "_read", (None, None))[0] != key:
-            require_couplings([self.coupling])
-            if self.unit not in ("noise", "shared"):
-                raise DataError(f"unit={self.unit!r} is not known; it is 'noise' or 'shared'.")
             self._read = (key, read_population(self.program, self.unfair, self.coupling, self.posterior))
         return self._read[1].equations
 
@@ -173,9 +188,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         baseline, switched : DataFrames of n rows
             Row i of both is one person; in the program's precision, as in ``worlds``.
         """
+        require_people("n", n)
+        require_seed(random_state)
         equations = self.equations()
         people = self._population().draw(n, self._seed(random_state), self._held())
-        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1]
+        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1 and site != ROW]
         order = [site for site in equations.node_of if site in shown]
         first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
         return first.copy(), second.copy()
@@ -204,7 +221,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         baseline, switched : CounterfactualSample
             In the program's precision, mostly float32: put ``rows`` in float64 before scoring them by hand.
         """
-        size = n if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
+        require_seed(random_state)
+        size = require_people("n", n) if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
         population, seed, held = self._population(), self._seed(random_state), self._held()
         if self.unit == "shared":
             people, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)
@@ -277,12 +295,16 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         woman  0  2.5
         man    0  2.5
         """
+        settings = Settings(method, read_inverses(inverses), draws, tolerance, guide)
+        require_seed(random_state)
+        if do is not None:
+            require_instance("do", do, Mapping, "a dictionary from nodes to values, or None")
         equations = self.equations()
         levels, held = outcome_levels(equations, df, read_levels(self.levels, equations)), self._held()
         found = counterfactuals(
             equations,
             codes_of_rows(equations, df, levels),
-            Settings(method, dict(inverses or {}), draws, tolerance, guide),
+            settings,
             coupling=self.coupling,
             posterior=held,
             do=codes_of_do(equations, do, levels),
@@ -334,6 +356,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.truth.Truth`.
         """
         require_settings(n, decisions, threshold)
+        require_seed(random_state)
         population, columns, held = self._population(), self.unfair.graph.input_columns, self._held()
         people = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
         actual = [people.worlds[2][site].expand(n).numpy() for site in population.columns]

@@ -113,9 +113,9 @@ def is_categorical(values: pd.Series[Any]) -> bool:
     return isinstance(dtype, pd.CategoricalDtype | pd.StringDtype) or is_object_dtype(dtype)
 
 
-def warn_unused(df: pd.DataFrame, graph: CausalGraph) -> None:
-    """Warn of columns outside the graph, which are ignored."""
-    known = set(graph.columns_of(graph.observed))
+def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
+    """Warn of columns outside the graph, which are ignored, but for others that are used."""
+    known = {*graph.columns_of(graph.observed), *others}
     unused = [str(name) for name in df.columns if name not in known]
     if unused:
         warnings.warn(f"Columns outside the graph are ignored: {', '.join(unused)}.", PyrofairWarning, stacklevel=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import numbers
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from pyrofair._validation import require_real
 from pyrofair.batches import Batch, Problem, plan_batches
 from pyrofair.exceptions import DataError
 from pyrofair.potential_outcomes import Scored
@@ -71,8 +71,7 @@ def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int)
 def make_optimizer(kind: str | Optimizer, rate: float | None) -> Optimizer:
     """Return a function that makes a torch optimizer: Adam, stochastic gradient descent with momentum, or one's own."""
     if rate is not None:
-        if not isinstance(rate, numbers.Real) or not 0.0 < rate < np.inf:
-            raise DataError(f"learning_rate={rate!r} must be a positive number, or None.")
+        require_real("learning_rate", rate, above=0.0)
         if callable(kind):
             raise DataError(f"learning_rate={rate!r} is not used with an optimizer of your own; set it in there.")
     if callable(kind):

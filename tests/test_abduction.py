@@ -933,7 +933,7 @@ def test_rows_in_reverse_order() -> None:
         (WOMAN_AND_MAN, {"tolerance": -1.0}, "must be positive"),
         (WOMAN_AND_MAN, {"tolerance": "a"}, "tolerance='a' must be positive"),
         (WOMAN_AND_MAN, {"tolerance": {"X": 0.1}}, "tolerance names 'X', which is no observed node. They are: A, Q, D"),
-        (WOMAN_AND_MAN, {"draws": 0}, "draws=0 must be a whole number"),
+        (WOMAN_AND_MAN, {"draws": 0}, "draws=0 must be an integer of at least 1"),
         (WOMAN_AND_MAN, {"method": "importance"}, "is continuous.*pass tolerance="),
         (
             WOMAN_AND_MAN,

@@ -356,9 +356,10 @@ def test_a_model_that_no_unfair_path_reaches_is_not_called_unfair() -> None:
     squared = make_pipeline(Squares(), LogisticRegression()).fit(df[["Q"]], df["Y"])
     squared.steps[0][1].feature_names_in_ = np.array(["Q"], dtype=object)
     reading = LogisticRegression().fit(df[["Q", "A"]], df["Y"])
-    report = pf.audit(
-        {"Q": squared, "both": reading}, pf.IPW(UNFAIR, arm="paper"), df, n_boot=40, progress=False, random_state=0
-    )
+    with pytest.warns(PositivityWarning, match=r"verdict is withheld for Q \(threshold\), Q \(score\), both"):
+        report = pf.audit(
+            {"Q": squared, "both": reading}, pf.IPW(UNFAIR, arm="paper"), df, n_boot=40, progress=False, random_state=0
+        )
     effect = report.table.set_index(["model", "decisions", "quantity"]).loc[("Q", "score", "mean_unfair_effect")]
     assert effect["upper"] < 0 or effect["lower"] > 0
     assert report.context["untouched"] == {"Q": ("Q",)}
@@ -483,9 +484,18 @@ def test_rows_of_one_group_have_no_weight_either() -> None:
 
 def test_rows_that_the_propensity_cannot_judge() -> None:
     """A cell that was not there to fit on: said, and the rest is still estimated."""
-    report = run(Scores(), saturated().fit(one_mediator()), one_mediator(3))
+    report = run(Scores(), saturated(arm="paper").fit(one_mediator()), one_mediator(3))
     assert "not seen in fit" in column(report, "note")["p_ypi"]
     assert not np.isnan(column(report, "estimate", "threshold")["accuracy"])
+
+
+def test_a_group_that_the_audited_rows_cannot_weight_is_not_compared() -> None:
+    """The rows of group 0 carry the distribution of M as they are; those of group 1 would need a propensity at M=2."""
+    with pytest.warns(PyrofairWarning, match="group 1 cannot be weighted alone, so the groups are not compared"):
+        report = run(Scores(), saturated().fit(one_mediator()), one_mediator(3))
+    assert report.groups.empty
+    assert column(report, "estimate")["p_y0"] == pytest.approx((30 * 0.2 + 10 * 0.4 + 3 * 0.9) / 43)
+    assert "so the groups are not compared" in str(report)
 
 
 # --- the source ------------------------------------------------------------------------------------------------------
@@ -605,7 +615,9 @@ def test_groups_agree_under_a_right_propensity() -> None:
 
 def test_groups_disagree_under_a_wrong_propensity() -> None:
     df = simulated(2_000, 4, curve=0.8)
-    report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
+    with pytest.warns(PositivityWarning, match=r"disagree beyond their intervals, so the verdict is withheld for m"):
+        report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
+    assert str(report).count("reading: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
     flagged = report.groups.set_index(["decisions", "quantity"])["agree"]
     assert not flagged["score", "p_y0"]
     assert not flagged["score", "p_ypi"]

@@ -32,6 +32,7 @@ SETTING: dict[str, Any] = {
     "assumptions": ("The graph is right.", "The groups overlap."),
     "warnings": [],
     "failure": "",
+    "small": ("", ""),
 }
 Span = tuple[float, float, float]
 NOTHING: Span = (np.nan, np.nan, np.nan)
