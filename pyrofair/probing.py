@@ -192,8 +192,8 @@ def _numbers(law: Any) -> dict[str, Tensor]:
 def says(site: Any) -> dict[str, Tensor]:
     """Return what tells a site's equation: its value, or the numbers of its law and its log-probability.
 
-    A law that has no density is told by its numbers. What masks or scales the log-probability counts where the site is
-    observed, and so says nothing else.
+    A law that has no density is told by its numbers. Where a site is observed, its value and what masks or scales the
+    log-probability count, too.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def says(site: Any) -> dict[str, Tensor]:
     with reading(f"The law of the site {site['name']!r}, {type(law).__name__},"):
         numbers = _numbers(law)
         if site["is_observed"]:
-            numbers |= {name: site[name] for name in ("mask", "scale") if isinstance(site[name], Tensor)}
+            numbers |= {name: site[name] for name in ("value", "mask", "scale") if isinstance(site[name], Tensor)}
         try:
             # Detaching also drops what a value remembers of its draw, as that of a straight-through law does.
             return {**numbers, DENSITY: law.log_prob(detach_provenance(site["value"]).detach())}

@@ -15,6 +15,7 @@ from pyro import poutine
 from scipy.stats import norm
 
 from pyrofair import SEM, CausalGraph, DataError, GraphError, Posterior, abduct, fit_posterior, predictive
+from pyrofair.covariates import with_covariates
 from pyrofair.likelihood import PosteriorError, read_likelihood
 from pyrofair.programs import read_sites
 
@@ -192,6 +193,29 @@ def test_a_mask_and_a_scale_on_noise_count_in_the_density_of_its_node() -> None:
     assert drop(mask=0.0) == pytest.approx(0.0, abs=1e-4)
 
 
+def test_evidence_of_each_row_is_handed_over_with_the_program() -> None:
+    """S ~ N(b x, 1) is observed as a column of the table: the density is evaluated at the rows at hand."""
+
+    def program(n: int, covariates: dict[str, torch.Tensor]) -> None:
+        b = pyro.sample("b", dist.Normal(0.0, 2.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("M", dist.Normal(b * A, 1.0))
+            pyro.sample("S", dist.Normal(b * covariates["x"], 1.0), obs=covariates["s"])
+
+    rng = np.random.default_rng(0)
+    table = ROWS[["A", "M"]].assign(x=rng.normal(size=10), s=rng.normal(size=10))
+    model = read_likelihood(with_covariates(program, table[["x", "s"]].iloc[::-1]), table, GRAPH)
+    at = [poutine.condition(model, data={"b": torch.tensor(value)}) for value in (0.0, 1.0)]
+    one, other = (poutine.trace(each).get_trace().log_prob_sum().item() for each in at)
+
+    def by_hand(b: float) -> float:
+        rows = norm(b * table["A"], 1.0).logpdf(table["M"]) + norm(b * table["x"], 1.0).logpdf(table["s"])
+        return float(norm(0.0, 2.0).logpdf(b) + rows.sum())
+
+    assert other - one == pytest.approx(by_hand(1.0) - by_hand(0.0), abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("program", "error", "match"),
     [
@@ -305,10 +329,10 @@ def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
     """``obs_mask`` gives some people's value, so that no world moves it."""
 
     def program(n: int) -> None:
-        place = torch.arange(n)
-        given = {"half": place % 2 == 0, "all": place >= 0, "none": place < 0}[mask]
-        settings = {name: {"obs": torch.ones(n), "obs_mask": given} if name == node else {} for name in "AQM"}
         with pyro.plate("people", n):
+            known = pyro.sample("known", dist.Bernoulli(0.5))
+            given = {"half": known > 0, "all": known >= 0, "none": known < 0}[mask]
+            settings = {name: {"obs": torch.ones(n), "obs_mask": given} if name == node else {} for name in "AQM"}
             A = pyro.sample("A", dist.Bernoulli(0.5), **settings["A"])
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0), **settings["Q"])
             pyro.sample("M", dist.Normal(A + Q, 1.0), **settings["M"])
@@ -323,17 +347,41 @@ def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
     assert node in read_sites(program).observed
 
 
+@pytest.mark.parametrize("name", ["M", "U"])
+def test_what_is_observed_at_some_places_is_refused(name: str) -> None:
+    def program(n: int) -> None:
+        given = {"obs": torch.full((n,), 7.0), "obs_mask": torch.arange(n) % 2 == 0}
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Normal(0.0, 1.0), **(given if name == "U" else {}))
+            pyro.sample("M", dist.Normal(A + U, 1.0), **(given if name == "M" else {}))
+
+    with pytest.raises(GraphError, match=f"'{name}_observed' depends on a person's place"):
+        SEM(program, UNFAIR).nodes(5)
+
+
+def test_a_node_that_reads_what_is_given_is_refused() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0), obs=torch.full((n,), 7.0))
+            pyro.sample("M", dist.Normal(A + Q, 1.0))
+
+    with pytest.raises(GraphError, match=r"'Q' is evidence .* is read by 'M'"):
+        SEM(program, UNFAIR).nodes(5)
+
+
 def test_noise_observed_in_part_is_refused() -> None:
     def program(n: int) -> None:
         with pyro.plate("people", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
-            half = torch.arange(n) % 2 == 0
+            half = pyro.sample("known", dist.Bernoulli(0.5)) > 0
             U = pyro.sample("U", dist.Normal(0.0, 1.0), obs=torch.zeros(n), obs_mask=half)
             pyro.deterministic("M", A + U)
 
-    with pytest.raises(GraphError, match=r"'U_observed' is evidence .* is read by 'M'"):
+    with pytest.raises(GraphError, match=r"'U_observed' is evidence .* reads 'known'"):
         SEM(program, UNFAIR).nodes(5)
-    with pytest.raises(GraphError, match=r"'U_observed' is evidence .* is read by 'M'"):
+    with pytest.raises(GraphError, match=r"'U_observed' is evidence .* reads 'known'"):
         CausalGraph.from_pyro(program, nodes=["A", "M"], sensitive="A", outcome="M")
 
 
