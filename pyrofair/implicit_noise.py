@@ -134,12 +134,13 @@ def noise_given(name: str, law: Any, value: Tensor, coupling: Coupling) -> tuple
     -------
     noise : tensor of shape (m,), or (m, k) for Gumbel noise
     mean, variance : tensors of shape (m,)
-        Those of the uniform; NaN for Gumbel noise.
+        Those of the uniform; NaN for Gumbel noise. The variance is 0 where a discrete value has no probability.
     """
     if is_gumbel(law, coupling):
         noise = _gumbel_given(unwrap(law), value)
+        log_p = log_probabilities(law).expand(*value.shape, -1).gather(-1, value.long().unsqueeze(-1)).squeeze(-1)
         unknown = torch.full(value.shape, torch.nan)
-        return noise, unknown, unknown
+        return noise, unknown, torch.where(log_p > -torch.inf, unknown, 0.0)
     low, high = noise_of(name, law, value)
     width = high - low
     return _inside(high - width * torch.rand(value.shape)), (low + high) / 2, width.square() / 12

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyrofair import SEM, CausalGraph, abduct, effect_posterior, learn_laws
+from pyrofair import SEM, CausalGraph, DataError, abduct, effect_posterior, learn_laws
 from pyrofair.couplings import gumbel_max, is_nominal
 from pyrofair.distributions import OrderedCategorical
 from pyrofair.families import Categories, choose_family
@@ -165,6 +165,21 @@ def test_a_category_without_probability_is_never_drawn() -> None:
     torch.testing.assert_close(gumbel_max(law, noise), values)
     # The winner says nothing of the noise of a category that cannot win.
     assert noise[:, 3].mean().item() == pytest.approx(0.5772, abs=0.03)
+
+
+def test_a_row_without_probability_is_refused() -> None:
+    """J = z has none where A = 1, whatever the noise that its law reads."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Uniform(0.2, 0.8))
+            pyro.sample("J", dist.Categorical(torch.stack([U, 1.0 - U, 1.0 - A], -1)))
+
+    rows = pd.DataFrame({"A": [0, 1], "J": [2, 2]})
+    SEM(program, UNFAIR).counterfactual(rows[:1], random_state=0)
+    with pytest.raises(DataError, match="Row 1: J = 2 given A=1 has no probability under the program"):
+        SEM(program, UNFAIR).counterfactual(rows, random_state=0)
 
 
 @pytest.mark.parametrize(
