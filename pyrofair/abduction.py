@@ -250,7 +250,7 @@ def _abduct(
     """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
     settings.require_nodes(tuple(rows.columns))
     with isolated(seed):
-        wide = takes_float64(rows.program, {*rows.nodes, *rows.values, *rows.info.random})
+        wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.values))
     with isolated(seed), precision(wide=wide):
         evidence = Evidence.read(
             rows.program,
