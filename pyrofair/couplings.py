@@ -24,6 +24,7 @@ __all__ = [
     "is_nominal",
     "law_parameters",
     "log_probabilities",
+    "named_coupling",
     "quantile",
     "require_couplings",
     "unwrap",
@@ -99,6 +100,11 @@ def is_nominal(law: Any) -> bool:
 def is_gumbel(law: Any, coupling: Coupling) -> bool:
     """Tell whether the worlds share Gumbel noise, a number for each category, rather than a uniform."""
     return coupling == "gumbel" and is_nominal(law)
+
+
+def named_coupling(coupling: Coupling, *, nominal: bool) -> Coupling:
+    """Return the name of a coupling by what it does: ``"gumbel"`` is monotone where no coupled site is nominal."""
+    return "monotone" if coupling == "gumbel" and not nominal else coupling
 
 
 def quantile(name: str, law: Any, u: Tensor) -> Tensor:

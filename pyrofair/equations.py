@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from pyrofair.couplings import Coupling
+from pyrofair.couplings import Coupling, named_coupling
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.path_sets import PathSet
@@ -82,8 +82,7 @@ class Equations:
 
         Where none of them is drawn from categories without an order, ``"gumbel"`` is ``"monotone"``.
         """
-        plain = coupling == "gumbel" and not self.info.nominal.intersection(self.coupled(wanted))
-        return "monotone" if plain else coupling
+        return named_coupling(coupling, nominal=not self.info.nominal.isdisjoint(self.coupled(wanted)))
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""

@@ -22,6 +22,7 @@ from pyrofair.counterfactuals import (
     noise_table,
     shown,
 )
+from pyrofair.couplings import named_coupling
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
@@ -82,6 +83,10 @@ class Abduction:
             lines.append("the program has no explicit noise that bears on these rows")
         if known := checks_of(told):
             lines.append(known)
+        if coupled := [site for site in self.laws if site in self.evidence.implicit]:
+            nominal = not self.evidence.info.nominal.isdisjoint(coupled)
+            named = named_coupling(self.evidence.coupling, nominal=nominal)
+            lines.append(f"across the worlds: {named} noise of {', '.join(coupled)}")
         if self.noise_values:
             lines.append(shown(self.noise.head(), n))
         return "\n".join([*lines, f".do({{{next(iter(self.columns))!r}: ...}}) says what they would have been"])

@@ -98,6 +98,7 @@ def test_nor_does_a_counterfactual(order: tuple[int, ...]) -> None:
     kept = found.draws[1]["J"] == order.index(1)
     assert kept.mean() == pytest.approx(both_y() / 0.3, abs=0.02)
     alone = abduct(drawn_from(dist.Categorical, order), given, draws=4000, random_state=0).do({"A": 1.0})
+    assert "across the worlds: gumbel noise of J" in str(abduct(drawn_from(dist.Categorical, order), given, draws=10))
     assert alone.draws is not None
     assert (alone.draws["J"] == order.index(1)).mean() == pytest.approx(both_y() / 0.3, abs=0.02)
 
