@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.bounds import test_set_bound
-from pyrofair.group_agreement import GROUP_COLUMNS, compare_estimates
+from pyrofair.group_agreement import GROUP_COLUMNS, compare_estimates, disagreeing
 from pyrofair.measures import DECISIONS
 from pyrofair.replicates import Estimator, Key, Views
 
@@ -52,7 +52,8 @@ def main_table(
     draws: pd.DataFrame,
     level: float,
     failure: str,
-    small: Sequence[str] = ("", ""),
+    small: Mapping[str, Sequence[str]] | None = None,
+    groups: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return a row for each model, kind of decisions and quantity, whether it could be estimated or not.
 
@@ -69,12 +70,16 @@ def main_table(
     failure
         Why no world could be made, if so.
     small
-        For each world why it rests on too few rows for an interval, if so.
+        For each model and world why it rests on too few rows for an interval, if so.
+    groups
+        The comparison of the two observed groups: a note on the effect tells where they disagree.
     """
-    sizes = _sizes(estimator)
+    apart = pd.DataFrame() if groups is None else disagreeing(groups)
+    disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
     column = estimator.models[0].graph.outcome_column
     rows = []
     for model in estimator.models:
+        sizes = _sizes(estimator, estimator.label_of(model.name))
         for kind in DECISIONS:
             for quantity in (*QUANTITIES, *(q for q in GIVEN_UNITS if ("", model.name, kind, q) in point)):
                 if kind == "score" and quantity in FROM_OUTCOMES:
@@ -83,7 +88,7 @@ def main_table(
                 estimate = point.get(key, np.nan)
                 low, high, said = _interval(draws, key, level, estimator)
                 said = [notes[key]] if key in notes else said
-                if few := _small(quantity, small):
+                if few := _small(quantity, (small or {}).get(model.name, ())):
                     low, high, said = np.nan, np.nan, [*([notes[key]] if key in notes else []), f"no interval: {few}"]
                 if key not in point:
                     why = f"df has no outcome column {column!r}" if quantity in FROM_OUTCOMES else failure
@@ -91,22 +96,24 @@ def main_table(
                 elif quantity == "accuracy" and (estimator.weight == estimator.weight[0]).all():
                     low, high = _accuracy_interval(estimate, len(estimator.weight))
                     said = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
+                if quantity == "mean_unfair_effect" and (model.name, kind) in disagree:
+                    said = [*said, "the two observed groups disagree"]
                 rows.append((model.name, kind, quantity, estimate, low, high, sizes[quantity], "; ".join(said)))
     columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _sizes(estimator: Estimator) -> dict[str, float]:
+def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
     """Return the effective sample size that each quantity rests on, in rows."""
     w = estimator.weight
     sizes = dict.fromkeys((*QUANTITIES, *GIVEN_UNITS), np.nan)
     sizes["positive_rate"] = float(w.sum() ** 2 / (w @ w))
     if estimator.outcome is not None:
         sizes |= dict.fromkeys(FROM_OUTCOMES, sizes["positive_rate"])
-    if "" in estimator.worlds:
-        first, second = (world.effective_size for world in estimator.worlds[""][0])
-        if hasattr(estimator.sources[""], "effective_size"):  # units stand for different numbers of rows
-            first = second = estimator.sources[""].effective_size(estimator.table, w)
+    if label in estimator.worlds:
+        first, second = (world.effective_size for world in estimator.worlds[label][0])
+        if hasattr(estimator.sources[label], "effective_size"):  # units stand for different numbers of rows
+            first = second = estimator.sources[label].effective_size(estimator.table, w)
         sizes |= dict.fromkeys((*QUANTITIES[5:], *GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
     return sizes
 
@@ -160,20 +167,17 @@ def absolute_interval(low: float, high: float) -> tuple[float, float]:
 def _inside_the_kink(draws: pd.DataFrame, key: Key, estimator: Estimator) -> NDArray[np.float64] | None:
     """Return the replicates of what an end of PIU is made of by ``abs`` or ``1 - abs``; None if it is no such end.
 
-    Without units these are b - a and 1 - a - b. In several views the ends are sums with signs held (see unit_bounds),
-    which replicates may carry across 0. With units in a single view nothing is estimated within a unit, so that the
-    mean of absolute values has no kink.
+    Without units these are b - a and 1 - a - b. Ends given units need no such thing: in several views they are sums with
+    signs held (see unit_bounds), which replicates carry across 0 as they do the effect, and with units in a single view
+    nothing is estimated within a unit, so that the mean of absolute values has no kink.
     """
-    label, name, kind, quantity = key
+    _, name, kind, quantity = key
+    label = estimator.label_of(name)
     if quantity not in ("piu_lower", "piu_upper") or label not in estimator.worlds:
         return None
-    views = estimator.worlds[label]
-    if len(views) > 1:
-        own = draws[key].to_numpy()
-        return own if quantity == "piu_lower" else 1.0 - own
-    if views[0][0].unit is not None:
+    if estimator.worlds[label][0][0].unit is not None:
         return None
-    a, b = (draws[label, name, kind, each].to_numpy() for each in ("p_y0", "p_ypi"))
+    a, b = (draws["", name, kind, each].to_numpy() for each in ("p_y0", "p_ypi"))
     return np.asarray(b - a if quantity == "piu_lower" else 1.0 - a - b)
 
 

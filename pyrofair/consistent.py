@@ -36,8 +36,8 @@ from pyrofair.potential_outcomes import Worlds
 __all__ = ["Potentials", "choose_potentials", "consistent_ends"]
 
 Vector = NDArray[np.float64]
-BLOCK = 200_000
-"""The most variables of one linear program; units are independent of each other."""
+BLOCK = 50_000
+"""About the most variables of one linear program, which no signal ends; units are independent of each other."""
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ def _event_dim(law: Any, name: str) -> int:
         return 0
     try:
         return int(law.arg_constraints[name].event_dim)
-    except NotImplementedError:
+    except NotImplementedError:  # a constraint that depends on other parameters, each of them a number
         return 0
 
 

@@ -224,7 +224,7 @@ def _read(table: object, what: str) -> dict[str, Tensor]:
         if array.dtype.kind not in "fiub" or array.ndim == 0 or not np.isfinite(array).all():
             raise DataError(f"The covariate {name!r} must hold finite numbers, one or more for each row.")
         kind = np.int64 if array.dtype.kind in "iu" else np.float64
-        found[name] = torch.tensor(np.ascontiguousarray(array).astype(kind))
+        found[name] = torch.tensor(np.array(array, dtype=kind, order="C"))
     lengths = {name: len(values) for name, values in found.items()}
     if not lengths or len(set(lengths.values())) > 1 or not all(lengths.values()):
         raise DataError(f"{what} must have one column and one row at least, all of one length: {lengths or 'none'}.")

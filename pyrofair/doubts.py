@@ -12,25 +12,29 @@ from numpy.typing import NDArray
 
 from pyrofair.audit_tables import MOST_LOST
 from pyrofair.exceptions import PositivityWarning, PyrofairWarning
-from pyrofair.group_agreement import disagreeing
 from pyrofair.overlap import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE
 from pyrofair.replicates import Replicates, Views
 
-__all__ = ["doubt_agreement", "doubt_intervals", "doubt_overlap", "most_failed", "small_groups"]
+__all__ = ["doubt_intervals", "doubt_overlap", "most_failed", "small_groups"]
 
 
-def small_groups(
-    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views]
-) -> tuple[str, str]:
+def small_groups(fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], views: Views | None) -> tuple[str, str]:
     """Say for each world which observed group has too few effective rows for an interval; empty where none has.
 
     Counted are the fitted rows of each group that the world rests on, and the audited rows that carry its weights or
     show its units.
+
+    Parameters
+    ----------
+    fitted, views
+        A source, and the views of its worlds, if they could be made.
+    table, weight
+        The n audited rows, and their weights (n,).
     """
-    if "" not in worlds or not hasattr(fitted, "group_sizes"):
+    if views is None or not hasattr(fitted, "group_sizes"):
         return "", ""
     sizes, found = fitted.group_sizes(), []
-    for regime, world in zip(fitted.unfair.regimes, worlds[""][0], strict=True):
+    for regime, world in zip(fitted.unfair.regimes, views[0], strict=True):
         said = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
         if hasattr(fitted, "effective_size"):
             size = fitted.effective_size(table, weight)
@@ -40,22 +44,6 @@ def small_groups(
             said = [f"the effective size of the world {regime.name!r} is {size:.1f} row(s), fewer than {FEWEST_ROWS}"]
         found.append("; ".join(said))
     return found[0], found[1]
-
-
-def doubt_agreement(groups: pd.DataFrame) -> list[str]:
-    """Warn where the two observed groups disagree beyond their intervals, and return the warning as text."""
-    apart = disagreeing(groups)
-    if apart.empty:
-        return []
-    pairs = apart[["model", "decisions"]].drop_duplicates().itertuples(index=False)
-    of = ", ".join(f"{model} ({kind})" for model, kind in pairs)
-    text = (
-        "The two observed groups, weighted alone, disagree beyond their intervals, so the verdict is withheld for "
-        f"{of}: a propensity is misspecified or overlap is poor. See the groups of the report, and compare "
-        "propensity='boosted'."
-    )
-    warnings.warn(text, PositivityWarning, stacklevel=3)
-    return [text]
 
 
 def doubt_overlap(

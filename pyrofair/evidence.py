@@ -122,7 +122,7 @@ class Evidence:
                     "numbers a site of its own."
                 )
             kind = info.dtypes[site]
-            numbers = torch.tensor(np.ascontiguousarray(values))  # torch takes no negative strides, as of df[::-1]
+            numbers = torch.tensor(np.array(values, order="C"))  # torch takes no negative strides, as of df[::-1]
             observed[site] = numbers.to(torch.float64 if kind.is_floating_point and wide else kind)
             wrong = unequal(observed[site], numbers)
             if bool(wrong.any()):

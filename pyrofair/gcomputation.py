@@ -34,7 +34,7 @@ from pyrofair.law_graph import LawGraph
 from pyrofair.law_units import Units, collect_units, sample_units, thin_units
 from pyrofair.mechanisms import LearnedLaws, learn_laws
 from pyrofair.nuisances import Nuisances, Rows
-from pyrofair.overlap import MEAN_WEIGHT
+from pyrofair.overlap import FEWEST_ROWS, MEAN_WEIGHT, GroupSize, group_sizes
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.propensity import PropensityKind, make_propensity
@@ -143,7 +143,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             If the data cannot tell the effect.
         DataError
             If the table or a setting is unfit.
+        KeyboardInterrupt
+            If Ctrl-C struck; nothing of it has changed then.
         """
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         self._check_settings()
         estimand = identify(self.unfair)
         table = read_table(df, feature_columns(self.unfair.graph))
@@ -151,17 +154,18 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         a = read_sensitive(table, self.unfair.graph)
         self._check_groups(a, weight)
         warn_unused(df, self.unfair.graph)
-        self.estimand_ = estimand
-        self.graph_ = LawGraph.of(estimand)
-        self.seed_ = seed_from(self.random_state)
+        fitted.estimand_ = estimand
+        fitted.graph_ = LawGraph.of(estimand)
+        fitted.seed_ = seed_from(fitted.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.seed_, None)
-        nodes = (*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ()))
+        fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None)
+        nodes = (*fitted.graph_.drawn, *(fitted.graph_.caused if fitted.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
-        learn = partial(learn_laws, graph_or_unfair=self.graph_.graph, nodes=nodes, given=self.graph_.given, **how)
-        self.split_ = SplitLaws(rows, learn if nodes else None, self.families, self.seed_)
-        self.split_.of("all")
-        self._check_units()
+        learn = partial(learn_laws, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how)
+        fitted.split_ = SplitLaws(rows, learn if nodes else None, fitted.families, fitted.seed_)
+        fitted.split_.of("all")
+        fitted._check_units()
+        self.__dict__ = fitted.__dict__
         return self
 
     @property
@@ -180,9 +184,18 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.rows_.a)
 
+    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+
+        Rows are told by content and index, whatever their order; see :func:`pyrofair.row_identity.match_rows`.
+        """
+        check_is_fitted(self, "split_")
+        return self.nuisances_.place(read_table(df, feature_columns(self.unfair.graph)))
+
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Tell whether these are the rows it was fitted on."""
-        return read_table(df, feature_columns(self.unfair.graph)).equals(self.rows_.table)
+        """Tell whether these are the rows it was fitted on, in whatever order."""
+        place = self.fitted_places(df)
+        return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -208,6 +221,21 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         other = copy.copy(self)
         other.split_ = self.split_.before()
         return other
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world the observed groups whose rows it rests on, with the rows that were fitted on.
+
+        These are the groups that drawn distributions are learned from, and, if the sensitive attribute causes a part of
+        what both worlds share, the baseline group, whose rows show it.
+        """
+        check_is_fitted(self, "split_")
+        shown = {self.unfair.regimes[0].on_fair} if self.graph_.caused else set()
+        found = {}
+        for part, arms in zip((self.estimand_.baseline, self.estimand_.switched), self.graph_.arms, strict=True):
+            needed = shown | {arms.get(node) for node in self.graph_.drawn}
+            sizes = group_sizes(part, self.nuisances_)
+            found[part.regime.name] = tuple(size for size in sizes if size.group in needed)
+        return found
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -285,6 +313,14 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
                 )
 
     def _check_units(self) -> None:
+        small = {str(size) for sizes in self.group_sizes().values() for size in sizes if size.is_small}
+        if small:
+            warnings.warn(
+                f"{' and '.join(sorted(small))}, fewer than {FEWEST_ROWS}: what is learned from them is not known, and "
+                "an audit gives no interval.",
+                PositivityWarning,
+                stacklevel=3,
+            )
         mean = self._weight(self.rows_).sum() / self.rows_.weight.sum()
         low, high = MEAN_WEIGHT
         if not low <= mean <= high:
@@ -381,10 +417,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         if df is None and sample_weight is None:
             return self.rows_
         weight = read_weight(sample_weight, len(table))
-        if (own := self.nuisances_.own_rows(table, weight)) is not None:
-            return own
-        a = read_sensitive(table, self.unfair.graph, both=False)
-        return Rows(table, a, weight, np.ones(len(a), dtype=bool))
+        return self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return Kish's effective size of the rows that show what both worlds share, in rows."""

@@ -167,9 +167,18 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.nuisances_.rows.a)
 
+    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+
+        Rows are told by content and index, whatever their order; see :func:`pyrofair.row_identity.match_rows`.
+        """
+        check_is_fitted(self, "groups_")
+        return self.nuisances_.place(self._read(df))
+
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Tell whether these are the rows it was fitted on."""
-        return self._read(df).equals(self.nuisances_.rows.table)
+        """Tell whether these are the rows it was fitted on, in whatever order."""
+        place = self.fitted_places(df)
+        return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -186,6 +195,40 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         used = [c for c in self.candidates_ if c.group == self.groups_[c.regime]]
         return {c.regime: tuple(size for size in c.sizes if size.group in c.needed) for c in used}
 
+    def for_outcome(self) -> IPW:
+        """Return the same source for an observed outcome, or for scores that are no function of the features.
+
+        Then the formula is that of ``identify(unfair, "outcome")``, and only rows whose own value of the sensitive
+        attribute is the outcome's arm carry weights, for no other row shows what the outcome would be.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If the data cannot tell the effect on the outcome.
+        DataError
+            If ``arm`` names another group.
+        PositivityError
+            As for :meth:`fit`.
+        """
+        check_is_fitted(self, "groups_")
+        other = copy.copy(self)
+        other.estimand_ = identify(self.unfair, "outcome")
+        other.candidates_, other.groups_ = [], {}
+        for part in other._parts():
+            allowed = [each for each in other._considered(part) if part.outcome_arm in (None, each)]
+            if not allowed:
+                raise DataError(
+                    f"arm={self.arm!r} weights rows in which {self.unfair.graph.sensitive_column!r} is not the value "
+                    f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
+                    "is not observed. Use arm='paper' or 'auto'."
+                )
+            found = [group_overlap(part, group, self.nuisances_) for group in allowed]
+            chosen = self._choose(found)
+            chosen.check(self.max_unsupported, stacklevel=3)
+            other.candidates_ += found
+            other.groups_[part.regime.name] = chosen.group
+        return other
+
     def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
         """Return the source with each single group weighted in both worlds.
 
@@ -197,7 +240,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         names
             Which of ``"group 0"`` and ``"group 1"``; by default those that have support in both worlds.
         """
-        found = {}
+        found: dict[str, IPW] = {}
+        if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
+            return found
         for group in (0, 1):
             name = f"group {group}"
             if names is None:
@@ -229,7 +274,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def _trim(self, rows: Rows, trim: float) -> None:
         """Drop rows with an extreme propensity, and fit anew on the others."""
         self.trimmer_ = self.nuisances_
-        kept = self.trimmer_.inside(rows, self._trimming_prefixes(), trim)
+        self.trimming_prefixes_ = self._trimming_prefixes()
+        kept = self.trimmer_.inside(rows, self.trimming_prefixes_, trim)
         if len(np.unique(rows.a[kept])) < 2:
             raise DataError(f"trim={trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
         if not kept.all():
@@ -295,12 +341,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return fitted
         table = fitted.table if df is None else self._read(df)
         weight = read_weight(sample_weight, len(table))
-        if (own := self.nuisances_.own_rows(table, weight)) is not None:
-            return own
-        a = read_sensitive(table, self.unfair.graph, both=False)
-        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        if self.trimmer_ is not None and self.trim is not None:
-            rows.kept = self.trimmer_.inside(rows, self._trimming_prefixes(), self.trim)
+        rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
+        if rows.place is not None and self.trimmer_ is not None and self.trim is not None:
+            rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
             rows.probability = {}
         return rows
 

@@ -20,7 +20,8 @@ from pyrofair.conditional_laws import ConditionalLaw, Numbers
 from pyrofair.exceptions import DataError
 from pyrofair.families import Binary, Categories, Family, features
 from pyrofair.isolation import isolated, set_seed
-from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood
+from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood, refit_law
+from pyrofair.law_newton import LastLayer, has_last_layer
 from pyrofair.networks import Network
 
 __all__ = [
@@ -90,7 +91,7 @@ def make_laws(
                 "that returns a function from the values read to the numbers of the family."
             )
         widths = tuple(features(families[name], torch.zeros(1)).shape[-1] for name in names)
-        network = Network(widths, tuple(hidden) if kind == "network" else (), family.size)
+        network = Network(widths, tuple(hidden) if kind == "network" else (), family.size, direct=True)
         laws.append(ConditionalLaw(column, family, own, network))
     return laws
 
@@ -193,7 +194,7 @@ def fit_laws(
     """Fit laws one after the other, and return what there is to warn of.
 
     An interruption (Ctrl-C) keeps the best parameters so far of the law that was being fitted, and leaves those after
-    it near their marginal laws.
+    it near their marginal laws; while posteriors are fitted it goes on to the caller.
     """
     fits: dict[str, Fit] = {}
     missed: list[str] = []
@@ -206,7 +207,8 @@ def fit_laws(
             bar.set_postfix_str(law.column)
             stopped = any(fit.interrupted for fit in fits.values())
             with _apart(seed, law.column):
-                fits[law.column] = fit_law(law, rows, replace(settings, steps=0) if stopped else settings, bar)
+                how = replace(settings, steps=0) if stopped else settings
+                fits[law.column] = fit_law(law, rows, how, bar, keep=True)
             missed += [law.column] * stopped
             bar.update(i * settings.steps - bar.n)
     texts = [fit.text for fit in fits.values() if fit.text]
@@ -215,8 +217,17 @@ def fit_laws(
     return fits, texts
 
 
-def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
+def refit_laws(fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
     """Fit the same laws again, starting from what they are, whatever held-out rows say.
+
+    Parameters
+    ----------
+    fits
+        The laws as fitted.
+    rows, before
+        The rows with other weights, and with those they were fitted with.
+    settings, seed
+        How, and what seeds it.
 
     Raises
     ------
@@ -228,23 +239,28 @@ def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: in
     with isolated(seed), _quiet():
         for column, fit in fits.items():
             with _apart(seed, column):
-                found[column] = fit_law(fit.law, rows, settings, start=fit)
-            if found[column].interrupted:
-                raise KeyboardInterrupt
+                found[column] = refit_law(fit, rows, before, settings)
     return found
 
 
 def marginal_log_likelihood(law: ConditionalLaw, rows: Rows, settings: Settings, seed: int) -> float:
     """Return the log-likelihood of held-out rows under the marginal law of a column, fitted with the same family.
 
-    For zeros and ones and categories it is known: their frequencies.
+    For zeros and ones and categories it is known: their frequencies. An interruption (Ctrl-C) goes on to the caller: a
+    gain over half a marginal law is none.
     """
-    alone = ConditionalLaw(law.column, law.family, {}, Network((), (), law.family.size))
-    known = isinstance(law.family, Binary | Categories)
-    chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=0 if known else MARGINAL_STEPS)
+    network = Network((), (), law.family.size)
+    alone = ConditionalLaw(law.column, law.family, {}, network)
     with isolated(seed), _quiet(), _apart(seed, law.column):
-        fit = fit_law(alone, rows, chosen)
-        return log_likelihood(alone, fit.centre, rows, rows.held)
+        centre = network.start(law.column)
+        if not has_last_layer(alone):
+            chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=MARGINAL_STEPS)
+            centre = fit_law(alone, rows, chosen).centre
+        elif not isinstance(law.family, Binary | Categories):
+            last = LastLayer.of(alone, centre, rows)
+            for theta, _, _ in last.steps(last.read(centre)):
+                centre = last.write(theta, centre)
+        return log_likelihood(alone, centre, rows, rows.held)
 
 
 def require_settings(settings: Settings, hidden: Sequence[int], fraction: float) -> None:

@@ -201,6 +201,12 @@ def read_likelihood(
             "pyro.sample(name, prior) before the plate."
         )
     derived = tuple(site for site in reads.computed if site not in info.sites)
+    for node in rows:
+        if node in info.reparametrised:
+            raise PosteriorError(
+                f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
+                "it out of the config: that changes no distribution. Parameters may stay reparametrised."
+            )
     inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters))
     unheard = [site for site in parameters if site not in known]
     if unheard:

@@ -55,6 +55,7 @@ from pyrofair.tables import read_table, read_weight
 __all__ = ["LearnedLaws", "learn_laws"]
 
 REFIT_STEPS, REFIT_RATE, REFIT_BATCH = 80, 5e-3, 2048
+"""How posteriors, and families of one's own, are fitted again; see :meth:`LearnedLaws.refit`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,21 +72,21 @@ class LearnedLaws:
         The family of each column that is learned or read.
     rows
         The table as a program's values, split into training and held-out rows.
-    marginal
-        For each column the held-out log-likelihood of its marginal law, in nats per row.
     outcome_labels
         The outcome's labels, negative first; None if they are 0 and 1.
     settings
         How the laws were fitted.
+    seed
+        Seeds the marginal laws.
     """
 
     graph: CausalGraph
     fits: Mapping[str, Fit]
     families: Mapping[str, Family]
     rows: Rows
-    marginal: Mapping[str, float]
     outcome_labels: tuple[Hashable, ...] | None
     settings: Settings
+    seed: int
 
     # -- as a program -------------------------------------------------------------------------------------------------
 
@@ -182,6 +183,12 @@ class LearnedLaws:
         """What was seen while fitting: column, step, loss (nats per training row), held_out (nats per held-out row)."""
         return history_table(self.fits)
 
+    @cached_property
+    def marginal(self) -> dict[str, float]:
+        """For each column the held-out log-likelihood of its marginal law, in nats per row; fitted when asked for."""
+        laws = (fit.law for fit in self.fits.values())
+        return {law.column: marginal_log_likelihood(law, self.rows, self.settings, self.seed) for law in laws}
+
     @property
     def held_out(self) -> pd.DataFrame:
         """For each column: what it reads, its log-likelihood in held-out rows, and that of its marginal law."""
@@ -217,10 +224,12 @@ class LearnedLaws:
         batch_size: int = REFIT_BATCH,
         learning_rate: float = REFIT_RATE,
     ) -> LearnedLaws:
-        """Return the laws fitted to the same rows with other weights, starting from these: a bootstrap replicate.
+        """Return the laws fitted to the same training rows with other weights, starting from these: a replicate.
 
-        It takes a few steps on the training rows; held-out rows play no part in it, and are judged again. The marginal
-        laws are not fitted again, so that gains are NaN.
+        Held-out rows play no part in it, and are judged again. Where a network or a linear predictor computes the
+        numbers, its last layer moves by as much as the weights say, by Newton's method to the end, and its hidden
+        layers stay; equal weights change nothing. Parameters of your own are fitted by L-BFGS to the end. Posteriors,
+        and families of your own, take the steps below.
 
         Parameters
         ----------
@@ -230,12 +239,19 @@ class LearnedLaws:
             Seeds the fit.
         steps, batch_size, learning_rate
             The steps of Adam, on batches of so many rows, and the size of the first.
+
+        Raises
+        ------
+        DataError
+            If the weights do not fit the rows, or leave hardly any.
+        KeyboardInterrupt
+            If Ctrl-C struck: a replicate that is half done is none.
         """
         weight = read_weight(sample_weight, len(self.rows.weight))
         rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
-        fits = refit_laws(self.fits, rows, settings, seed_from(random_state))
-        return replace(self, fits=fits, rows=rows, marginal=dict.fromkeys(fits, np.nan))
+        fits = refit_laws(self.fits, rows, self.rows, settings, seed_from(random_state))
+        return replace(self, fits=fits, rows=rows)
 
     def to_inference_data(self, draws: int = 50, random_state: int | None = 0) -> Any:
         """Return ArviZ data: the posterior, posterior predictive draws of each row, observed data, and the loss.
@@ -296,7 +312,8 @@ def learn_laws(
 
     Each column has a family, chosen by its type (:func:`pyrofair.families.choose_family`), whose numbers a small
     network computes from the columns read. The laws are fitted one by one, by stochastic variational inference, each
-    until rows that are held out get no likelier. A node of several columns is learned by the chain rule.
+    until rows that are held out get no likelier; the point of a linear law of log-odds, of logits or of one normal
+    component by Newton's method, to its optimum. A node of several columns is learned by the chain rule.
 
     Laws of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end), it shows
     as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
@@ -364,7 +381,8 @@ def learn_laws(
     -----
     PyrofairWarning
         If a column is constant; if the fit of a law has not settled, or was interrupted (Ctrl-C), in which case the
-        best parameters so far are kept.
+        best parameters so far are kept, and laws after it are left near their marginal ones. While posteriors are
+        fitted, Ctrl-C goes on to the caller.
 
     References
     ----------
@@ -413,5 +431,4 @@ def learn_laws(
         texts.append(f"Constant, so that their laws know no other value: {', '.join(map(repr, constant))}.")
     for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
-    marginal = {law.column: marginal_log_likelihood(law, rows, settings, seed) for law in laws}
-    return LearnedLaws(graph, fits, chosen, rows, marginal, labels, settings)
+    return LearnedLaws(graph, fits, chosen, rows, labels, settings, seed)

@@ -349,7 +349,7 @@ def _numbers(name: str, values: Any) -> NDArray[Any]:
         usable = False
     if not usable:
         raise DataError(f"The posterior of {name!r} holds no numbers; expected an array of shape (draws, ...).")
-    return found if found.ndim == 0 else np.ascontiguousarray(found)  # torch takes no negative strides
+    return found if found.ndim == 0 else np.array(found, order="C")  # torch takes no negative strides
 
 
 def _require_finite(name: str, values: NDArray[Any]) -> None:

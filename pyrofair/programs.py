@@ -32,7 +32,8 @@ __all__ = ["Program", "ProgramSites", "caller_level", "read_sites"]
 
 PROBES = (61, 53)
 CROWD = 1009
-"""So many people are looked at where dependencies cannot be followed."""
+"""So many people are looked at where dependencies cannot be followed, and change places."""
+OTHER_CROWD = 997
 PEOPLE = -1
 """Stands for the number of people in the shape of a site."""
 
@@ -58,6 +59,8 @@ class ProgramSites:
         For each per-person site the per-person sites that it reads.
     shapes, dtypes
         For each per-person site its shape, with -1 for the number of people, and its type.
+    reparametrised
+        The per-person sites that a handler (``poutine.reparam``) computes from noise of its own.
     weighted
         The drawn per-person sites whose log-probability is masked or scaled.
     nominal
@@ -71,6 +74,7 @@ class ProgramSites:
     reads: dict[str, tuple[str, ...]]
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
+    reparametrised: frozenset[str] = frozenset()
     weighted: frozenset[str] = frozenset()
     nominal: frozenset[str] = frozenset()
 
@@ -273,6 +277,9 @@ def read_sites(program: Program) -> ProgramSites:
             reads={},
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
+            reparametrised=frozenset(
+                name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
+            ),
             weighted=frozenset(name for name in drawn if name in shapes and _is_weighted(plain[name])),
             nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
         )
@@ -280,12 +287,13 @@ def read_sites(program: Program) -> ProgramSites:
         trial = Trial(program, PROBES[0], _places(shapes), plain)
         silent = frozenset(site for site in found.sites if not marks.reads.get(site))
         moving = separated(trial, found.parameters, silent)
-        require_exchangeable(trial, Trial(program, PROBES[1], trial.places, other))
+        crowd, other_crowd = (Trial(program, size, trial.places) for size in (CROWD, OTHER_CROWD))
+        require_exchangeable(crowd, other_crowd)
         hidden = perturbed(trial, marks.reads)
         causes = _unclear(found.sites, marks, hidden, moving)
         if causes:
             known = {site: marks.reads.get(site, frozenset()) | {*hidden.get(site, ())} for site in found.sites}
-            more = perturbed(Trial(program, CROWD, trial.places), known, causes)
+            more = perturbed(crowd, known, causes)
             hidden = {s: hidden.get(s, []) + more.get(s, []) for s in found.sites if s in hidden or s in more}
     _warn(hidden, marks.left, moving)
     for name in found.sites:

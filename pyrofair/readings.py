@@ -40,6 +40,9 @@ def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, 
     lines += ["", *_read_groups(groups, context["level"])]
     lines.append("These numbers rest on:")
     lines += [f"  {i}. {text}" for i, text in enumerate(context["assumptions"], 1)] or ["  (the source states none)"]
+    if context["outcome_assumptions"]:
+        lines.append(f"Those of {', '.join(context['outcomes'])}, an outcome, rest on:")
+        lines += [f"  {i}. {text}" for i, text in enumerate(context["outcome_assumptions"], 1)]
     if context["failure"]:
         lines.append(f"No unfair effect could be estimated: {context['failure'].rstrip('.')}.")
     lines += [f"Warning: {text}" for text in context["warnings"]]
@@ -56,6 +59,8 @@ def _read_setting(context: Mapping[str, Any], models: int) -> list[str]:
         f"{_roles(context)} PIU is the share of people whose two answers differ.",
         *context["unfair"].splitlines(),
     ]
+    if context["resampling"] and context["replicates"] > 1:
+        lines.insert(1, context["resampling"])
     if context["unnamed"]:
         lines.append(
             f"{', '.join(context['unnamed'])}: fitted without column names, and given {', '.join(context['order'])} in "
@@ -109,7 +114,8 @@ def _arm(value: Any) -> str:
 
 
 def _read_model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, Any]) -> list[str]:
-    lines = [f"{model}", _read_accuracy(rows), _read_rate(rows["threshold", "positive_rate"])]
+    lines = [model, *context["kinds"].get(model, ())]
+    lines += [_read_accuracy(rows), _read_rate(rows["threshold", "positive_rate"])]
     untouched = _read_untouched(context["untouched"].get(model, ()))
     for kind, what in [("threshold", "decisions"), ("score", "scores (as if each decision were drawn with its score)")]:
         of = {quantity: row for (decisions, quantity), row in rows.items() if decisions == kind}
@@ -122,7 +128,9 @@ def _read_model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[s
             _read_piu(of, seen_twice=context["paired"] and kind == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
         ]
-        said = untouched or (kind == "threshold" and _few(of["positive_rate"])) or _small(context["small"])
+        said = (
+            untouched or (kind == "threshold" and _few(of["positive_rate"])) or _small(context["small"].get(model, ()))
+        )
         lines.append(f"    reading: {said or _withheld(groups, model, kind) or _verdict(of)}")
     return lines
 

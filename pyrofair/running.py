@@ -43,7 +43,7 @@ def takes_float64(program: Program, sites: Iterable[str]) -> bool:
         try:
             with quiet(), _Widened(sites):
                 program(TRIED)
-        except (RuntimeError, TypeError, ValueError):
+        except (RuntimeError, TypeError, ValueError):  # the run proper says so, if it was not the type
             return False
     return True
 

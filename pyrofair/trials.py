@@ -386,7 +386,7 @@ def _mixes(site: str, causes: Sequence[str]) -> GraphError:
 def require_exchangeable(trial: Trial, confirm: Trial) -> None:
     """Refuse equations that depend on where a person stands: other places for the same people change nothing for them.
 
-    Each person moves to the next place, with the values held, those of other people, and values that all have alike.
+    Each person moves to the next place, with the values held, and with values that all have alike.
 
     Parameters
     ----------
@@ -419,13 +419,13 @@ def _out_of_place(trial: Trial) -> Iterator[str]:
     """Return the sites whose equation is not that of the same person when people stand at other places."""
     order = torch.arange(trial.n).roll(1)
     everybody = torch.ones(trial.n, dtype=torch.bool)
-    for kind in ("", *KINDS):
+    for kind in ("", "above", "below"):
         start = trial.moved_for(everybody, kind) if kind else {}
         moved = trial.placed({**trial.values, **start}, order)
-        if kind in ("", "fresh"):  # values that people have had all together
-            base, said = trial.said(start) if start else trial.base, trial.said(moved)
-        else:
+        if kind:
             base, said = _attempt(trial, start), _attempt(trial, moved)
+        else:  # values that people have had all together, at which the program runs
+            base, said = trial.base, trial.said(moved)
         for site in base.keys() & said.keys():
             given = trial.sites[site]["is_observed"] and not is_deterministic(trial.sites[site])
             for key in base[site].keys() & said[site].keys():

@@ -126,11 +126,11 @@ def choose_signs(views: Sequence[UnitMeans]) -> Signs:
 def _signs(found: Vector, views: Sequence[UnitMeans]) -> Vector:
     """Return the sides of the kink of units whose means were found on average in these views."""
     weight = np.mean([view.weight for view in views], axis=0)
-    noise = np.asarray(np.sum([view.noise for view in views], axis=0) / len(views) ** 2)
+    noise = np.zeros(len(found)) + sum(view.noise for view in views) / len(views) ** 2
     centre = weight @ found
     true = max(float(weight @ ((found - centre) ** 2 - noise)), 0.0)
     kept = np.divide(true, true + noise, out=np.ones(len(found)), where=noise > 0.0)
-    return np.sign(centre + kept * (found - centre))
+    return np.asarray(np.sign(centre + kept * (found - centre)))
 
 
 def unit_ends(views: Sequence[UnitMeans], signs: Signs) -> tuple[float, float]:

@@ -250,29 +250,49 @@ def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(KeyboardInterrupt):
             source.views()
     assert set(source.split_.learned) == {"all"}
-    monkeypatch.setattr(
-        law_learning, "fit_law", lambda *args, **how: (interrupted if "start" in how else fit_law)(*args, **how)
-    )
-    with pytest.raises(KeyboardInterrupt):
-        source.views()
-    assert set(source.split_.learned) == {"all"}
     monkeypatch.setattr(law_learning, "fit_law", fit_law)
+
+    def struck(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(law_learning, "refit_law", struck)
+        with pytest.raises(KeyboardInterrupt):
+            source.views()
+    assert set(source.split_.learned) == {"all"}
     fresh = make(parameters="linear").fit(people(400))
     for one, other in zip(source.views(random_state=0), fresh.views(random_state=0), strict=True):
         assert means(one) == means(other)
+
+
+def test_an_interrupted_fit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half learned laws serve no source, in an audit neither; what was fitted before stays as it was."""
+    source = make(parameters="linear").fit(people(400))
+    before = dict(vars(source))
+    fit_law = law_learning.fit_law
+    monkeypatch.setattr(law_learning, "fit_law", lambda *args, **how: replace(fit_law(*args, **how), interrupted=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        with pytest.raises(KeyboardInterrupt):
+            source.fit(people(500))
+        assert vars(source) == before
+        with pytest.raises(KeyboardInterrupt):
+            pf.audit({"scores": Scores()}, make(parameters="linear"), people(400), n_boot=0, progress=False)
 
 
 def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
     df = people(400)
     source = make(parameters="linear", draws=10).fit(df)
     source.views()
-    fit_law, calls = law_learning.fit_law, []
+    refit_law, calls = law_learning.refit_law, []
 
-    def interrupted(*args: Any, **settings: Any) -> Any:
+    def interrupted(*args: Any) -> Any:
         calls.append(1)
-        return replace(fit_law(*args, **settings), interrupted=len(calls) > 18)
+        if len(calls) > 18:
+            raise KeyboardInterrupt
+        return refit_law(*args)
 
-    monkeypatch.setattr(law_learning, "fit_law", interrupted)
+    monkeypatch.setattr(law_learning, "refit_law", interrupted)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
     with pytest.warns(PyrofairWarning, match="Interrupted: intervals rest on the 4 replicates"):
         pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)

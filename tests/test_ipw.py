@@ -614,9 +614,13 @@ def test_the_fitted_rows_keep_their_out_of_fold_propensities() -> None:
     weighted = source.worlds(df=table, sample_weight=np.full(300, 2.0))[1]
     assert weighted.weight == pytest.approx(source.worlds()[1].weight)
     shifted = table.set_axis(table.index + 1)
-    assert not np.allclose(source.weights(unfair.regimes[1], shifted), fitted)
+    assert (source.weights(unfair.regimes[1], shifted).to_numpy() == fitted.to_numpy()).all()
+    assert source.weights(unfair.regimes[1], shifted).index.equals(shifted.index)
+    other = table.assign(M=table["M"] + 1e-9)
+    assert not np.allclose(source.weights(unfair.regimes[1], other), fitted)
     assert source.is_fitted_on(table.copy())
-    assert not source.is_fitted_on(shifted)
+    assert source.is_fitted_on(shifted)
+    assert not source.is_fitted_on(other)
     assert source.n_fitted_ == 300
 
 

@@ -743,6 +743,7 @@ KNOWN = torch.linspace(-1.0, 1.0, 3000)
         lambda A, Q: A * KNOWN[: len(A)] + Q,
         lambda A, Q: Q + torch.arange(len(A)) % 2,
         lambda A, Q: Q + (torch.arange(len(A)) == 17),
+        lambda A, Q: A * torch.cat([torch.zeros(500), KNOWN])[: len(A)] + Q,
         lambda A, Q: dist.Normal(Q, 1.0 + torch.arange(len(A))),
         lambda A, Q: dist.Bernoulli(torch.linspace(0.1, 0.9, len(A))),
         lambda A, Q: torch.where(torch.arange(len(A)) < len(A) // 2, Q, A),
@@ -771,7 +772,7 @@ def test_indices_of_the_plate_are_places() -> None:
             read()
 
 
-@pytest.mark.parametrize("size", [53, 61])
+@pytest.mark.parametrize("size", [53, 61, 997, 1009])
 def test_a_table_of_as_many_rows_as_people_is_no_place(size: int) -> None:
     weight = torch.arange(1.0, size + 1)
 
