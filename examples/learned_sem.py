@@ -58,7 +58,7 @@ effects = pf.effect_posterior(
     linear.sem(hiring.unfair), None, {"plain": model}, linear.posterior, draws=100, people=25_000, progress=False,
     random_state=0,
 )  # fmt: skip
-print(effects.summary().to_string())
+print(effects.summary().round(3).to_string())
 effects.plot().savefig(folder / "learned_forest.png", dpi=120)
 warnings.filterwarnings("ignore", "Passing a dict or None as alias_mapping")  # ArviZ 0.23 on matplotlib 3.11
 traced = az.plot_trace(effects.to_inference_data(), var_names=["mean_unfair_effect", "piu"])

@@ -123,15 +123,29 @@ class EffectPosterior:
         dims = {quantity: ["model"] for quantity in QUANTITIES}
         return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
 
-    def summary(self, **settings: Any) -> pd.DataFrame:
-        """Return ``arviz.summary`` of the quantities, as far as the draws tell it; settings are passed on.
+    def summary(self, level: float | None = None) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each quantity, as far as the draws tell them.
 
-        Its interval is that of the table, equal-tailed at ``level``, unless settings name another. With one chain,
-        which has nothing to be compared with, there are no R-hat and effective sample sizes; with one draw there are
-        means alone.
+        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes; with one
+        draw there are means alone.
+
+        Parameters
+        ----------
+        level
+            Of the interval, by default that of the table.
+
+        Returns
+        -------
+        DataFrame with a row for each quantity of each model
+            As :meth:`pyrofair.posteriors.Posterior.summary`.
+
+        Raises
+        ------
+        DataError
+            If the level is not between 0 and 1.
         """
         with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
-            return summarise(self.to_inference_data(), level=self.level, **settings)
+            return summarise(self.to_inference_data(), level=self.level if level is None else level)
 
     def plot(self) -> Figure:
         """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
@@ -252,7 +266,7 @@ def effect_posterior(
     sem = SEM(
         given.program if given is not None else sem_or_program,
         paths,
-        coupling=coupling or (given.coupling if given is not None else "monotone"),
+        coupling=coupling or (given.coupling if given is not None else "gumbel"),
         posterior=posterior,
         levels=given.levels if given is not None else None,
     )
@@ -281,7 +295,7 @@ def effect_posterior(
         people=people,
         decisions=decisions,
         threshold=threshold,
-        coupling=sem.coupling,
+        coupling=sem.equations().coupling_of(sem.coupling, sem.coupled),
         coupled=sem.coupled,
         level=level,
     )

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from pyrofair.couplings import Coupling, named_coupling
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.path_sets import PathSet
@@ -75,6 +76,13 @@ class Equations:
         """Return the sites drawn without explicit noise that some sites depend on: a coupling is about them."""
         needed = self.endogenous - self.idle(wanted)
         return tuple(site for site in self.info.sites if site in needed)
+
+    def coupling_of(self, coupling: Coupling, wanted: Iterable[str]) -> Coupling:
+        """Return the name of the coupling of the sites that some sites depend on: Gumbel noise is that of categories.
+
+        Where none of them is drawn from categories without an order, ``"gumbel"`` is ``"monotone"``.
+        """
+        return named_coupling(coupling, nominal=not self.info.nominal.isdisjoint(self.coupled(wanted)))
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""
@@ -217,8 +225,8 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
     Raises
     ------
     GraphError
-        If another node has no site, a site is given data or is not one number a person, or a site reads a parent that
-        the graph lacks.
+        If another node has no site, a site is given data or is not one number a person, evidence bears on people, or a
+        site reads a parent that the graph lacks.
 
     Warns
     -----
@@ -237,6 +245,7 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
         for site in sites:
             _require_usable(info, node, site, latent=node in graph.latent)
         node_of |= dict.fromkeys(sites, node)
+    info.refuse_evidence(tuple(node_of))
     equations = Equations(program, unfair, info, node_of)
     for site, causes in equations.causes.items():
         node = node_of[site]
@@ -282,11 +291,7 @@ def _undeclared(equations: Equations) -> list[str]:
 
 
 def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -> None:
-    if site in info.observed:
-        raise GraphError(
-            f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
-            "draws people, without data."
-        )
+    info.require_drawn([site])
     if not latent and info.shapes[site] not in ((), (PEOPLE,)):
         shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
         if sorted(info.shapes[site])[1:] == [1] * (len(shape) - 1):

@@ -96,7 +96,7 @@ def read_rows(
     DataError
         If no column is a site, or a column is missing or holds no numbers.
     GraphError
-        If a named node is no site.
+        If a named node is no site, or is given data in the program; or if evidence bears on people.
     """
     info = read_sites(probe or program)
     if nodes is None:
@@ -110,6 +110,8 @@ def read_rows(
         if others := [name for name in have if name not in info.sites]:
             warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
     info.require(nodes)
+    info.require_drawn(nodes)
+    info.refuse_evidence(tuple(nodes))
     table = read_table(df, list(nodes))
     ordered = tuple(site for site in info.sites if site in nodes)
     bound, covariates = covariates_of_rows(program, info.sites, df)

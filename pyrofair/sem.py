@@ -63,9 +63,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         What the worlds share: ``"noise"``, the person; or ``"shared"``, only the nodes that no unfair path touches, the
         others being drawn anew in each world.
     coupling
-        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"monotone"`` (one
-        uniform through the quantile function), ``"independent"``, ``"antithetic"``, or ``"gumbel"`` (Gumbel-max for
-        categorical nodes, monotone for others).
+        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"gumbel"``, Gumbel-max
+        for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
+        coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
+        for categories), ``"independent"``, or ``"antithetic"``. A program says that categories are in the order of
+        their codes by :class:`pyrofair.distributions.OrderedCategorical` or Pyro's ``OrderedLogistic``.
     posterior
         Draws of the parameters: what :func:`pyrofair.posteriors.fit_posterior` returns, or for each an array of shape
         (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
@@ -103,7 +105,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         unfair: UnfairPaths,
         *,
         unit: Literal["noise", "shared"] = "noise",
-        coupling: Coupling = "monotone",
+        coupling: Coupling = "gumbel",
         posterior: Posterior | Mapping[str, npt.ArrayLike] | None = None,
         draws: int = 200,
         random_state: int | None = None,
@@ -367,15 +369,13 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             self.unfair.graph,
             decisions=decisions,
             threshold=threshold,
-            coupling=self.coupling,
+            coupling=population.named_coupling,
             coupled=population.coupled,
             parameters=population.priors.use(held, len(people.sizes)),
             sizes=people.sizes,
         )
 
-    def truths(
-        self, model: Any, couplings: Sequence[Coupling] = ("monotone", "independent", "antithetic"), **settings: Any
-    ) -> pd.DataFrame:
+    def truths(self, model: Any, couplings: Sequence[Coupling] | None = None, **settings: Any) -> pd.DataFrame:
         """Return the truth about a model under several couplings, with one seed: a row for each quantity of each.
 
         Parameters
@@ -383,8 +383,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         model, settings
             As for :meth:`truth`.
         couplings
-            The couplings to compare. They agree on all that data could tell, and on everything if all noise is
-            explicit.
+            The couplings to compare, by default monotone, independent and antithetic; with nominal categories among the
+            coupled sites Gumbel and independent, which do not depend on how these are coded. All agree on all that data
+            could tell, and on everything if all noise is explicit.
 
         Returns
         -------
@@ -393,7 +394,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         seed = self._seed(settings.pop("random_state", None))
         found = []
-        for coupling in require_couplings(couplings):
+        nominal = self.equations().info.nominal.intersection(self.coupled)
+        default = ["gumbel", "independent"] if nominal else ["monotone", "independent", "antithetic"]
+        for coupling in require_couplings(default if couplings is None else couplings):
             sem: SEM = clone(self).set_params(coupling=coupling)
             found.append(sem.truth(model, random_state=seed, **settings).table)
         return pd.concat(found, ignore_index=True)
