@@ -153,7 +153,7 @@ class RegimeEstimand:
             For another group.
         """
         if group is not None:
-            require_choice("group", group, (0, 1, "pooled"))
+            require_choice("group", group, (0, 1, "pooled"), error=GraphError)
         if group == "pooled":
             group = None
         last = len(self.order) if upto is None else upto

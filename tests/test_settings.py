@@ -441,7 +441,6 @@ def test_a_wrong_setting_is_refused_by_name(name: str, setting: str) -> None:
     for value in WRONG[kinds[setting]]:
         with pytest.raises((ValueError, TypeError)) as caught:
             call(**{setting: value})
-            pytest.fail(f"{setting}={value!r} was taken")
         text = str(caught.value)
         assert isinstance(caught.value, pf.PyrofairError), f"{setting}={value!r}: {text}"
         assert "work was done" not in text
