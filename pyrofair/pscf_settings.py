@@ -46,8 +46,8 @@ def require_settings(pscf: Any) -> None:
             require_integer(name, getattr(pscf, name))
     for name in ("mmd", "weight_decay", "learning_rate", "own_noise"):
         if getattr(pscf, name) is not None or name not in OPTIONAL:
-            above = -math.inf if name in ZERO else 0.0
-            require_real(name, getattr(pscf, name), least=0.0, above=above)
+            least, above = (0.0, -math.inf) if name in ZERO else (-math.inf, 0.0)
+            require_real(name, getattr(pscf, name), least=least, above=above)
     require_layers("encoder_hidden", pscf.encoder_hidden)
     require_flag("progress", pscf.progress)
     require_seed(pscf.random_state)

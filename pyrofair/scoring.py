@@ -116,8 +116,8 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
     if coded := {c: source for c in outside for source in order if _is_code_of(c, source, graph)}:
         source = next(iter(coded.values()))
         return (
-            f"{name!r} was fitted on {', '.join(map(repr, coded))}, which look like codes of {source!r} made before the "
-            f"fit; in each world it is given the columns themselves, {', '.join(order)}. Encode inside the model: "
+            f"{name!r} was fitted on {', '.join(map(repr, coded))}, which look like codes of {source!r} made before "
+            f"the fit; in each world it is given the columns themselves, {', '.join(order)}. Encode inside the model: "
             "make_pipeline(ColumnTransformer([('onehot', OneHotEncoder(), "
             f"[{source!r}])], remainder='passthrough'), ...), and fit that on these columns."
         )
