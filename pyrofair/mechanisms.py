@@ -394,6 +394,7 @@ def learn_laws(
     for name, value in {"given": given, "families": families}.items():
         if value is not None:
             require_instance(name, value, Mapping, "a dictionary, or None")
+    read_table(df, [])  # whatever its columns, it is a table
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     coded, labels = code_labels(read_table(df, columns), graph)

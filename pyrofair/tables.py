@@ -51,8 +51,9 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
         values, or values that are neither numbers nor categories.
     """
     if not isinstance(df, pd.DataFrame):
+        names = f" ({', '.join(columns)})" if columns else ""
         raise DataError(
-            f"{what} must be a pandas DataFrame whose columns carry the graph's names ({', '.join(columns)}); "
+            f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; "
             f"got {_type_name(df)}.{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
         )
     if isinstance(df.columns, pd.MultiIndex):

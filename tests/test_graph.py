@@ -207,7 +207,7 @@ def test_text() -> None:
         "M: columns m1, m2\n"
         "latent: H"
     )
-    assert repr(graph).startswith("CausalGraph(nodes=('A', 'Q', 'M', 'Y', 'H'), edges=(('A', 'M'),")
+    assert repr(graph) == "<CausalGraph A -> Y: 5 nodes (A, Q, M, Y, H), 5 edges; print it for all>"
 
 
 # --- what it refuses -------------------------------------------------------------------------------------------------
