@@ -220,9 +220,7 @@ def require_layers(name: str, value: object) -> tuple[int, ...]:
         With the setting, its value and an example.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
-        raise DataError(
-            f"{name}={shown(value)} must list the units of each hidden layer, integers, such as (32, 32) or (32,)."
-        )
+        raise DataError(f"{name}={shown(value)} must list the units of each hidden layer, such as (32, 32) or (32,).")
     return tuple(require_integer(f"{name}[{place}]", units) for place, units in enumerate(value))
 
 

@@ -125,9 +125,9 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
     if graph.sensitive_column in outside:
         why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
     return (
-        f"{name!r} reads {', '.join(map(repr, outside))}, that is, it was fitted on a table with these columns, but "
-        f"{why}: a classifier may read {', '.join(order)}. Fit it on these alone (a pipeline that drops the others "
-        "later still asks for them), or correct the graph."
+        f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. It was "
+        "fitted on a table with these columns; fit it on the others alone (a pipeline that drops columns later still "
+        "asks for them), or correct the graph."
     )
 
 

@@ -82,7 +82,7 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
 def _type_name(value: object) -> str:
     """Return the name of a type, with its package where pandas has a type of that name."""
     kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
+    return kind.__name__ if kind.__name__ != "DataFrame" else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
 
 
 def _check_values(values: pd.Series[Any], what: str) -> None:
@@ -155,18 +155,13 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
     name = graph.sensitive_column
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
-    absent = [role for role, value in (("baseline", 0), ("contrast", 1)) if not (coded == value).any()]
-    if (coded < 0).any() and absent:
-        raise DataError(
-            f"The sensitive attribute {name!r} never takes the value {absent[0]}={getattr(graph, absent[0])!r}; it "
-            f"holds {_show(values.unique())}. Name two of these when making the graph: CausalGraph(..., baseline=..., "
-            "contrast=...)."
-        )
     if (coded < 0).any():
+        never = [role for role, value in (("baseline", 0), ("contrast", 1)) if not (coded == value).any()]
         raise DataError(
             f"The sensitive attribute {name!r} holds {_show(values[coded < 0].unique())} besides "
-            f"baseline={graph.baseline!r} and contrast={graph.contrast!r}. It must be binary: recode it, or name its "
-            "two values when making the graph."
+            f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name its "
+            "two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
         )
     if both:
         for value in (0, 1):

@@ -463,7 +463,7 @@ def test_other_programs_that_cannot_be_fitted() -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(DataError, match="method='mcmc' with guide='normal' is not known"):
+    with pytest.raises(DataError, match="method='mcmc' is not known; it is 'nuts' or 'svi'"):
         fit_posterior(drawn, table(), GRAPH, method="mcmc")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="draws=3 must be an integer of at least 4"):
         fit_posterior(drawn, table(), GRAPH, draws=3)
