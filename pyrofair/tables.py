@@ -160,8 +160,8 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
         raise DataError(
             f"The sensitive attribute {name!r} holds {_show(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
-            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name its "
-            "two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name "
+            "its two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
         )
     if both:
         for value in (0, 1):
