@@ -25,6 +25,7 @@ from pyrofair._validation import (
 )
 from pyrofair.couplings import Coupling, require_couplings
 from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.figures import ShownFigure
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
 from pyrofair.isolation import seed_from
@@ -154,7 +155,7 @@ class EffectPosterior:
         drawn = np.stack([self.samples[quantity][..., self.models.index(model)].ravel() for quantity, model in rows])
         low, first, median, third, high = np.quantile(drawn, [tail, 0.25, 0.5, 0.75, 1.0 - tail], axis=1)
         place = np.arange(len(rows))[::-1]
-        figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
+        figure = ShownFigure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
         axes = figure.subplots()
         axes.axvline(0.0, color=GREY, linestyle="--", linewidth=1, zorder=0)
         axes.hlines(place, low, high, color=BLUE, linewidth=1.5)

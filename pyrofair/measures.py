@@ -121,7 +121,7 @@ class AuditedModel:
                 "has it, or scores, one for each row, as an array or a Series."
             )
         if isinstance(self.model, pd.Series):
-            require_aligned(table, self.model, f"the scores {self.name!r}")
+            require_aligned(table, self.model, f"the scores {self.name!r}", table="df")
         try:
             scores = np.array(self.model, dtype=np.float64)
         except (TypeError, ValueError) as error:

@@ -18,9 +18,7 @@ from matplotlib.figure import Figure
 
 from pyrofair._validation import (
     did_you_mean,
-    require_choice,
     require_flag,
-    require_instance,
     require_integer,
     require_names,
     require_seed,
@@ -406,13 +404,9 @@ def learn_laws(
     require_integer("components", components)
     require_flag("progress", progress)
     require_seed(random_state)
-    if not (isinstance(parameters, Mapping) or callable(parameters)):
-        require_choice("parameters", parameters, ("network", "linear"))
     if nodes is not None:
         nodes = require_names("nodes", nodes, "node names", one=True)
-    for name, value in {"given": given, "families": families}.items():
-        if value is not None:
-            require_instance(name, value, Mapping, "a dictionary, or None")
+    read_table(df, [])  # whatever its columns, it is a table
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     coded, labels = code_labels(read_table(df, columns), graph)

@@ -36,6 +36,7 @@ from pyrofair.graph import CausalGraph
 from pyrofair.group_agreement import disagreeing
 from pyrofair.isolation import neutral_torch
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions, decide, measure, measure_views
+from pyrofair.paths import UnfairPaths
 from pyrofair.plots import plot_trade_off
 from pyrofair.potential_outcomes import PotentialOutcomes
 from pyrofair.replicates import Views, make_views
@@ -460,6 +461,8 @@ def _settings(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, 
 
 def _show(value: Any) -> str:
     """Return a value as text that another process would give too; of a function, its code."""
+    if isinstance(value, UnfairPaths):  # its repr names the first paths only
+        return f"{value.paths.states} {value.swapped}"
     code = getattr(value, "__code__", None)
     text = repr(value) if code is None else f"{value!r} {code.co_code!r} {code.co_consts!r} {code.co_names!r}"
     return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)

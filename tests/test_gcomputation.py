@@ -332,7 +332,7 @@ def test_overlap() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"draws": 0}, "draws=0 must be a whole number"),
+        ({"draws": 0}, "draws=0 must be an integer of at least 1"),
         ({"shared": "both"}, "shared='both' is not known"),
         ({"couple": "tight"}, "couple='tight' is not known"),
         ({"most_units": 1.5}, "most_units=1.5"),
