@@ -4,8 +4,8 @@
 # From a table and a causal graph, a conditional law is learned for each column; together they are a Pyro program, and a
 # program is a structural equation model. Two questions are asked of it. How unfair is a classifier, and how sure is
 # that? And how much does it help to know what the two worlds of a person share? As a script:
-# `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes about
-# a minute.
+# `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes a few
+# minutes.
 
 # %%
 import sys

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -349,13 +351,12 @@ def _apart(groups: pd.DataFrame) -> str:
 
 def _order(strengths: float | Sequence[float]) -> list[float]:
     """Return the strengths, strongest first."""
-    listed = (
-        strengths if isinstance(strengths, Sequence | np.ndarray) and not isinstance(strengths, str) else [strengths]
-    )
-    values = [require_real("strengths", strength, least=0.0) for strength in listed]
-    if not any(values):
+    several = isinstance(strengths, Sequence | np.ndarray) and not isinstance(strengths, str)
+    values: list[Any] = list(strengths) if several else [strengths]  # type: ignore[arg-type]
+    real = all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+    if not real or not all(0.0 <= value < math.inf for value in values) or not any(values):
         raise DataError(f"strengths={values} must hold a positive one and none that is negative or not finite.")
-    return sorted(set(values), reverse=True)
+    return sorted({float(value) for value in values}, reverse=True)
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:

@@ -713,8 +713,8 @@ def never_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BAD_INPUT: list[tuple[dict[str, Any], str]] = [
-    ({"models": {}}, "Pass models by name"),
-    ({"models": Scores()}, "Pass models by name"),
+    ({"models": {}}, "models=.* must give models by name"),
+    ({"models": Scores()}, "models=.* must give models by name"),
     ({"models": {"m": LinearSVC()}}, "'m' is a LinearSVC without predict_proba"),
     ({"models": {"m": np.full(99, 0.5)}}, r"'m' is given as scores of shape \(99,\)"),
     ({"models": {"m": np.full(100, np.nan)}}, r"'m' gives 100 score\(s\) outside \[0, 1\], such as nan"),
