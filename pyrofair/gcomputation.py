@@ -25,6 +25,7 @@ from pyrofair._validation import (
     require_people,
     require_seed,
 )
+from pyrofair.estimands import Estimand
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
@@ -97,6 +98,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     >>> sorted(baseline.rows.columns), baseline.units == switched.units
     (['A', 'D', 'M', 'Q'], True)
     """
+
+    estimand_: Estimand
+    graph_: LawGraph
+    seed_: int
+    nuisances_: Nuisances
+    split_: SplitLaws
 
     def __init__(
         self,

@@ -311,11 +311,12 @@ def _settle(fit: Fit, rows: Rows, settings: Settings) -> Fit:
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        loss: Tensor = elbo.differentiable_loss(run.model, run.guide, rows.train) / len(rows.train)
+        whole = elbo.differentiable_loss(run.model, run.guide, rows.train)  # type: ignore[no-untyped-call]
+        loss: Tensor = whole / len(rows.train)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    loss = float(optimiser.step(closure))  # type: ignore[arg-type]
+    loss = float(optimiser.step(closure))  # type: ignore[no-untyped-call]
     if not all(bool(each.isfinite().all()) for each in run.own):
         raise DataError(f"The loss of {fit.law.column!r} is {loss} with other weights.")
     run.average = run.raw()

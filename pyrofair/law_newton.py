@@ -145,7 +145,7 @@ class LastLayer:
         return self.inputs @ theta + self.law.family.offset.double()
 
     def _fit(self, out: Tensor) -> Tensor:
-        each: Tensor = self.law.family.law(out).log_prob(self.values)
+        each: Tensor = self.law.family.law(out).log_prob(self.values)  # type: ignore[no-untyped-call]
         return -(self.weight * each).sum()
 
     def _curvature(self, theta: Tensor) -> Tensor:
@@ -156,7 +156,8 @@ class LastLayer:
         out = self._out(theta).requires_grad_()
         if not self._exact:
             (slope,) = torch.autograd.grad(self._fit(out), out)
-            return slope / self.weight.clamp(min=1e-12).sqrt().unsqueeze(1)
+            scaled: Tensor = slope / self.weight.clamp(min=1e-12).sqrt().unsqueeze(1)
+            return scaled
         (slope,) = torch.autograd.grad(self._fit(out), out, create_graph=True)
         size = out.shape[-1]
         found = torch.stack(
@@ -165,7 +166,8 @@ class LastLayer:
         if isinstance(self.law.family, Binary | Categories):
             return found
         known, vectors = torch.linalg.eigh(0.5 * (found + found.transpose(1, 2)))
-        return vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(1, 2))
+        clipped: Tensor = vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(1, 2))
+        return clipped
 
     @property
     def _exact(self) -> bool:
