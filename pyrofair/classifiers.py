@@ -196,9 +196,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_settings()
         table, target = self._read_training(X, y)
-        if isinstance(X, pd.DataFrame) and isinstance(sample_weight, pd.Series):
-            require_aligned(X, sample_weight, "sample_weight")
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table))
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         kept = np.flatnonzero(weight > 0)

@@ -29,7 +29,7 @@ from pyrofair.nuisances import Nuisances, Rows
 from pyrofair.overlap import MEAN_WEIGHT
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
-from pyrofair.propensity import PropensityKind, make_propensity
+from pyrofair.propensity import FOLDS, PropensityKind, make_propensity
 from pyrofair.split_laws import HALVES, PARTS, SplitLaws
 from pyrofair.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
 
@@ -64,6 +64,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         How laws are learned, as in :func:`pyrofair.mechanisms.learn_laws`.
     propensity
         The model of P(A | what A does not cause), as in :class:`pyrofair.IPW`.
+    folds
+        The folds of cross-fitting it, as there.
     progress
         Whether bars are shown.
     random_state
@@ -103,6 +105,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         hidden: tuple[int, ...] = (32, 32),
         components: int = 5,
         propensity: PropensityKind | ClassifierMixin = "logistic",
+        folds: int = FOLDS,
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -116,6 +119,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.hidden = hidden
         self.components = components
         self.propensity = propensity
+        self.folds = folds
         self.progress = progress
         self.random_state = random_state
 
@@ -139,7 +143,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self._check_settings()
         estimand = identify(self.unfair)
         table = read_table(df, feature_columns(self.unfair.graph))
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         a = read_sensitive(table, self.unfair.graph)
         self._check_groups(a, weight)
         warn_unused(df, self.unfair.graph)
@@ -147,7 +151,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.graph_ = LawGraph.of(estimand)
         self.seed_ = seed_from(self.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.seed_, None)
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.seed_, None, self.folds)
         nodes = (*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
         learn = partial(learn_laws, graph_or_unfair=self.graph_.graph, nodes=nodes, given=self.graph_.given, **how)
@@ -181,7 +185,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Its laws start from those found, and take a few steps.
         """
-        weight = self.rows_.weight * read_weight(sample_weight, self.n_fitted_)
+        weight = self.rows_.weight * read_weight(sample_weight, self.rows_.table)
         self._check_groups(self.rows_.a, weight)
         other = copy.copy(self)
         other.nuisances_ = self.nuisances_.refit(weight)
@@ -219,7 +223,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"shared={self.shared!r} is not known; it is 'observed' or 'learned'.")
         if self.couple not in (None, "consistent"):
             raise DataError(f"couple={self.couple!r} is not known; it is None or 'consistent'.")
-        make_propensity(self.propensity, empty=False, seed=0)
+        make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
 
     # -- units --------------------------------------------------------------------------------------------------------
 
@@ -367,7 +371,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         table = self.rows_.table if df is None else read_table(df, feature_columns(self.unfair.graph))
         if df is None and sample_weight is None:
             return self.rows_
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         if (own := self.nuisances_.own_rows(table, weight)) is not None:
             return own
         a = read_sensitive(table, self.unfair.graph, both=False)

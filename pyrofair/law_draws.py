@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pandas.api.types import is_integer_dtype
 
 from pyrofair.couplings import quantile
 from pyrofair.exceptions import DataError
@@ -18,6 +19,7 @@ from pyrofair.families import decode, support
 from pyrofair.law_graph import LawGraph
 from pyrofair.law_units import Units
 from pyrofair.nuisances import Rows
+from pyrofair.tables import as_column, repeat_label
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms import LearnedLaws
@@ -99,8 +101,8 @@ def _combinations(laws: LearnedLaws, columns: Sequence[str]) -> float:
 def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: pd.DataFrame) -> DrawnWorld:
     """Return a world with the sensitive attribute that the outcome reads there."""
     name = graph.graph.sensitive_column
-    label = pd.Series([graph.graph.label(graph.outcome_arms[which])], dtype=like[name].dtype)
-    return replace(world, rows=world.rows.assign(**{name: label.repeat(len(world.rows)).to_numpy()}))
+    label = repeat_label(like[name], graph.graph.label(graph.outcome_arms[which]), world.rows.index)
+    return replace(world, rows=world.rows.assign(**{name: label}))
 
 
 def pair_worlds(
@@ -246,8 +248,11 @@ def _as_read(rows: pd.DataFrame, graph: LawGraph, node: str, which: int) -> pd.D
 
 
 def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
-    whole = values.dtype.kind == "f" and pd.api.types.is_integer_dtype(like.dtype)
-    return pd.Series(np.rint(values) if whole else values).astype(like.dtype)
+    """Return drawn values in the type of a column; a law of fractions, where it stands for whole numbers, is rounded."""
+    if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
+        span = np.iinfo(f"{like.dtype.kind}{like.dtype.itemsize}")  # type: ignore[attr-defined]
+        values = np.rint(values).clip(span.min, span.max)
+    return pd.Series(as_column(str(like.name), values, like.dtype))
 
 
 def outside_support(

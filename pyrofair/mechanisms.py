@@ -69,6 +69,10 @@ class LearnedLaws:
         The outcome's labels, negative first; None if they are 0 and 1.
     settings
         How the laws were fitted.
+    dtypes
+        The pandas type of each column of the table.
+    index
+        The index of the table.
     """
 
     graph: CausalGraph
@@ -78,6 +82,8 @@ class LearnedLaws:
     marginal: Mapping[str, float]
     outcome_labels: tuple[Hashable, ...] | None
     settings: Settings
+    dtypes: Mapping[str, Any]
+    index: pd.Index[Any]
 
     # -- as a program -------------------------------------------------------------------------------------------------
 
@@ -124,6 +130,7 @@ class LearnedLaws:
         require_graph(unfair, self.graph)
         if self.levels:
             settings.setdefault("levels", self.levels)
+        settings.setdefault("dtypes", {name: self.dtypes[name] for name in self.fits if name in self.dtypes})
         return SEM(self.program, unfair, **{"posterior": self.posterior or None, **settings})
 
     def law(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
@@ -223,7 +230,7 @@ class LearnedLaws:
         steps, batch_size, learning_rate
             The steps of Adam, on batches of so many rows, and the size of the first.
         """
-        weight = read_weight(sample_weight, len(self.rows.weight))
+        weight = read_weight(sample_weight, self.index)
         rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
         fits = refit_laws(self.fits, rows, settings, seed_from(random_state))
@@ -378,8 +385,9 @@ def learn_laws(
     require_settings(settings, hidden, validation_fraction)
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
-    coded, labels = code_labels(read_table(df, columns), graph)
-    weight = read_weight(sample_weight, len(coded))
+    table = read_table(df, columns)
+    coded, labels = code_labels(table, graph)
+    weight = read_weight(sample_weight, coded)
     if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
     chosen = choose_families(coded, families or {}, components, weight)
@@ -396,4 +404,5 @@ def learn_laws(
     for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     marginal = {law.column: marginal_log_likelihood(law, rows, settings, seed) for law in laws}
-    return LearnedLaws(graph, fits, chosen, rows, marginal, labels, settings)
+    dtypes = dict(table.dtypes.items())
+    return LearnedLaws(graph, fits, chosen, rows, marginal, labels, settings, dtypes, table.index)

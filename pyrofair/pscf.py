@@ -217,9 +217,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = read_table(X, feature_columns(graph), what="X")
         require_aligned(X, y)
         warn_unused(X, graph)
-        if isinstance(sample_weight, pd.Series):
-            require_aligned(X, sample_weight, "sample_weight")
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         target = self._read_target(y)
         kept = np.flatnonzero(weight > 0)
         table, target, weight = table.iloc[kept], target[kept], weight[kept]

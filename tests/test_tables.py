@@ -107,8 +107,14 @@ def test_weights_refused(weight: Any, message: str) -> None:
 
 def test_weights_read() -> None:
     assert read_weight(None, 3).tolist() == [1.0, 1.0, 1.0]
-    assert read_weight(2, 3).tolist() == [2.0, 2.0, 2.0]
-    assert read_weight(pd.Series([1, 0, 2], index=[5, 5, 5]), 3).tolist() == [1.0, 0.0, 2.0]
+    assert read_weight(2, 3).tolist() == [1.0, 1.0, 1.0]
+    assert read_weight([0, 1e-6, 0, 3e-6], 4).tolist() == [0.0, 0.5, 0.0, 1.5]
+    index = pd.Index([5, 5, 5])
+    assert read_weight(pd.Series([1, 0, 3], index=index), index).tolist() == [0.5, 0.0, 1.5]
+    assert read_weight(np.array([5e-324, 0.0]), 2).tolist() == [1.0, 0.0]
+    assert read_weight(np.array([1.0, 3.0]) * 5e307, 2).tolist() == [0.5, 1.5]
+    once = read_weight(np.random.default_rng(0).exponential(size=99), 99)
+    assert np.array_equal(read_weight(once, 99), once)
 
 
 @pytest.mark.parametrize(
