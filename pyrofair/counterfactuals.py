@@ -17,8 +17,8 @@ from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
 from pyrofair.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.scoring import positive_scores
-from pyrofair.uncertain import Uncertain
 from pyrofair.tables import as_column
+from pyrofair.uncertain import Uncertain
 from pyrofair.world_tables import Levels, labels_of
 
 __all__ = [
@@ -81,10 +81,10 @@ class SupposedWorld:
         """Return a node's values, or their labels if it has some."""
         return labels_of(name, self.labels[name], values) if name in self.labels else values
 
-    def typed(self, name: str, values: NDArray[Any]) -> Any:
+    def typed(self, name: str, values: NDArray[Any]) -> pd.Series[Any]:
         """Return labels of a node, shape (n,), in the type of its column; numbers, which may be means, as they are."""
         dtype = self.dtypes.get(name)
-        return values if dtype is None or name not in self.labels else as_column(name, values, dtype)
+        return pd.Series(values) if dtype is None or name not in self.labels else as_column(name, values, dtype)
 
     def labelled(self, labels: Levels, dtypes: Mapping[Any, Any]) -> SupposedWorld:
         """Return the same world with labels in place of the codes of some nodes, in the types of their columns."""
@@ -92,7 +92,8 @@ class SupposedWorld:
         if not mine:
             return self
         world = replace(self, labels=mine, dtypes=dtypes)
-        names = {name: world.typed(name, world.named(name, self.nodes[name].mode)) for name in mine}
+        index = self.rows.index
+        names = {name: world.typed(name, world.named(name, self.nodes[name].mode)).set_axis(index) for name in mine}
         return replace(world, rows=self.rows.assign(**names))
 
 
@@ -240,7 +241,7 @@ class Counterfactuals:
             if name in world.nodes:
                 data[name] = world.typed(name, world.named(name, world.nodes[name].take(rows, count).ravel()))
             else:
-                data[name] = world.rows[name].iloc[rows].repeat(count).array
+                data[name] = world.rows[name].iloc[rows].repeat(count).reset_index(drop=True)
         return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
 
     def to_inference_data(self) -> Any:

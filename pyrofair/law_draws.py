@@ -248,11 +248,11 @@ def _as_read(rows: pd.DataFrame, graph: LawGraph, node: str, which: int) -> pd.D
 
 
 def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
-    """Return drawn values in the type of a column; a law of fractions, where it stands for whole numbers, is rounded."""
+    """Return drawn values in the type of a column; fractions that stand for whole numbers are rounded."""
     if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
         span = np.iinfo(f"{like.dtype.kind}{like.dtype.itemsize}")  # type: ignore[attr-defined]
         values = np.rint(values).clip(span.min, span.max)
-    return pd.Series(as_column(str(like.name), values, like.dtype))
+    return as_column(str(like.name), values, like.dtype)
 
 
 def outside_support(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -27,8 +27,15 @@ __all__ = ["FOLDS", "Propensity", "PropensityKind", "make_propensity"]
 PropensityKind = Literal["logistic", "boosted", "saturated"]
 FOLDS = 5
 """The folds of cross-fitting, unless told otherwise."""
+WIDE = 256
+"""Encoded tables of more columns are held in compressed rows."""
+MOST_PRODUCTS, CG_TOLERANCE = 2000, 1e-10
+"""The end of conjugate gradients: so many products, or a residual that has shrunk so far."""
 MOST_COPIES = 1000
 """The most often that a row is repeated for a classifier that takes no weights."""
+
+Design: TypeAlias = "NDArray[np.float64] | sparse.csr_array[np.float64]"
+"""A matrix (n, k), dense or in compressed rows."""
 
 
 class Propensity(ABC):
@@ -116,15 +123,18 @@ class Logistic(Propensity):
         other.fitted = expit(self.cached_ @ other.coef_)
         return other
 
-    def _design(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        return np.hstack([np.ones((len(X), 1)), self.encoder_.transform(X)])
+    def _design(self, X: pd.DataFrame) -> Design:
+        ones = np.ones((len(X), 1))
+        if self.encoder_.width_ > WIDE:
+            return sparse.csr_array(sparse.hstack([sparse.csr_array(ones), self.encoder_.transform_sparse(X)]))
+        return np.hstack([ones, self.encoder_.transform(X)])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "cached_"}
 
 
 def newton_logistic(
-    X: NDArray[np.float64],
+    X: Design,
     a: NDArray[np.int8],
     weight: NDArray[np.float64],
     start: NDArray[np.float64],
@@ -135,7 +145,8 @@ def newton_logistic(
     """Return coefficients that maximise the weighted logistic likelihood, shape (k,).
 
     Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
-    that every refit of a bootstrap goes through. Under separation it stops once the likelihood gains no more.
+    that every refit of a bootstrap goes through. Under separation it stops once the likelihood gains no more. With a
+    sparse design the equations of a step are solved by conjugate gradients, which never leave the design's row space.
     """
     scale = float(weight.sum())
     coef = start
@@ -148,9 +159,12 @@ def newton_logistic(
     for _ in range(max_steps):
         p = expit(eta)
         gradient = X.T @ (weight * (a - p)) / scale
-        curved = np.sqrt(weight * p * (1.0 - p) / scale)[:, None] * X
-        hessian = curved.T @ curved
-        step = linalg.lstsq(hessian, gradient, cond=1e-12, lapack_driver="gelsy")[0]
+        curvature = weight * p * (1.0 - p) / scale
+        if isinstance(X, np.ndarray):
+            curved = np.sqrt(curvature)[:, None] * X
+            step = linalg.lstsq(curved.T @ curved, gradient, cond=1e-12, lapack_driver="gelsy")[0]
+        else:
+            step = _conjugate_gradients(X, curvature, gradient)
         eta_step = X @ step
         size = 1.0
         # Near the maximum the loss is flat to its last digit, which must not shorten the last steps.
@@ -161,6 +175,31 @@ def newton_logistic(
         if previous - current <= tolerance * (abs(current) + tolerance):
             break
     return coef
+
+
+def _conjugate_gradients(
+    X: sparse.csr_array[np.float64], curvature: NDArray[np.float64], gradient: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Solve X' diag(curvature) X step = gradient, shape (k,), scaled by the diagonal; a column without any stays 0."""
+    diagonal = np.asarray(X.multiply(X).T @ curvature)
+    inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0)
+    step, residual = np.zeros_like(gradient), gradient.copy()
+    scaled = inverse * residual
+    direction, size = scaled.copy(), float(residual @ scaled)
+    first = size
+    for _ in range(MOST_PRODUCTS):
+        if not size > CG_TOLERANCE**2 * first:
+            break
+        curved = X.T @ (curvature * (X @ direction))
+        along = float(direction @ curved)
+        if not along > 0.0:
+            break
+        step += (size / along) * direction
+        residual -= (size / along) * curved
+        scaled = inverse * residual
+        before, size = size, float(residual @ scaled)
+        direction = scaled + (size / before) * direction
+    return step
 
 
 class FromClassifier(Propensity):

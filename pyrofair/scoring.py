@@ -99,16 +99,18 @@ as [0.75 0.75]. Its two columns are the probabilities of the two classes.
         raise DataError(f"{name}: predict_proba returned the type {raw.dtype}, expected real numbers.")
     if raw.shape != (n, 2):
         raise DataError(
-            f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column for each of two classes."
+            f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column for each of two "
+            "classes."
         )
     proba = raw.astype(np.float64)
     near = max(NEAR_ONE, 4.0 * float(np.finfo(raw.dtype).eps)) if raw.dtype.kind == "f" else NEAR_ONE
     wrong = ~((proba >= 0.0) & (proba <= 1.0)).all(axis=1)
     if wrong.any():
         low, high = np.sort(proba[wrong][0])
+        worst = low if high <= 1.0 else high
         raise DataError(
-            f"{name} gives {int(wrong.sum())} score(s) outside [0, 1], such as {low if high <= 1.0 else high}. Scores are "
-            "probabilities of the two classes; log-odds must be put through the logistic function."
+            f"{name} gives {int(wrong.sum())} score(s) outside [0, 1], such as {worst}. Scores are probabilities "
+            "of the two classes; log-odds must be put through the logistic function."
         )
     wrong = np.abs(proba.sum(axis=1) - 1.0) > near
     if wrong.any():
@@ -137,8 +139,8 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
         raise DataError(f"{name} has classes_={named!r:.60}, expected a list of its two classes.") from error
     if len(found) != 2 or different != 2:
         raise DataError(
-            f"{name} knows the classes {found}, expected two different ones: fit it on the graph's outcome alone, which "
-            "is binary."
+            f"{name} knows the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
+            "which is binary."
         )
     return found
 

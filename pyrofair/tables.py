@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype, is_object_dtype
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
@@ -44,6 +45,8 @@ EXACT = 2.0**53
 FARTHEST = 1e150
 """Numbers beyond this size, or below one over it, have no square in double precision."""
 DAYS = "(pd.to_datetime(df[{name}]) - pd.Timestamp('2000-01-01')).dt.days"
+MOST_ENTRIES = 250_000_000
+"""The most numbers of an encoded table, 2 GB in double precision."""
 SAME_MEAN = 1e-12
 """Weights whose mean is so near 1 are left as they are, so that reading them twice changes nothing."""
 
@@ -381,7 +384,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.scaler_ = StandardScaler().fit(self._numbers(X), sample_weight=weight)
         if self.categories_:
             levels = [np.arange(len(categories)) for categories in self.categories_.values()]
-            self.one_hot_ = OneHotEncoder(categories=levels, sparse_output=False).fit(self._codes(X))
+            self.one_hot_ = OneHotEncoder(categories=levels).fit(self._codes(X))
         return self
 
     def transform(self, X: pd.DataFrame) -> NDArray[np.float64]:
@@ -390,15 +393,35 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            For a category that ``fit`` neither saw nor found declared.
+            For a category that ``fit`` neither saw nor found declared, or a matrix of more than 2 GB.
         """
         check_is_fitted(self)
+        if len(X) * self.width_ > MOST_ENTRIES:
+            widest = max(self.categories_, key=lambda name: len(self.categories_[name]), default="")
+            raise DataError(
+                f"The matrix of {len(X):,} rows and {self.width_:,} encoded columns would take "
+                f"{8 * len(X) * self.width_ / 1e9:.0f} GB. The column {widest!r} has "
+                f"{len(self.categories_.get(widest, ())):,} categories: join rare ones, or pass another encoder."
+            )
         parts = []
         if self.numeric_:
             parts.append(self.scaler_.transform(self._numbers(X)))
         if self.categories_:
-            parts.append(self.one_hot_.transform(self._codes(X)))
+            parts.append(self.one_hot_.transform(self._codes(X)).toarray())
         return np.hstack(parts) if parts else np.empty((len(X), 0))
+
+    def transform_sparse(self, X: pd.DataFrame) -> sparse.csr_array[np.float64]:
+        """Return the matrix of :meth:`transform` in compressed rows, which wide categories need."""
+        check_is_fitted(self)
+        parts = [sparse.csr_array(self.scaler_.transform(self._numbers(X)))] if self.numeric_ else []
+        if self.categories_:
+            parts.append(sparse.csr_array(self.one_hot_.transform(self._codes(X))))
+        return sparse.csr_array(sparse.hstack(parts)) if parts else sparse.csr_array((len(X), 0))
+
+    @property
+    def width_(self) -> int:
+        """The number of columns of the matrix."""
+        return len(self.numeric_) + sum(map(len, self.categories_.values()))
 
     def _numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
         return np.asarray(X[self.numeric_].to_numpy(dtype=np.float64))
@@ -438,8 +461,10 @@ def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
     return _categories(values) if is_categorical(values) else pd.Index(np.unique(values.to_numpy()))
 
 
-def as_column(name: str, values: NDArray[Any], dtype: Any) -> Any:
+def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
     """Return values, or labels, in the pandas type of a column; numbers that it cannot hold exactly stay as they are.
+
+    The index is 0 to n - 1, and memory is shared with the values where their type is that of the column.
 
     Parameters
     ----------
@@ -457,13 +482,13 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> Any:
 
     Examples
     --------
-    >>> as_column("M", np.array([1.0, 0.0]), np.dtype("int8"))
+    >>> as_column("M", np.array([1.0, 0.0]), np.dtype("int8")).to_numpy()
     array([1, 0], dtype=int8)
-    >>> as_column("M", np.array([1.5, 0.0]), np.dtype("int8"))
+    >>> as_column("M", np.array([1.5, 0.0]), np.dtype("int8")).to_numpy()
     array([1.5, 0. ])
     """
     if is_object_dtype(dtype):
-        return pd.array(values.astype(object), dtype=object)
+        return pd.Series(values.astype(object), dtype=object)
     if isinstance(dtype, pd.CategoricalDtype):
         codes = dtype.categories.get_indexer(pd.Index(values))
         if (codes < 0).any():
@@ -471,7 +496,7 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> Any:
                 f"The column {name!r} has the categories {_show(dtype.categories, 20)}, and a world takes the value "
                 f"{_show(values[codes < 0], 1)}. If it is a code, name the labels: levels={{{name!r}: [...]}}."
             )
-        return pd.Categorical.from_codes(codes, dtype=dtype)
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype))
     numbers = values.dtype.kind in "fiub"
     if is_text(dtype):
         if numbers:
@@ -479,12 +504,12 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> Any:
                 f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "
                 f"labels: levels={{{name!r}: [...]}}."
             )
-        return pd.array(values.astype(object), dtype=dtype)
+        return pd.Series(values.astype(object), dtype=dtype)
     if not numbers or not _holds(dtype, values):
-        return values
+        return pd.Series(values, copy=False)
     if isinstance(dtype, np.dtype):
-        return values.astype(dtype, copy=False)
-    return pd.array(values.astype(getattr(dtype, "numpy_dtype", None) or np.float64), dtype=dtype)
+        return pd.Series(values.astype(dtype, copy=False), copy=False)
+    return pd.Series(values.astype(getattr(dtype, "numpy_dtype", None) or np.float64)).astype(dtype)
 
 
 def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:

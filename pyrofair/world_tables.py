@@ -89,8 +89,8 @@ def world_tables(
                 label = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
                 data[column] = np.broadcast_to(np.asarray(label), size)
                 if column in types:
-                    one = pd.Series(as_column(column, np.asarray([label]), types[column]))
-                    data[column] = one.repeat(size).array
+                    one = as_column(column, np.asarray([label]), types[column])
+                    data[column] = one.iloc[np.zeros(size, dtype=np.int64)].set_axis(range(size))
                 continue
             site = site_of(equations, column)
             values = world[site]
@@ -100,12 +100,17 @@ def world_tables(
                 if site in levels:
                     made[key] = labels_of(site, levels[site], made[key])
                 if column in types:
-                    made[key] = as_column(column, made[key], types[column])
+                    typed = as_column(column, made[key], types[column])
+                    made[key] = typed.to_numpy() if _is_plain(typed) and typed.dtype != object else typed
                 if isinstance(made[key], np.ndarray):
                     made[key].flags.writeable = False
             data[column] = made[key]
         tables.append(pd.DataFrame(data, copy=False))
     return tables[0], tables[1]
+
+
+def _is_plain(values: pd.Series[Any]) -> bool:
+    return isinstance(values.dtype, np.dtype)
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
