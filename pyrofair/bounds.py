@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
 
 __all__ = ["PIUBounds", "feasible_interval", "piu_bounds", "test_set_bound"]
+
+MOST_ROWS = 10**15
+"""The most test rows of :func:`test_set_bound`; beyond them exact tails lose their digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,17 +171,18 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     >>> round(low, 5), round(high, 5)
     (0.17135, 0.3206)
     """
-    if not (float(errors).is_integer() and float(n).is_integer() and 0 <= errors <= n and n >= 1):
+    wrong, rows = _count(errors), _count(n)
+    if wrong is None or rows is None or not (0 <= wrong <= rows and 1 <= rows <= MOST_ROWS):
         raise DataError(
-            f"Got {errors} errors among {n} test rows; counts are whole numbers with 0 <= errors <= n and n >= 1. "
-            "Pass the number of errors, not the error rate."
+            f"Got {errors!r} errors among {n!r} test rows; counts are whole numbers with 0 <= errors <= n and "
+            f"1 <= n <= {MOST_ROWS:.0e}. Pass the number of errors, not the error rate."
         )
-    if not 0 < delta < 0.5:
+    if not (isinstance(delta, Real) and not isinstance(delta, bool | np.bool_) and 0 < delta < 0.5):
         raise DataError(
-            f"delta is {delta}; it is the miss probability of one side, above 0 and below 1/2, such as 0.05."
+            f"delta is {delta!r}; it is the miss probability of one side, above 0 and below 1/2, such as 0.05."
         )
-    low = 0.0 if errors == 0 else float(stats.beta.ppf(delta, errors, n - errors + 1))
-    high = 1.0 if errors == n else float(stats.beta.isf(delta, errors + 1, n - errors))
+    low = 0.0 if wrong == 0 else float(stats.beta.ppf(delta, wrong, rows - wrong + 1))
+    high = 1.0 if wrong == rows else float(stats.beta.isf(delta, wrong + 1, rows - wrong))
     return low, high
 
 
@@ -184,8 +190,27 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
 test_set_bound.__dict__["__test__"] = False
 
 
+def _count(value: object) -> int | None:
+    """Return a whole number as such, also one of the type float; None for anything else."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return None
+    if isinstance(value, Integral):
+        return int(value)
+    number = float(value)
+    return int(number) if number.is_integer() else None
+
+
 def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64)
+    require_unmasked(name, values)
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind not in "fiubO":
+            raise TypeError
+        array = given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{name}={values!r:.60} holds no real numbers; it is a probability, or an array of them."
+        ) from error
     wrong = ~((array >= 0) & (array <= 1))
     if wrong.any():
         raise DataError(

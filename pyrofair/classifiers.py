@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
 
+from pyrofair._validation import require_unmasked
 from pyrofair.batches import Problem, hold_out, stack_worlds
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement
@@ -338,6 +339,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = read_table(X, list(X.columns), what="X")
         else:
+            require_unmasked("X", X)
             matrix = validate_data(self, X, reset=reset, dtype=np.float64)
             table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
         if reset:
@@ -346,6 +348,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_target(self, y: Any, graph: CausalGraph | None) -> NDArray[np.int8]:
         """Learn the labels, and return for each row whether it has the last one."""
+        require_unmasked("y", y)
         values = column_or_1d(y, warn=True)
         if graph is None:
             if values.dtype.kind == "f":

@@ -404,5 +404,5 @@ def learn_laws(
     for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     marginal = {law.column: marginal_log_likelihood(law, rows, settings, seed) for law in laws}
-    dtypes = dict(table.dtypes.items())
+    dtypes = {str(name): dtype for name, dtype in table.dtypes.items()}
     return LearnedLaws(graph, fits, chosen, rows, marginal, labels, settings, dtypes, table.index)

@@ -34,8 +34,8 @@ MOST_PRODUCTS, CG_TOLERANCE = 2000, 1e-10
 MOST_COPIES = 1000
 """The most often that a row is repeated for a classifier that takes no weights."""
 
-Design: TypeAlias = "NDArray[np.float64] | sparse.csr_array[np.float64]"
-"""A matrix (n, k), dense or in compressed rows."""
+Design: TypeAlias = Any
+"""A matrix (n, k): a NumPy array, or one of SciPy in compressed rows."""
 
 
 class Propensity(ABC):
@@ -178,7 +178,7 @@ def newton_logistic(
 
 
 def _conjugate_gradients(
-    X: sparse.csr_array[np.float64], curvature: NDArray[np.float64], gradient: NDArray[np.float64]
+    X: Design, curvature: NDArray[np.float64], gradient: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Solve X' diag(curvature) X step = gradient, shape (k,), scaled by the diagonal; a column without any stays 0."""
     diagonal = np.asarray(X.multiply(X).T @ curvature)
@@ -332,13 +332,13 @@ def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: 
 def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
     """Return the smallest whole numbers in the ratio of some weights, shape (n,); None if they would be large."""
     ratio = weight / weight[weight > 0.0].min()
-    known = np.unique(ratio)
+    known: NDArray[np.float64] = np.unique(ratio)
     for factor in range(1, MOST_COPIES + 1):
         whole = np.rint(factor * known)
         if whole[-1] > MOST_COPIES:
             break
         if np.allclose(factor * known, whole, rtol=1e-9, atol=0.0):
-            return np.rint(factor * ratio).astype(np.int64)
+            return np.asarray(np.rint(factor * ratio), dtype=np.int64)
     return None
 
 

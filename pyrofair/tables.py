@@ -36,6 +36,7 @@ __all__ = [
     "repeat_label",
     "require_aligned",
     "sort_labels",
+    "span_of",
     "warn_unused",
 ]
 
@@ -229,6 +230,7 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
     DataError
         If it holds a missing value, a third value, one value only, or never the positive one.
     """
+    require_unmasked(what, y)
     values = pd.Series(np.asarray(y) if not isinstance(y, pd.Series) else y)
     if values.isna().any():
         raise DataError(f"{what} has missing values (NaN); drop these rows before.")
@@ -270,7 +272,13 @@ def sort_labels(values: NDArray[Any], labels: Sequence[Any]) -> NDArray[Any]:
 def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
     coded = np.full(len(values), -1, dtype=np.int8)
     for i, label in enumerate(labels):
-        coded[np.asarray(values == label, dtype=bool)] = i
+        own = np.asarray(values == label, dtype=bool)
+        if (coded[own] >= 0).any():
+            raise DataError(
+                f"The labels {_show(labels)} are the same number in the type {values.dtype} of {values.name!r}, so "
+                "that rows cannot be told apart. Use short labels, such as 0 and 1."
+            )
+        coded[own] = i
     return coded
 
 
@@ -377,7 +385,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight
             Weights of shape (n,), as :func:`read_weight` takes them.
         """
-        weight = None if sample_weight is None else read_weight(sample_weight, X)
+        weight: NDArray[np.float64] | None = read_weight(sample_weight, X)
+        if np.all(weight == 1.0):
+            weight = None
         self.categories_ = {name: _categories(X[name]) for name in X.columns if is_categorical(X[name])}
         self.numeric_ = [name for name in X.columns if name not in self.categories_]
         if self.numeric_:
@@ -504,12 +514,19 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
                 f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "
                 f"labels: levels={{{name!r}: [...]}}."
             )
-        return pd.Series(values.astype(object), dtype=dtype)
+        text: pd.Series[Any] = pd.Series(values.astype(object)).astype(dtype)
+        return text
     if not numbers or not _holds(dtype, values):
         return pd.Series(values, copy=False)
     if isinstance(dtype, np.dtype):
         return pd.Series(values.astype(dtype, copy=False), copy=False)
     return pd.Series(values.astype(getattr(dtype, "numpy_dtype", None) or np.float64)).astype(dtype)
+
+
+def span_of(dtype: Any) -> tuple[int, int]:
+    """Return the least and the greatest number of a pandas type of integers."""
+    span = np.iinfo(np.dtype(f"{dtype.kind}{dtype.itemsize}"))
+    return int(span.min), int(span.max)
 
 
 def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
@@ -518,8 +535,8 @@ def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
         return bool(((numbers == 0) | (numbers == 1)).all())
     if not is_integer_dtype(dtype):
         return True
-    span = np.iinfo(np.dtype(f"{dtype.kind}{dtype.itemsize}"))
-    return bool(((numbers == np.rint(numbers)) & (numbers >= span.min) & (numbers <= span.max)).all())
+    low, high = span_of(dtype)
+    return bool(((numbers == np.rint(numbers)) & (numbers >= low) & (numbers <= high)).all())
 
 
 def repeat_label(values: pd.Series[Any], label: Hashable, index: pd.Index[Any]) -> pd.Series[Any]:
