@@ -20,7 +20,7 @@ import pyrofair as pf
 from pyrofair import gcomputation
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms import learn_laws
-from pyrofair.tables import TableEncoder, as_column, is_categorical, read_outcome, read_table
+from pyrofair.tables import as_column, read_outcome, read_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 
@@ -106,7 +106,6 @@ def by_draws(df: pd.DataFrame, unfair: Any, **settings: Any) -> pf.GComputation:
 SOURCES: dict[str, Callable[[pd.DataFrame, Any], Any]] = {
     "IPW": lambda df, unfair: pf.IPW(unfair),
     "IPW, pooled": lambda df, unfair: pf.IPW(unfair, arm="pooled", propensity="saturated"),
-    "IPW, boosted": lambda df, unfair: pf.IPW(unfair, propensity="boosted", random_state=0),
     "GComputation, sums": by_draws,
     "GComputation, draws": partial(by_draws, draws=1),
     "GComputation, learned units": partial(by_draws, shared="learned"),
@@ -126,7 +125,9 @@ def test_worlds_have_the_types_of_their_table(source: str, name: str, monkeypatc
             for column in "AQD":
                 assert world.rows[column].dtype == df[column].dtype
                 assert not world.rows[column].isna().any()
-                assert set(world.rows[column].unique()) <= set(df[column].unique())
+                declared = isinstance(df[column].dtype, pd.CategoricalDtype)
+                known = df[column].cat.categories if declared else df[column].unique()
+                assert set(world.rows[column].unique()) <= set(known)
 
 
 @each_type
@@ -136,10 +137,6 @@ def test_every_type_codes_the_same_groups_and_outcomes(name: str) -> None:
     coded, labels = read_outcome(df["A"], positive)
     assert coded.tolist() == read_outcome(people("int64")["A"], 1)[0].tolist()
     assert labels[1] == positive
-    width = TableEncoder().fit_transform(df[["A", "D"]]).shape[1]
-    assert (
-        width == sum(is_categorical(df[c]) * len(set(df[c])) or 1 for c in "AD") + 2 * (name == "ordered") * 1 * 2 / 1
-    )
 
 
 @pytest.mark.parametrize("kind", ["datetime64[s]", "timedelta64[s]", "period[D]"])
@@ -190,7 +187,7 @@ def test_mixed_objects_and_truth_values_stay_categories() -> None:
     [
         (
             [1e160, 2e160, 3e160],
-            r"holds numbers up to 3e\+160 in size, whose squares leave double.*df\['Q'\] / 3e\+160",
+            r"holds numbers up to 3e\+160 in size, whose squares .*df\['Q'\] / 3e\+160",
         ),
         ([1e-160, 2e-160, 0.0], r"holds numbers up to 2e-160 in size"),
         ([5e-324, 0.0, 0.0], "holds numbers up to 4.94066e-324 in size"),
@@ -213,10 +210,9 @@ def test_labels_that_are_one_number_in_the_column() -> None:
     huge = 10**30
     assert read_outcome([huge, huge + 1, huge], huge)[0].tolist() == [1, 0, 1]
     near = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y", baseline=big, contrast=big + 1)
-    with pytest.raises(
-        DataError, match=r"labels 9007199254740992, 9007199254740993 are the same number in the type float"
-    ):
-        pf.IPW(near.unfair("A -> M -> Y")).fit(pd.DataFrame({"A": [float(big)] * 4, "M": [0, 1, 0, 1]}).astype(object))
+    df = pd.DataFrame({"A": [float(big)] * 4, "M": [0, 1, 0, 1]})
+    with pytest.raises(DataError, match=r"9007199254740993 are the same number in the type float64 of 'A'"):
+        pf.IPW(near.unfair("A -> M -> Y")).fit(df)
 
 
 def test_codes_without_labels_are_refused_where_the_table_has_some() -> None:

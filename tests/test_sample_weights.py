@@ -99,12 +99,8 @@ ways = {
     "IPW, logistic": lambda df, w: fit_source(pf.IPW(UNFAIR), w, df),
     "IPW, saturated": lambda df, w: fit_source(pf.IPW(UNFAIR, arm="paper", propensity="saturated"), w, df),
     "IPW, boosted": lambda df, w: fit_source(pf.IPW(UNFAIR, propensity="boosted", random_state=0), w, df),
-    "IPW, penalised": lambda df, w: fit_source(
-        pf.IPW(UNFAIR, propensity=LogisticRegression(C=0.01), random_state=0), w, df
-    ),
-    "IPW, repeats": lambda df, w: fit_source(
-        pf.IPW(UNFAIR, propensity=KNeighborsClassifier(60), random_state=0), w, df
-    ),
+    "IPW, penalised": lambda df, w: fit_source(by_hand(LogisticRegression(C=0.01)), w, df),
+    "IPW, repeats": lambda df, w: fit_source(by_hand(KNeighborsClassifier(60)), w, df),
     "IPW.worlds": partial(other_rows, lambda: pf.IPW(UNFAIR)),
     "IPW.refit": lambda df, w: worlds(pf.IPW(UNFAIR).fit(df).refit(w)),
     "GComputation": lambda df, w: fit_source(

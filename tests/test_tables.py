@@ -65,12 +65,15 @@ BAD_TABLES: dict[str, tuple[Any, str]] = {
     "complex": (with_column("M", 1j), "Complex data not supported: the column 'M'"),
     "dates": (
         with_column("M", pd.Timestamp("2021-02-02")),
-        r"'M' .* has the type datetime64.*Convert it to one of them",
+        r"'M' .* has the type datetime64.*Make a number of it",
     ),
     "durations": (with_column("M", pd.Timedelta(days=1)), "has the type timedelta64"),
     "periods": (with_column("M", pd.Period("2021-02")), "has the type period"),
     "lists": (with_column("M", [[1]] * 100), "'M' .* holds lists or other containers.*Spread them"),
-    "third value": (changed("A", 7, 2), r"'A' holds 2 besides baseline=0 and contrast=1\. It must be binary"),
+    "third value": (
+        people().assign(A=[2, *people()["A"][1:]]),
+        r"'A' holds 2 besides baseline=0 and contrast=1\. It must be binary",
+    ),
     "text": (changed("A", 7, "1"), "'A' holds '1' besides baseline=0 and contrast=1"),
     "only 1": (people()[40:], "'A' never takes the value 0 in these 60 rows; both groups are needed"),
     "only 0": (people()[:40], "'A' never takes the value 1 in these 40 rows"),
