@@ -140,7 +140,7 @@ def test_low_precision_is_borne(dtype: Any) -> None:
 
 
 def test_a_propensity_model_is_checked_as_well() -> None:
-    unfair = GRAPH.unfair("A -> Y")
+    unfair = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
     table = pd.DataFrame({"A": [0, 1] * 10, "M": [0, 0, 1, 1] * 5})
 
     class Odd(LogisticRegression):  # type: ignore[misc]
