@@ -29,8 +29,8 @@ FOLDS = 5
 """The folds of cross-fitting, unless told otherwise."""
 WIDE = 256
 """Encoded tables of more columns are held in compressed rows."""
-MOST_PRODUCTS, CG_TOLERANCE = 2000, 1e-10
-"""The end of conjugate gradients: so many products, or a residual that has shrunk so far."""
+MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
+"""The end of conjugate gradients: so many products, a residual that has shrunk so far, or so little curvature."""
 MOST_COPIES = 1000
 """The most often that a row is repeated for a classifier that takes no weights."""
 
@@ -192,7 +192,7 @@ def _conjugate_gradients(
             break
         curved = X.T @ (curvature * (X @ direction))
         along = float(direction @ curved)
-        if not along > 0.0:
+        if not along > FLAT * float(direction @ (diagonal * direction)):  # nothing but rounding: a collinear direction
             break
         step += (size / along) * direction
         residual -= (size / along) * curved
