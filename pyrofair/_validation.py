@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import TypeGuard
 
@@ -14,17 +14,27 @@ from pyrofair.exceptions import DataError
 
 __all__ = [
     "did_you_mean",
+    "require_callable",
     "require_choice",
     "require_flag",
+    "require_instance",
     "require_integer",
+    "require_label",
+    "require_layers",
+    "require_names",
+    "require_people",
     "require_real",
     "require_seed",
     "require_unmasked",
+    "shown",
 ]
 
+MOST_PEOPLE = 2**31 - 1
+MOST_SEED = 2**63 - 1
 
-def require_integer(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
-    """Return an integer setting, or refuse what is no integer within its range.
+
+def require_integer(name: str, value: object, *, least: int = 1, most: int | None = None, hint: str = "") -> int:
+    """Return an integer setting, or refuse what is no integer within its range; a hint ends the message.
 
     Raises
     ------
@@ -44,7 +54,18 @@ def require_integer(name: str, value: object, *, least: int = 1, most: int | Non
         if least <= number and (most is None or number <= most):
             return number
     span = f"of at least {least}" if most is None else f"from {least} to {most}"
-    raise DataError(f"{name}={value!r} must be an integer {span}.")
+    raise DataError(f"{name}={shown(value)} must be an integer {span}.{hint and f' {hint}'}")
+
+
+def require_people(name: str, value: object) -> int:
+    """Return a number of units to draw, or refuse what is none, or more than a table can hold.
+
+    Raises
+    ------
+    DataError
+        With the setting and its value.
+    """
+    return require_integer(name, value, most=MOST_PEOPLE)
 
 
 def require_real(
@@ -56,6 +77,7 @@ def require_real(
     above: float = -math.inf,
     below: float = math.inf,
     such_as: object = None,
+    hint: str = "",
 ) -> float:
     """Return a real setting, or refuse what is no finite number within its range.
 
@@ -67,8 +89,8 @@ def require_real(
         Closed ends of its range.
     above, below
         Open ends of its range.
-    such_as
-        A value that would do, for the message.
+    such_as, hint
+        A value that would do, and a last sentence, for the message.
 
     Raises
     ------
@@ -91,11 +113,12 @@ def require_real(
     span = " and ".join(f"{word} {end:g}" for word, end in ends if math.isfinite(end))
     example = "" if such_as is None else f", such as {such_as!r}"
     raise DataError(
-        f"{name}={value!r} must be a {'finite ' if not span else ''}number{' ' * bool(span)}{span}{example}."
+        f"{name}={shown(value)} must be a {'finite ' if not span else ''}number{' ' * bool(span)}{span}{example}."
+        f"{hint and f' {hint}'}"
     )
 
 
-def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
+def require_choice(name: str, value: object, choices: Sequence[object], *, error: type[Exception] = DataError) -> None:
     """Refuse a setting that is none of the given values, with the nearest of them.
 
     Raises
@@ -112,10 +135,10 @@ def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
     integer = _is_integer(value)
     if any(value == each for each in choices if type(each) is type(value) or (integer and _is_integer(each))):
         return
-    shown = [repr(each) for each in choices]
-    listed = f"{', '.join(shown[:-1])} or {shown[-1]}" if len(shown) > 1 else shown[0]
+    known = [repr(each) for each in choices]
+    listed = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
     near = did_you_mean(value, filter(_is_text, choices)) if _is_text(value) else ""
-    raise DataError(f"{name}={value!r} is not known; it is {listed}.{near}")
+    raise error(f"{name}={shown(value)} is not known; it is {listed}.{near}")
 
 
 def require_flag(name: str, value: object) -> bool:
@@ -128,7 +151,106 @@ def require_flag(name: str, value: object) -> bool:
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise DataError(f"{name}={value!r} must be True or False.")
+    raise DataError(f"{name}={shown(value)} must be True or False.")
+
+
+def require_instance(
+    name: str, value: object, kinds: type | tuple[type, ...], expected: str, *, error: type[Exception] = DataError
+) -> None:
+    """Refuse a setting of another type.
+
+    Raises
+    ------
+    DataError
+        With the setting, its value, and what is expected; ``error`` may name another class of error.
+
+    Examples
+    --------
+    >>> require_instance("families", 3, dict, "a dictionary from columns to families")
+    Traceback (most recent call last):
+    pyrofair.exceptions.DataError: families=3 must be a dictionary from columns to families.
+    """
+    if not isinstance(value, kinds):
+        raise error(f"{name}={shown(value)} must be {expected}.")
+
+
+def require_names(
+    name: str, value: object, what: str = "names", *, one: bool = False, error: type[Exception] = DataError
+) -> tuple[str, ...]:
+    """Return a list of names as a tuple, or refuse what is none: a string would be read letter by letter.
+
+    Parameters
+    ----------
+    name, value
+        The setting.
+    what
+        What the names are of.
+    one
+        Whether a single name may stand for the list of it.
+    error
+        The class of the error.
+
+    Raises
+    ------
+    DataError
+        With the setting, its value, and how to write it.
+
+    Examples
+    --------
+    >>> require_names("through", "M", "node names", one=True)
+    ('M',)
+    >>> require_names("columns", "A", "column names")
+    Traceback (most recent call last):
+    pyrofair.exceptions.DataError: columns='A' must be a list of column names, such as ['A'].
+    """
+    if isinstance(value, str) and one:
+        return (value,)
+    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else ()
+    if not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable) and all(map(_is_text, found)):
+        return found
+    example = f", such as {[value]!r}" if isinstance(value, str) else ""
+    raise error(f"{name}={shown(value)} must be a {'name, or a ' if one else ''}list of {what}{example}.")
+
+
+def require_layers(name: str, value: object) -> tuple[int, ...]:
+    """Return the numbers of units of a network's hidden layers, or refuse what is no list of them.
+
+    Raises
+    ------
+    DataError
+        With the setting, its value and an example.
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
+        raise DataError(f"{name}={shown(value)} must list the units of each hidden layer, such as (32, 32) or (32,).")
+    return tuple(require_integer(f"{name}[{place}]", units) for place, units in enumerate(value))
+
+
+def require_label(name: str, value: object, *, error: type[Exception] = DataError) -> None:
+    """Refuse what is no label of a value in a column: a list, a dictionary, NaN, None.
+
+    Raises
+    ------
+    DataError
+        With the setting and its value.
+    """
+    plain = isinstance(value, Hashable) and not isinstance(value, Iterable) and not callable(value)
+    if not isinstance(value, str | bytes) and (not plain or _is_missing(value)):
+        raise error(
+            f"{name}={shown(value)} must be one value of the column, such as 1 or 'yes'; values are compared by "
+            "equality, and a missing one equals nothing."
+        )
+
+
+def require_callable(name: str, value: object, what: str, *, error: type[Exception] = DataError) -> None:
+    """Refuse what cannot be called.
+
+    Raises
+    ------
+    DataError
+        With the setting and its value.
+    """
+    if not callable(value):
+        raise error(f"{name}={shown(value)} must be {what}.")
 
 
 def require_seed(value: object, name: str = "random_state") -> None:
@@ -139,11 +261,12 @@ def require_seed(value: object, name: str = "random_state") -> None:
     DataError
         With what would do.
     """
-    if not (_is_integer(value) and int(value) >= 0) and not isinstance(
+    if not (_is_integer(value) and 0 <= int(value) <= MOST_SEED) and not isinstance(
         value, np.random.Generator | np.random.RandomState | None
     ):
         raise DataError(
-            f"{name}={value!r} must be a non-negative integer, a NumPy generator, or None for a fresh seed."
+            f"{name}={shown(value)} must be a non-negative integer below 2^63, a NumPy generator, or None for a fresh "
+            "seed."
         )
 
 
@@ -169,6 +292,19 @@ y.filled(...), before.
         )
 
 
+def shown(value: object) -> str:
+    """Return a value as a message shows it: its repr, or the type of what has a long one.
+
+    >>> shown("abc"), shown(list(range(1000)))
+    ("'abc'", '<list>')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # a broken repr must not hide the message that shows it
+        text = "\n"
+    return text if len(text) <= 100 and "\n" not in text else f"<{type(value).__name__}>"
+
+
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return a sentence that suggests the known name nearest to a wrong one, whatever its case; empty if none is near.
 
@@ -176,12 +312,22 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     " Did you mean 'M'?"
     """
     spelled = {str(each).casefold(): each for each in known}
-    close = difflib.get_close_matches(str(name).casefold(), spelled, n=1)
+    wrong = str(name).casefold()
+    close = difflib.get_close_matches(wrong, spelled, n=1)
+    if not close and len(wrong) > 2:
+        close = [each for each in spelled if wrong in each or (len(each) > 2 and each in wrong)]
     return f" Did you mean {spelled[close[0]]!r}?" if close else ""
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_missing(value: object) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA
+        return True
 
 
 def _is_text(value: object) -> TypeGuard[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pyrofair._validation import did_you_mean, require_integer
+from pyrofair._validation import (
+    did_you_mean,
+    require_callable,
+    require_choice,
+    require_instance,
+    require_integer,
+    require_names,
+    require_real,
+    require_seed,
+)
 from pyrofair.counterfactuals import Counterfactuals, pool
-from pyrofair.couplings import Coupling
+from pyrofair.couplings import Coupling, require_couplings
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence, require_possible
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -29,7 +38,7 @@ from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, show_names
 from pyrofair.posterior_noise import Abduction
 from pyrofair.probing import at_parameters
 from pyrofair.programs import Program
-from pyrofair.running import wide_floats
+from pyrofair.running import precision, takes_float64
 from pyrofair.uncertain import Uncertain
 from pyrofair.weighing import Block
 
@@ -50,17 +59,16 @@ class Settings:
     guide: Guide = "AutoNormal"
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise DataError(f"method={self.method!r} is not known; it is one of {', '.join(map(repr, METHODS))}.")
-        if self.guide not in GUIDES:
-            raise DataError(f"guide={self.guide!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
+        require_choice("method", self.method, METHODS)
+        require_choice("guide", self.guide, tuple(GUIDES))
         require_integer("draws", self.draws)
-        given = self.tolerance.values() if isinstance(self.tolerance, Mapping) else [self.tolerance]
-        if not all(width is None or (_is_number(width) and 0.0 < width < float("inf")) for width in given):
-            raise DataError(
-                f"tolerance={self.tolerance!r} must be positive: it is a width in the units of a node, one number, or "
-                "one for each node."
-            )
+        named = self.tolerance if isinstance(self.tolerance, Mapping) else {}
+        widths: dict[str, object] = {f"tolerance[{site!r}]": width for site, width in named.items()} or {
+            "tolerance": self.tolerance
+        }
+        for name, width in widths.items():
+            if width is not None and not isinstance(width, Mapping):
+                require_real(name, width, above=0.0)  # a width in the units of a node
         if self.method in ("nuts", "svi") and self.tolerance is None:
             raise DataError(
                 f"method={self.method!r} needs tolerance=, the standard deviation of a normal error with which each "
@@ -99,7 +107,7 @@ def abduct(
     draws: int = 1000,
     tolerance: float | Mapping[str, float] | None = None,
     guide: Guide = "AutoNormal",
-    coupling: Coupling = "monotone",
+    coupling: Coupling = "gumbel",
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
 ) -> Abduction:
@@ -137,7 +145,8 @@ def abduct(
         For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all people
         jointly normal: for few people).
     coupling
-        What noise a node drawn without explicit noise has where its law is another one.
+        What noise a node drawn without explicit noise has where its law is another one, as in
+        :class:`pyrofair.sem.SEM`.
     parameters
         The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
         warning.
@@ -173,22 +182,37 @@ def abduct(
     >>> pearl.do({"H": 2.0}).rows.round(4).to_dict("list")
     {'X': [0.5], 'H': [2.0], 'Y': [1.9]}
     """
-    settings = Settings(method, dict(inverses or {}), draws, tolerance, guide)
+    settings = Settings(method, read_inverses(inverses), draws, tolerance, guide)
+    require_seed(random_state)
+    require_couplings([coupling])
+    if nodes is not None:
+        nodes = require_names("nodes", nodes, "sites")
+    if parameters is not None:
+        require_instance("parameters", parameters, Mapping, "a dictionary from parameters to values, or None")
+    if not isinstance(program, Equations):
+        require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
     if isinstance(program, Equations):
         run, rows = program.program, read_people(program, df)
     else:
-        run, rows = program, read_rows(at_parameters(program, one), df, nodes)
+        run, rows = program, read_rows(program, df, nodes, at_parameters(program, one))
     priors = read_priors(run, rows.info, one)
     values = _read_parameters(priors, parameters or {})
     if priors.names and not values:
         remedy = f"Give a value of each: parameters={{{priors.names[0]!r}: ...}}."
         warnings.warn(priors.unknown(remedy), PyrofairWarning, stacklevel=2)
-    return _abduct(run, rows, settings, coupling=coupling, parameters=values, seed=seed_from(random_state))
+    return _abduct(rows, settings, coupling=coupling, parameters=values, seed=seed_from(random_state))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+def read_inverses(inverses: object) -> dict[str, Inverse]:
+    """Return the functions from a row to its noise by node, or refuse what is no dictionary of functions."""
+    if inverses is None:
+        return {}
+    require_instance("inverses", inverses, Mapping, "a dictionary from nodes to functions, or None")
+    found: dict[str, Inverse] = dict(cast("Mapping[str, Inverse]", inverses))
+    for name, inverse in found.items():
+        require_callable(f"inverses[{name!r}]", inverse, "a function from the row's nodes to their noise")
+    return found
 
 
 def _read_parameters(priors: Priors, given: object) -> dict[str, npt.NDArray[Any]]:
@@ -215,7 +239,6 @@ def _read_parameters(priors: Priors, given: object) -> dict[str, npt.NDArray[Any
 
 
 def _abduct(
-    program: Program,
     rows: GivenRows,
     settings: Settings,
     *,
@@ -225,18 +248,20 @@ def _abduct(
     sensitive: str | None = None,
 ) -> Abduction:
     """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
-    settings.require_nodes(tuple(rows.values))
-    with isolated(seed), wide_floats(program):
-        values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in parameters.items()}
+    settings.require_nodes(tuple(rows.columns))
+    with isolated(seed):
+        wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.values))
+    with isolated(seed), precision(wide=wide):
         evidence = Evidence.read(
-            program,
+            rows.program,
             rows.info,
             rows.nodes,
             rows.values,
             rows.index,
             coupling=coupling,
             sensitive=sensitive,
-            parameters={name: value.to(torch.get_default_dtype()) for name, value in values.items()},
+            parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
+            wide=wide,
         )
         laws = require_possible(evidence).laws
         posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
@@ -248,7 +273,7 @@ def counterfactuals(
     df: pd.DataFrame,
     settings: Settings,
     *,
-    coupling: Coupling = "monotone",
+    coupling: Coupling = "gumbel",
     posterior: Mapping[str, npt.ArrayLike] | None = None,
     do: Mapping[str, Any] | None = None,
     random_state: int | None = None,
@@ -277,7 +302,6 @@ def counterfactuals(
 
     def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
         people = _abduct(
-            equations.program,
             rows,
             how,
             coupling=coupling,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,17 +15,29 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_real,
+    require_seed,
+    shown,
+)
 from pyrofair.audit_tables import group_table, main_table
-from pyrofair.doubts import doubt_intervals, doubt_overlap, most_failed
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.doubts import doubt_intervals, doubt_overlap, most_failed, small_groups
+from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph import CausalGraph
+from pyrofair.identification import identify
 from pyrofair.inference_data import to_arviz
+from pyrofair.isolation import seed_from
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions
 from pyrofair.paths import UnfairPaths
 from pyrofair.plots import plot_audit
 from pyrofair.potential_outcomes import CounterfactualSample, PotentialOutcomes
 from pyrofair.readings import read_audit
-from pyrofair.replicates import Bootstrap, Estimator, Views, make_views, replicate
+from pyrofair.replicates import OUTCOME, Bootstrap, Estimator, Views, make_views, replicate
+from pyrofair.score_kinds import ScoreKind, ScoresAre, judge_scores
 from pyrofair.tables import (
     feature_columns,
     read_outcome,
@@ -98,6 +109,9 @@ class Audit:
         return f"<Audit of {models} on {self.context['rows']:,} rows; print it for a reading>"
 
 
+MOST_JOBS = 10_000
+
+
 def audit(
     models: Mapping[str, Any],
     source: PotentialOutcomes,
@@ -108,9 +122,10 @@ def audit(
     threshold: float = 0.5,
     bootstrap: Bootstrap = "bayesian",
     sample_weight: npt.ArrayLike | None = None,
+    scores: ScoresAre = "auto",
     n_jobs: int = -1,
     progress: bool = True,
-    random_state: int | None = None,
+    random_state: int | np.random.Generator | None = None,
 ) -> Audit:
     """Audit fitted models: accuracy, rates, unfair effect and the bounds on PIU, each with its uncertainty.
 
@@ -137,6 +152,13 @@ def audit(
         a replicate; ``"multinomial"`` draws them with replacement, as propensity models need that take no weights.
     sample_weight
         Weights of the rows of ``df``, shape (n,).
+    scores
+        What given scores are: ``"prediction"``, a known function of the columns that the graph lets a classifier read;
+        ``"outcome"``, anything else, such as human decisions or a model of other inputs; or ``"auto"``: an outcome if
+        equal rows have unequal scores, a prediction otherwise, with a warning where too few rows are equal to tell. A
+        model whose second call gives other scores is an outcome too. The effect on an outcome must be identified by
+        ``identify(unfair, "outcome")``, whose assumptions the report lists, and needs a source that weights observed
+        rows.
     n_jobs
         Threads, as joblib counts them.
     progress
@@ -153,6 +175,8 @@ def audit(
     ------
     DataError
         If a setting, a model or the table is unfit; nothing has been fitted then.
+    NotIdentifiedError
+        If scores are an outcome, and the data cannot tell the effect on it.
 
     References
     ----------
@@ -171,6 +195,12 @@ def audit(
     [0.25, 0.6, 0.35, 0.85]
     """
     _check_settings(models, source, n_boot, level, threshold, bootstrap)
+    require_choice("scores", scores, ("auto", "prediction", "outcome"))
+    if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
+        raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
+    require_flag("progress", progress)
+    require_seed(random_state)
+    random_state = None if random_state is None else seed_from(random_state)
     graph = source.unfair.graph
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
@@ -180,10 +210,23 @@ def audit(
     order = tuple(column for column in df.columns if column in graph.input_columns)
     audited = tuple(AuditedModel(name, model, graph, order) for name, model in models.items())
     observed = {model.name: model.observed(table) for model in audited}
+    kinds = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
+    said += _doubt_kinds(kinds)
+    outcomes = [name for name, kind in kinds.items() if kind.is_outcome]
+    _check_outcomes(source, {name: kinds[name].why for name in outcomes})
+    # What is no function of the features has scores of observed rows only, a model's too.
+    audited = tuple(replace(each, model=observed[each.name]) if each.name in outcomes else each for each in audited)
+    used: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, shared_rows = _fitted(source, table, weight)
-        sources, worlds, failure = _worlds(fitted, table, a, weight, shared_rows, random_state)
+        fitted, place = _fitted(source, table, weight)
+        predicted = fitted
+        if outcomes:
+            used = fitted.for_outcome()
+            predicted = fitted if len(outcomes) < len(audited) else used
+        sources, worlds, failure = _worlds(predicted, table, a, weight, bool((place >= 0).all()), random_state)
+        if outcomes and used is not predicted and not failure:
+            sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     scored = {
@@ -192,20 +235,25 @@ def audit(
         )
         for label, views in worlds.items()
         for model in audited
-        if not label or not model.is_scores
+        if _belongs(label, model, outcomes if OUTCOME in worlds else ())
     }
-    estimator = Estimator(audited, table, outcome, weight, observed, sources, worlds, scored, shared_rows, threshold)
+    estimator = Estimator(audited, table, outcome, weight, observed, sources, worlds, scored, place, threshold)
     point, notes = estimator.point()
     replicates = replicate(
         estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
     )
     said += [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
-    said += doubt_overlap(fitted, table, weight, worlds, fresh=fitted is not source)
-    said += doubt_intervals(replicates, fitted, worlds, level)
+    said += doubt_overlap(predicted, table, weight, worlds, fresh=fitted is not source)
+    said += doubt_intervals(replicates, predicted, worlds, level)
     draws = replicates.draws.iloc[:0] if most_failed(replicates) else replicates.draws
+    groups = group_table(point, draws, level, worlds)
+    small = {}
+    for model in audited:
+        label = estimator.label_of(model.name)
+        small[model.name] = small_groups(sources.get(label), table, weight, worlds.get(label))
     return Audit(
-        main_table(estimator, point, notes, draws, level, failure),
-        group_table(point, draws, level, worlds),
+        main_table(estimator, point, notes, draws, level, failure, small, groups),
+        groups,
         pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
         {
             "rows": len(table),
@@ -214,11 +262,56 @@ def audit(
             "replicates": replicates.tried,
             "failed": len(replicates.failures),
             "paired": "" in worlds and _are_paired(*worlds[""][0]),
-            **_told(fitted, audited),
+            **_told(predicted, audited),
+            "kinds": {name: _read_kind(kind) for name, kind in kinds.items() if kind.why},
+            "outcomes": outcomes,
+            "outcome_assumptions": used.assumptions if OUTCOME in worlds else (),
+            "small": small,
+            "resampling": _resampling(fitted, place, fresh=fitted is not source),
             "warnings": said,
             "failure": failure,
         },
     )
+
+
+def _belongs(label: str, model: AuditedModel, outcomes: Sequence[str]) -> bool:
+    """Tell whether a source's worlds are those of a model: an outcome has its own, given scores no single group's."""
+    if label == OUTCOME or model.name in outcomes:
+        return label == OUTCOME and model.name in outcomes
+    return not label or not model.is_scores
+
+
+def _read_kind(kind: ScoreKind) -> list[str]:
+    what = "an outcome, no function of the features" if kind.is_outcome else "taken for a function of the features"
+    return [f"  {what}: {kind.why}"]
+
+
+def _doubt_kinds(kinds: Mapping[str, ScoreKind]) -> list[str]:
+    """Warn of given scores that nobody calls a prediction, and that could be anything, and return the text."""
+    found = [
+        f"{name!r} is given as scores, and {kind.why}; they are taken for a function of the features. Human decisions, "
+        "or a model of other inputs, are none: pass scores='outcome' then, and scores='prediction' otherwise."
+        for name, kind in kinds.items()
+        if kind.is_open
+    ]
+    for text in found:
+        warnings.warn(text, PyrofairWarning, stacklevel=3)
+    return found
+
+
+def _check_outcomes(source: Any, why: Mapping[str, str]) -> None:
+    """Refuse outcomes where the data cannot tell the effect on them, or the source cannot weight them."""
+    for name, text in why.items():
+        known = f"{name!r} is an outcome, no function of the features: {text}."
+        try:
+            identify(source.unfair, "outcome")
+        except NotIdentifiedError as error:
+            raise type(error)(f"{known} The effect on an outcome must be identified by itself. {error}") from error
+        if not hasattr(source, "for_outcome"):
+            raise DataError(
+                f"{known} {type(source).__name__} draws rows or changes them, and what their outcome would be is not "
+                "observed; IPW(unfair) weights observed rows."
+            )
 
 
 def _told(fitted: Any, audited: Sequence[AuditedModel]) -> dict[str, Any]:
@@ -241,17 +334,15 @@ def _check_settings(
     models: Mapping[str, Any], source: PotentialOutcomes, n_boot: int, level: float, threshold: float, bootstrap: str
 ) -> None:
     if not isinstance(models, Mapping) or not models:
-        raise DataError("Pass models by name: audit({'plain': model}, source, df).")
+        raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
     if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
         raise DataError(f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say.")
-    if bootstrap not in ("bayesian", "multinomial"):
-        raise DataError(f"bootstrap={bootstrap!r} is not known; it is 'bayesian' or 'multinomial'.")
-    if isinstance(n_boot, bool) or not isinstance(n_boot, numbers.Integral) or n_boot < 0:
-        raise DataError(f"n_boot={n_boot!r} must be a whole number that is not negative (0: points only).")
-    if not 0.0 < level < 1.0:
-        raise DataError(f"level={level!r} must lie between 0 and 1, such as 0.95.")
-    if not 0.0 <= threshold < 1.0:
-        raise DataError(f"threshold={threshold!r} must be at least 0 and below 1, for scores to exceed it.")
+    for name in models:
+        require_instance("a name in models", name, str, "a string: audit({'plain': model}, source, df)")
+    require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
+    require_integer("n_boot", n_boot, least=0)
+    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
+    require_real("threshold", threshold, least=0.0, below=1.0)  # for scores to exceed it
 
 
 def _outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
@@ -271,14 +362,34 @@ def _outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | N
     return positive.astype(np.int8), [text]
 
 
-def _fitted(source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, bool]:
-    """Return a fitted source, and whether the audited rows are those that it was fitted on."""
+def _fitted(
+    source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]
+) -> tuple[Any, NDArray[np.int64]]:
+    """Return a fitted source, and which of the rows it was fitted on each audited row is, -1 for others."""
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
             check_is_fitted(source)
         except NotFittedError:
-            return clone(source).fit(table, sample_weight=weight), True
-    return source, bool(getattr(source, "is_fitted_on", lambda _: False)(table))
+            return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
+    if hasattr(source, "fitted_places"):
+        return source, source.fitted_places(table)
+    return source, np.full(len(table), -1)
+
+
+def _resampling(fitted: Any, place: NDArray[np.int64], *, fresh: bool) -> str:
+    """Say which audited rows the source was fitted on, and hence what a replicate resamples."""
+    if not hasattr(fitted, "refit"):
+        return ""
+    n, known = fitted.n_fitted_, int((place >= 0).sum())
+    if fresh or known == len(place) == n:
+        order = "" if fresh or (place == np.arange(len(place))).all() else ", in another order"
+        return f"The source was fitted on these rows{order}: a replicate resamples them once, for both."
+    if not known:
+        return f"The source was fitted on {n:,} other rows: a replicate resamples either."
+    return (
+        f"{known:,} of these rows are among the {n:,} that the source was fitted on: in a replicate they have one "
+        "weight in both."
+    )
 
 
 def _worlds(
@@ -300,10 +411,15 @@ def _worlds(
         if shared_rows:
             raise
         return {}, {}, str(error)
-    sources = {"": fitted} | (fitted.by_group() if hasattr(fitted, "by_group") else {})
-    for label, each in sources.items():
-        if label:
+    sources = {"": fitted}
+    for label, each in (fitted.by_group() if hasattr(fitted, "by_group") else {}).items():
+        try:
             worlds[label] = make_views(each, table, weight, random_state)
+        except DataError as error:
+            text = f"The audited rows of {label} cannot be weighted alone, so the groups are not compared: {error}"
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        else:
+            sources[label] = each
     return sources, worlds, ""
 
 

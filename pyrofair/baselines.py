@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pyrofair._validation import require_choice
 from pyrofair.exceptions import GraphError
 from pyrofair.graph import CausalGraph
 from pyrofair.paths import UnfairPaths
@@ -39,15 +40,14 @@ def remove(graph: CausalGraph | UnfairPaths, kind: Literal["touched", "descendan
     >>> remove(graph, "descendants")
     ['Q']
     """
+    require_choice("kind", kind, ("touched", "descendants"), error=GraphError)
     whole = graph.graph if isinstance(graph, UnfairPaths) else graph
     if kind == "descendants":
         gone = {whole.sensitive, *whole.descendants(whole.sensitive)}
-    elif kind == "touched":
+    else:
         if not isinstance(graph, UnfairPaths):
             raise GraphError("remove(..., 'touched') needs the unfair paths: remove(graph.unfair(...), 'touched').")
         gone = set(graph.touched)
-    else:
-        raise GraphError(f"kind={kind!r} is not known; it is 'touched' or 'descendants'.")
     left = whole.columns_of(node for node in whole.inputs if node not in gone)
     if not left:
         raise GraphError(f"Nothing is left to predict from: {', '.join(whole.inputs)} are all removed.")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from pyrofair._validation import require_unmasked
+from pyrofair._validation import require_integer, require_real, require_unmasked, shown
 from pyrofair.exceptions import DataError
 
 __all__ = ["PIUBounds", "feasible_interval", "piu_bounds", "test_set_bound"]
@@ -171,18 +170,15 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     >>> round(low, 5), round(high, 5)
     (0.17135, 0.3206)
     """
-    wrong, rows = _count(errors), _count(n)
-    if wrong is None or rows is None or not (0 <= wrong <= rows and 1 <= rows <= MOST_ROWS):
-        raise DataError(
-            f"Got {errors!r} errors among {n!r} test rows; counts are whole numbers with 0 <= errors <= n and "
-            f"1 <= n <= {MOST_ROWS:.0e}. Pass the number of errors, not the error rate."
-        )
-    if not (isinstance(delta, Real) and not isinstance(delta, bool | np.bool_) and 0 < delta < 0.5):
-        raise DataError(
-            f"delta is {delta!r}; it is the miss probability of one side, above 0 and below 1/2, such as 0.05."
-        )
-    low = 0.0 if wrong == 0 else float(stats.beta.ppf(delta, wrong, rows - wrong + 1))
-    high = 1.0 if wrong == rows else float(stats.beta.isf(delta, wrong + 1, rows - wrong))
+    n = require_integer("n", _count(n), most=MOST_ROWS, hint="It is the number of test rows.")
+    errors = require_integer(
+        "errors", _count(errors), least=0, most=n, hint="Pass the number of errors, not the error rate."
+    )
+    delta = require_real(
+        "delta", delta, above=0.0, below=0.5, such_as=0.05, hint="It is the miss probability of one side."
+    )
+    low = 0.0 if errors == 0 else float(stats.beta.ppf(delta, errors, n - errors + 1))
+    high = 1.0 if errors == n else float(stats.beta.isf(delta, errors + 1, n - errors))
     return low, high
 
 
@@ -190,27 +186,14 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
 test_set_bound.__dict__["__test__"] = False
 
 
-def _count(value: object) -> int | None:
-    """Return a whole number as such, also one of the type float; None for anything else."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        return None
-    if isinstance(value, Integral):
-        return int(value)
-    number = float(value)
-    return int(number) if number.is_integer() else None
+def _count(value: object) -> object:
+    """Return a whole number in floating point as an integer, and anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
     require_unmasked(name, values)
-    try:
-        given = np.asarray(values)
-        if given.dtype.kind not in "fiubO":
-            raise TypeError
-        array = given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(
-            f"{name}={values!r:.60} holds no real numbers; it is a probability, or an array of them."
-        ) from error
+    array = _numbers(values, name)
     wrong = ~((array >= 0) & (array <= 1))
     if wrong.any():
         raise DataError(
@@ -218,6 +201,16 @@ def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
             "normalise its weights, or report that it did."
         )
     return array
+
+
+def _numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "iuf" or array.size == 0:
+            return array.astype(np.float64)
+    except (TypeError, ValueError):  # rows of different lengths
+        pass
+    raise DataError(f"{name}={shown(values)} must be a number in [0, 1], or an array of them.")
 
 
 def _broadcast(

@@ -10,11 +10,19 @@ and a coupling g of the two,
 The first part is known but for g, the last probability lies between abs(a_w - b_v) and 1 - abs(1 - a_w - b_v), the mean
 decisions at w and at v. Both ends over all g with margins p and q are linear programs, and lie within the ends that
 know the unit only, since abs(a - b) is at most the cost of any coupling, by the triangle inequality.
+
+The least cost is convex in the margins, so that margins with errors make it too large on average: a gap that is not
+there. Here the programs are solved in one view of the worlds, whose potentials f (the dual solution) are then valued in
+another, of independent errors,
+
+    least cost  >=  sum_w f_w p_w + sum_v h_v q_v,    h_v = min_w (cost(w, v) - f_w)
+
+which holds for any f, is linear in the margins, and concave in the costs: it errs outward on average.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +33,38 @@ from scipy.sparse import csr_array
 
 from pyrofair.potential_outcomes import Worlds
 
-__all__ = ["consistent_ends"]
+__all__ = ["Potentials", "choose_potentials", "consistent_ends"]
 
 Vector = NDArray[np.float64]
-BLOCK = 200_000
-"""The most variables of one linear program; units are independent of each other."""
+BLOCK = 50_000
+"""About the most variables of one linear program, which no signal ends; units are independent of each other."""
+
+
+@dataclass(frozen=True)
+class Potentials:
+    """What one view tells of the programs of all units, cell by cell.
+
+    Parameters
+    ----------
+    lower, upper
+        The potential of each cell of the baseline in the programs of both ends, (c,).
+    a, b
+        The mean scores of each cell in both worlds, which tell the sides of the kinks, (c,).
+    """
+
+    lower: Vector
+    upper: Vector
+    a: Vector
+    b: Vector
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells (u, w) of all units: unit (c,), p and q (c,), the mean scores in both worlds, costs on the diagonal."""
+    """The cells (u, w) of all units: unit (c,), p and q (c,), the mean scores in both worlds, costs on the diagonal.
+
+    The costs are those of the two programs: of a difference, and of a difference of one answer from the other's
+    opposite, ``1 - c0 - c1``.
+    """
 
     unit: NDArray[np.int64]
     weight: Vector
@@ -42,8 +72,8 @@ class _Cells:
     q: Vector
     a: Vector
     b: Vector
-    low: Vector
-    high: Vector
+    effect: Vector
+    rest: Vector
 
     @classmethod
     def of(cls, scores: tuple[Vector, Vector], worlds: Worlds) -> _Cells:
@@ -56,13 +86,34 @@ class _Cells:
         total = np.bincount(one.place, one.weight)
         share = np.where(total > 0, total, 1.0)[unit]
         c0, c1 = scores
-        means = [np.bincount(cell, part) / rows for part in (c0, c1, np.abs(c1 - c0), 1.0 - np.abs(1.0 - c0 - c1))]
+        means = [np.bincount(cell, part) / rows for part in (c0, c1, np.abs(c1 - c0), np.abs(1.0 - c0 - c1))]
         p, q = (np.bincount(cell, world.weight) / share for world in worlds)
         return cls(unit, total / total.sum(), p, q, *means)
 
+    def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield units with equally many cells, and the places of their cells, (units, cells)."""
+        count = np.bincount(self.unit)
+        start = np.cumsum(count) - count
+        for k in np.unique(count):
+            units = np.flatnonzero(count == k)
+            most = max(1, BLOCK // int(k) ** 2)
+            for i in range(0, len(units), most):
+                block = units[i : i + most]
+                yield block, start[block][:, None] + np.arange(k)
 
-def consistent_ends(scores: Sequence[tuple[Vector, Vector]], views: Sequence[Worlds]) -> tuple[float, float]:
-    """Return the lower and the upper end of PIU over the couplings of what unfair edges switch.
+    def costs(self, at: NDArray[np.int64], a: Vector, b: Vector) -> tuple[Vector, Vector]:
+        """Return the costs of both programs, (units, cells, cells); a and b tell the sides of the kinks."""
+        cell = np.arange(at.shape[1])
+        effect = self.b[at][:, None, :] - self.a[at][:, :, None]
+        rest = 1.0 - self.b[at][:, None, :] - self.a[at][:, :, None]
+        effect *= np.sign(b[at][:, None, :] - a[at][:, :, None])
+        rest *= np.sign(1.0 - b[at][:, None, :] - a[at][:, :, None])
+        effect[:, cell, cell], rest[:, cell, cell] = self.effect[at], self.rest[at]
+        return effect, rest
+
+
+def choose_potentials(scores: Sequence[tuple[Vector, Vector]], views: Sequence[Worlds]) -> tuple[Potentials, ...]:
+    """Return for each view the potentials that another one tells.
 
     Parameters
     ----------
@@ -70,58 +121,60 @@ def consistent_ends(scores: Sequence[tuple[Vector, Vector]], views: Sequence[Wor
         The scores of the rows of both worlds, view by view. The worlds have cells, and their rows are paired.
     """
     cells = [_Cells.of(each, worlds) for each, worlds in zip(scores, views, strict=True)]
-    ends = []
-    for i, own in enumerate(cells):
-        signs = cells[(i + 1) % len(cells)]
-        ends.append(_ends(own, signs))
-    lower, upper = np.mean(ends, axis=0)
-    return float(lower), float(upper)
+    found = [_potentials(each) for each in cells]
+    return tuple(found[(i + 1) % len(found)] for i in range(len(found)))
 
 
-def _ends(own: _Cells, signs: _Cells) -> tuple[float, float]:
-    """Solve the programs of one view; the sides of the kinks are told by another."""
-    count = np.bincount(own.unit)
-    start = np.cumsum(count) - count
-    lower = upper = 0.0
-    block: list[int] = []
-    size = 0
-    for unit in range(len(count)):
-        block.append(unit)
-        size += count[unit] ** 2
-        if size >= BLOCK or unit == len(count) - 1:
-            low, high = _solve(own, signs, [np.arange(start[u], start[u] + count[u]) for u in block])
-            weight = own.weight[block]
-            lower, upper = lower + float(weight @ low), upper + float(weight @ high)
-            block, size = [], 0
-    return lower, upper
+def consistent_ends(
+    scores: Sequence[tuple[Vector, Vector]], views: Sequence[Worlds], potentials: Sequence[Potentials]
+) -> tuple[float, float]:
+    """Return the lower and the upper end of PIU over the couplings of what unfair edges switch.
+
+    Parameters
+    ----------
+    scores, views
+        As for :func:`choose_potentials`.
+    potentials
+        Those that it returned, of these views or, in a bootstrap replicate, of the original ones.
+    """
+    ends = np.zeros(2)
+    for each, worlds, known in zip(scores, views, potentials, strict=True):
+        own = _Cells.of(each, worlds)
+        for block, at in own.blocks():
+            for end, (cost, first) in enumerate(
+                zip(own.costs(at, known.a, known.b), (known.lower[at], known.upper[at]), strict=True)
+            ):
+                least = (first * own.p[at] + _complete(cost, first) * own.q[at]).sum(axis=1)
+                ends[end] += float(own.weight[block] @ least) / len(views)
+    return float(ends[0]), float(1.0 - ends[1])
 
 
-def _solve(own: _Cells, signs: _Cells, places: Sequence[NDArray[np.int64]]) -> tuple[Vector, Vector]:
-    """Return both ends of each unit, whose cells are at these places."""
-    least, most, margins, owner = [], [], [], []
-    column = row = 0
-    entries: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-    for which, at in enumerate(places):
-        k = len(at)
-        effect, rest = own.b[at] - own.a[at][:, None], 1.0 - own.a[at][:, None] - own.b[at]
-        low = np.sign(signs.b[at] - signs.a[at][:, None]) * effect
-        high = 1.0 - np.sign(1.0 - signs.a[at][:, None] - signs.b[at]) * rest
-        np.fill_diagonal(low, own.low[at])
-        np.fill_diagonal(high, own.high[at])
-        least.append(low.ravel())
-        most.append(high.ravel())
-        cell = np.arange(k * k)
-        entries += [(row + cell // k, column + cell), (row + k + cell % k, column + cell)]
-        total = own.p[at].sum()
-        margins += [own.p[at], own.q[at] * (total / own.q[at].sum() if own.q[at].sum() > 0 else 0.0)]
-        owner.append(np.full(k * k, which))
-        row, column = row + 2 * k, column + k * k
-    rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
-    table = csr_array((np.ones(len(rows)), (rows, columns)), shape=(row, column))
-    found = []
-    for cost in (np.concatenate(least), -np.concatenate(most)):
-        solution: Any = linprog(cost, A_eq=table, b_eq=np.concatenate(margins), method="highs")  # type: ignore[call-overload]
-        if solution.x is None:
-            raise ArithmeticError(f"A linear program over couplings failed: {solution.message}")
-        found.append(np.asarray(np.bincount(np.concatenate(owner), solution.x * cost, len(places)), dtype=np.float64))
-    return found[0], -found[1]
+def _complete(cost: Vector, first: Vector) -> Vector:
+    """Return the greatest potentials of the switched world's cells that fit those of the baseline's."""
+    return np.asarray((cost - first[:, :, None]).min(axis=1))
+
+
+def _potentials(own: _Cells) -> Potentials:
+    """Solve both programs of each unit of a view."""
+    lower, upper = np.zeros(len(own.p)), np.zeros(len(own.p))
+    for _, at in own.blocks():
+        for found, cost in zip((lower, upper), own.costs(at, own.a, own.b), strict=True):
+            second = _complete(cost, _solve(cost, own.p[at], own.q[at]))
+            found[at] = (cost - second[:, None, :]).min(axis=2)  # also where a cell has no weight in this view
+    return Potentials(lower, upper, own.a, own.b)
+
+
+def _solve(cost: Vector, p: Vector, q: Vector) -> Vector:
+    """Return the potentials of the baseline's cells at which each unit's program has its value, (units, cells)."""
+    units, k = p.shape
+    total = q.sum(axis=1, keepdims=True)
+    margins = np.concatenate([p, q * np.divide(p.sum(axis=1, keepdims=True), total, where=total > 0, out=0 * total)], 1)
+    cell, unit = np.arange(k * k), np.arange(units)[:, None]
+    column = (unit * k * k + cell).ravel()
+    rows = [(unit * 2 * k + place).ravel() for place in (cell // k, k + cell % k)]
+    places = np.concatenate(rows), np.concatenate([column, column])
+    table = csr_array((np.ones(len(places[0])), places), shape=(2 * k * units, k * k * units))
+    solution: Any = linprog(cost.ravel(), A_eq=table, b_eq=margins.ravel(), method="highs")  # type: ignore[call-overload]
+    if solution.x is None:
+        raise ArithmeticError(f"A linear program over couplings failed: {solution.message}")
+    return np.asarray(solution.eqlin.marginals, dtype=np.float64).reshape(units, 2 * k)[:, :k]

@@ -10,6 +10,8 @@ import torch
 from scipy import stats
 from torch import Tensor, distributions
 
+from pyrofair._validation import require_choice
+from pyrofair.distributions import OrderedCategorical
 from pyrofair.exceptions import DataError, PyrofairError
 
 __all__ = [
@@ -18,7 +20,11 @@ __all__ = [
     "Coupling",
     "CouplingError",
     "gumbel_max",
+    "is_gumbel",
+    "is_nominal",
     "law_parameters",
+    "log_probabilities",
+    "named_coupling",
     "quantile",
     "require_couplings",
     "unwrap",
@@ -26,7 +32,10 @@ __all__ = [
 
 Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
 COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
+NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
+ORDERED = (OrderedCategorical, dist.OrderedLogistic)
 STEPS = 60
+PRIVATE = ("_inv", "_cache_size", "_parameters", "_buffers", "_modules")
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 
@@ -47,8 +56,7 @@ def require_couplings(given: Iterable[Any]) -> list[Coupling]:
     if not every:
         raise DataError(f"couplings={given!r} must be a list of couplings, one at least. They are: {known}.")
     for one in every:
-        if one not in COUPLINGS:
-            raise DataError(f"coupling={one!r} is not known; it is one of {known}.")
+        require_choice("coupling", one, tuple(COUPLINGS))
     return every
 
 
@@ -78,6 +86,26 @@ def unwrap(law: Any) -> Any:
     while isinstance(law, WRAPPERS):
         law = law.base_dist
     return law
+
+
+def is_nominal(law: Any) -> bool:
+    """Tell whether a law is one of categories without an order, so that its codes are mere names.
+
+    >>> is_nominal(dist.Categorical(torch.ones(3))), is_nominal(OrderedCategorical(torch.ones(3)))
+    (True, False)
+    """
+    inner = unwrap(law)
+    return isinstance(inner, NOMINAL) and not isinstance(inner, ORDERED)
+
+
+def is_gumbel(law: Any, coupling: Coupling) -> bool:
+    """Tell whether the worlds share Gumbel noise, a number for each category, rather than a uniform."""
+    return coupling == "gumbel" and is_nominal(law)
+
+
+def named_coupling(coupling: Coupling, *, nominal: bool) -> Coupling:
+    """Return the name of a coupling by what it does: ``"gumbel"`` is monotone where no coupled site is nominal."""
+    return "monotone" if coupling == "gumbel" and not nominal else coupling
 
 
 def quantile(name: str, law: Any, u: Tensor) -> Tensor:
@@ -134,7 +162,8 @@ def _refuse(name: str, family: str, cause: Exception | None = None) -> NoReturn:
     raise CouplingError(
         f"The site {name!r} is drawn from {family}, which has no usable quantile function, so its noise cannot be "
         "shared by two worlds. Write its noise as a site of its own (U = pyro.sample(...); "
-        f"{name} = pyro.deterministic({name!r}, f(parents, U))), or use a family with a quantile function."
+        f"{name} = pyro.deterministic({name!r}, f(parents, U))), use a family with a quantile function, or "
+        "coupling='independent', which needs none."
     ) from cause
 
 
@@ -175,9 +204,19 @@ def _quantile_of_mixture(name: str, law: Any, u: Tensor) -> Tensor:
     return x
 
 
+def log_probabilities(law: Any) -> Tensor:
+    """Return the log-probabilities of categories, shape (..., k): minus infinity where a category has none."""
+    inner = unwrap(law)
+    return cast(Tensor, inner.logits.masked_fill(inner.probs <= 0.0, -torch.inf))
+
+
 def gumbel_max(law: Any, noise: Tensor) -> Tensor:
     """Return the categories that win when Gumbel noise, shape (..., k), is added to the log-probabilities."""
-    return cast(Tensor, (unwrap(law).logits + noise).argmax(-1))
+    log_p = log_probabilities(law)
+    winner = (log_p + noise).argmax(-1)
+    if isinstance(unwrap(law), distributions.OneHotCategorical):
+        return torch.nn.functional.one_hot(winner, log_p.shape[-1]).to(log_p.dtype)
+    return winner
 
 
 def law_parameters(law: Any) -> list[Tensor]:
@@ -207,14 +246,23 @@ def _parameters(law: Any, batch: tuple[int, ...]) -> list[Tensor]:
         return [law.v.expand((*batch, *law.event_shape))]
     # Odds say no more than probabilities, and are there or not as somebody has asked for them.
     names = [name for name in law.arg_constraints if not name.endswith("logits")] or list(law.arg_constraints)
+    if hasattr(law, "temperature"):  # which relaxed laws do not count among them
+        names.append("temperature")
+    if not names:
+        raise CouplingError(
+            f"{type(law).__name__} declares no parameters (arg_constraints), so it cannot be told whether a unit's "
+            "distribution is the same in two worlds. Declare them, or write its noise as a site of its own."
+        )
     inside = _parameters(law.base_dist, batch) if isinstance(law, dist.ZeroInflatedDistribution) else []
     return inside + [_expand(getattr(law, name), batch, _event_dim(law, name)) for name in names]
 
 
 def _event_dim(law: Any, name: str) -> int:
+    if name not in law.arg_constraints:
+        return 0
     try:
         return int(law.arg_constraints[name].event_dim)
-    except NotImplementedError:
+    except NotImplementedError:  # a constraint that depends on other parameters, each of them a number
         return 0
 
 
@@ -226,7 +274,10 @@ def _constants(part: Any) -> list[Any]:
         return _constants(part.inv)
     if isinstance(part, distributions.Transform):
         # A transform keeps its inverse once it has been asked for, and that one keeps the transform.
-        part = [value for name, value in vars(part).items() if name not in ("_inv", "_cached_x_y", "_cache_size")]
+        # Weights of a network, in private dictionaries, are the same for all people.
+        part = [value for name, value in vars(part).items() if not (name[:7] == "_cached" or name in PRIVATE)]
+    elif isinstance(part, dict):
+        part = list(part.values())
     elif not isinstance(part, list | tuple):
         return []
     return [each for inside in part for each in _constants(inside)]

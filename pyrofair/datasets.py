@@ -16,6 +16,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
+from pyrofair._validation import require_seed
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.paths import UnfairPaths
@@ -160,6 +161,7 @@ class Dataset:
         >>> len(train), len(test), train.index.intersection(test.index).size
         (900, 100, 0)
         """
+        require_seed(random_state)
         order = np.random.default_rng(random_state).permutation(len(self.frame))
         return self.frame.iloc[order[: self.n_train]].copy(), self.frame.iloc[order[self.n_train :]].copy()
 

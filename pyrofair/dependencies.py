@@ -11,8 +11,10 @@ import pyro
 from pyro import poutine
 from pyro.ops.provenance import ProvenanceTensor, detach_provenance, get_provenance
 from pyro.poutine.messenger import Messenger
+from torch import Tensor
 
 from pyrofair.isolation import isolated
+from pyrofair.probing import is_deterministic, reading, says
 from pyrofair.programs import Program, ProgramSites
 
 __all__ = ["Dependencies", "read_dependencies"]
@@ -62,9 +64,12 @@ class _Marks(Messenger):
         if poutine.util.site_is_subsample(msg):
             return
         value = detach_provenance(msg["value"])
-        computed = msg["infer"].get("_deterministic")
-        self.reads[msg["name"]] = get_provenance(msg["value"] if computed else msg["fn"].log_prob(value))
-        if computed:
+        told = list(says(msg).values())
+        if not is_deterministic(msg):
+            told += [each for each in (msg["mask"], msg["scale"]) if isinstance(each, Tensor)]
+        # What masks or scales a log-probability bears on what a site tells of others.
+        self.reads[msg["name"]] = get_provenance(told)
+        if is_deterministic(msg):
             self.computed.append(msg["name"])
         elif not msg["is_observed"]:
             self.drawn.append(msg["name"])
@@ -84,6 +89,11 @@ def read_dependencies(program: Program, info: ProgramSites) -> Dependencies:
     info
         What was read off it: per-person sites may depend on each other in ways that torch does not show.
 
+    Raises
+    ------
+    UnreadableError
+        If the program fails with marked values, or a law cannot be read.
+
     Examples
     --------
     >>> import torch
@@ -97,7 +107,7 @@ def read_dependencies(program: Program, info: ProgramSites) -> Dependencies:
     >>> found.reads["A"], found.descendants(["b"])
     (frozenset({'b'}), {'A'})
     """
-    with isolated(0), pyro.validation_enabled(False), warnings.catch_warnings():
+    with reading("The program"), isolated(0), pyro.validation_enabled(False), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with _Marks() as marks:
             program(PEOPLE)

@@ -12,10 +12,38 @@ from numpy.typing import NDArray
 
 from pyrofair.audit_tables import MOST_LOST
 from pyrofair.exceptions import PositivityWarning, PyrofairWarning
-from pyrofair.overlap import MEAN_WEIGHT, SMALLEST_SHARE
+from pyrofair.overlap import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE
 from pyrofair.replicates import Replicates, Views
 
-__all__ = ["doubt_intervals", "doubt_overlap", "most_failed"]
+__all__ = ["doubt_intervals", "doubt_overlap", "most_failed", "small_groups"]
+
+
+def small_groups(fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], views: Views | None) -> tuple[str, str]:
+    """Say for each world which observed group has too few effective rows for an interval; empty where none has.
+
+    Counted are the fitted rows of each group that the world rests on, and the audited rows that carry its weights or
+    show its units.
+
+    Parameters
+    ----------
+    fitted, views
+        A source, and the views of its worlds, if they could be made.
+    table, weight
+        The n audited rows, and their weights (n,).
+    """
+    if views is None or not hasattr(fitted, "group_sizes"):
+        return "", ""
+    sizes, found = fitted.group_sizes(), []
+    for regime, world in zip(fitted.unfair.regimes, views[0], strict=True):
+        said = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
+        if hasattr(fitted, "effective_size"):
+            size = fitted.effective_size(table, weight)
+        else:
+            size = world.effective_size if world.unit is None else np.inf
+        if size < FEWEST_ROWS and not said:
+            said = [f"the effective size of the world {regime.name!r} is {size:.1f} row(s), fewer than {FEWEST_ROWS}"]
+        found.append("; ".join(said))
+    return found[0], found[1]
 
 
 def doubt_overlap(
@@ -53,6 +81,8 @@ def doubt_overlap(
             problems.append(
                 f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
             )
+        elif hasattr(fitted, "weights") and world.effective_size < FEWEST_ROWS:
+            problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
         if problems and not fresh:
             found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
     for text in () if fresh else found:

@@ -15,8 +15,17 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from pyrofair.couplings import Coupling
+from pyrofair._validation import (
+    require_callable,
+    require_flag,
+    require_integer,
+    require_people,
+    require_real,
+    require_seed,
+)
+from pyrofair.couplings import Coupling, require_couplings
 from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.figures import ShownFigure
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
 from pyrofair.isolation import seed_from
@@ -115,15 +124,29 @@ class EffectPosterior:
         dims = {quantity: ["model"] for quantity in QUANTITIES}
         return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
 
-    def summary(self, **settings: Any) -> pd.DataFrame:
-        """Return ``arviz.summary`` of the quantities, as far as the draws tell it; settings are passed on.
+    def summary(self, level: float | None = None) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each quantity, as far as the draws tell them.
 
-        Its interval is that of the table, equal-tailed at ``level``, unless settings name another. With one chain,
-        which has nothing to be compared with, there are no R-hat and effective sample sizes; with one draw there are
-        means alone.
+        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes; with one
+        draw there are means alone.
+
+        Parameters
+        ----------
+        level
+            Of the interval, by default that of the table.
+
+        Returns
+        -------
+        DataFrame with a row for each quantity of each model
+            As :meth:`pyrofair.posteriors.Posterior.summary`.
+
+        Raises
+        ------
+        DataError
+            If the level is not between 0 and 1.
         """
         with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
-            return summarise(self.to_inference_data(), level=self.level, **settings)
+            return summarise(self.to_inference_data(), level=self.level if level is None else level)
 
     def plot(self) -> Figure:
         """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
@@ -132,7 +155,7 @@ class EffectPosterior:
         drawn = np.stack([self.samples[quantity][..., self.models.index(model)].ravel() for quantity, model in rows])
         low, first, median, third, high = np.quantile(drawn, [tail, 0.25, 0.5, 0.75, 1.0 - tail], axis=1)
         place = np.arange(len(rows))[::-1]
-        figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
+        figure = ShownFigure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
         axes = figure.subplots()
         axes.axvline(0.0, color=GREY, linestyle="--", linewidth=1, zorder=0)
         axes.hlines(place, low, high, color=BLUE, linewidth=1.5)
@@ -226,9 +249,17 @@ def effect_posterior(
     >>> found.samples["piu"].round(1).ravel().tolist()
     [0.0, 0.2, 0.3]
     """
-    require_settings(people, decisions, threshold)
-    if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-        raise DataError(f"level={level!r} must lie between 0 and 1.")
+    require_people("people", people)
+    require_settings(1, decisions, threshold)
+    require_real("level", level, above=0.0, below=1.0)
+    if draws is not None:
+        require_integer("draws", draws)
+    if coupling is not None:
+        require_couplings([coupling])
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if not isinstance(sem_or_program, SEM):
+        require_callable("sem_or_program", sem_or_program, "an SEM, or a Pyro program of the number of units")
     given = sem_or_program if isinstance(sem_or_program, SEM) else None
     paths = unfair if unfair is not None or given is None else given.unfair
     if paths is None:
@@ -236,7 +267,7 @@ def effect_posterior(
     sem = SEM(
         given.program if given is not None else sem_or_program,
         paths,
-        coupling=coupling or (given.coupling if given is not None else "monotone"),
+        coupling=coupling or (given.coupling if given is not None else "gumbel"),
         posterior=posterior,
         levels=given.levels if given is not None else None,
     )
@@ -265,7 +296,7 @@ def effect_posterior(
         people=people,
         decisions=decisions,
         threshold=threshold,
-        coupling=sem.coupling,
+        coupling=sem.equations().coupling_of(sem.coupling, sem.coupled),
         coupled=sem.coupled,
         level=level,
     )

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from pyrofair.couplings import Coupling, named_coupling
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
+from pyrofair.path_sets import PathSet
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.programs import PEOPLE, Program, ProgramSites, caller_level, read_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
-State = tuple[Any, ...]
-"""For each parent of a site the value of the sensitive attribute that it reads, or that parent's own state."""
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a site reads in a world; equal states of one ``Equations`` are one object.
+
+    Parameters
+    ----------
+    parts
+        For each node site that it reads that site's own state, or the value of the sensitive attribute.
+    """
+
+    parts: tuple[State | int, ...]
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,13 @@ class Equations:
         needed = self.endogenous - self.idle(wanted)
         return tuple(site for site in self.info.sites if site in needed)
 
+    def coupling_of(self, coupling: Coupling, wanted: Iterable[str]) -> Coupling:
+        """Return the name of the coupling of the sites that some sites depend on: Gumbel noise is that of categories.
+
+        Where none of them is drawn from categories without an order, ``"gumbel"`` is ``"monotone"``.
+        """
+        return named_coupling(coupling, nominal=not self.info.nominal.isdisjoint(self.coupled(wanted)))
+
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""
         needed: set[str] = set()
@@ -82,32 +101,95 @@ class Equations:
 
         That of its node's edge to the outcome, if there is one; otherwise of its shortest way there. A node that does
         not lead to the outcome reads its parents as they are shown, and the sensitive attribute as fair paths carry it.
+
+        Notes
+        -----
+        Which ways from the sensitive attribute to a node carry the unfair value depends on how the path goes on from
+        there. All that matters of this is the set of states, in the automaton of the unfair paths, from which the path
+        so goes on to its end; that set is held here in place of the way.
         """
         graph = self.unfair.graph
-        ways = {node: graph.directed_paths(node, graph.outcome) for node in self.node_of.values()}
-        shown: dict[str, State] = {}
+        paths = self.unfair.paths if regime.on_unfair != regime.on_fair else PathSet(())
+        ends = {node: _goes_on(paths, way) for node, way in _shortest_ways(graph, {*self.node_of.values()}).items()}
 
-        def state(site: str, way: tuple[str, ...]) -> State:
-            """Return the state of a site whose value goes on along a way to the outcome."""
-            parts: list[Any] = []
+        def following(parent: str, site: str, goes_on: frozenset[int]) -> frozenset[int]:
+            # A column of the same node stands at the same place of the path.
+            node = self.node_of[parent]
+            return goes_on if node == self.node_of[site] else paths.before(goes_on, node)
+
+        needed: dict[str, set[frozenset[int]]] = {site: set() for site in self.sites}
+        for site in reversed(self.sites):
+            if self.node_of[site] in ends:
+                needed[site].add(ends[self.node_of[site]])
             for parent in self.causes[site]:
-                node = self.node_of[parent]
-                if parent == self.sensitive:
-                    parts.append(regime.value((node, *way)))
-                else:
-                    # A column of the same node stands at the same place of the path.
-                    parts.append(state(parent, way if node == self.node_of[site] else (node, *way)))
-            return tuple(parts)
-
+                if parent != self.sensitive:
+                    needed[parent].update(following(parent, site, goes_on) for goes_on in needed[site])
+        found: dict[tuple[str, frozenset[int]], State] = {}
+        shown: dict[str, State] = {}
         for site in self.sites:
-            leads = ways[self.node_of[site]]
-            if leads:
-                shown[site] = state(site, min(leads, key=len))
+            for goes_on in needed[site]:
+                found[site, goes_on] = self._state(
+                    (regime.on_unfair if following(parent, site, goes_on) else regime.on_fair)
+                    if parent == self.sensitive
+                    else found[parent, following(parent, site, goes_on)]
+                    for parent in self.causes[site]
+                )
+            if self.node_of[site] in ends:
+                shown[site] = found[site, ends[self.node_of[site]]]
             else:
-                shown[site] = tuple(
+                shown[site] = self._state(
                     regime.on_fair if parent == self.sensitive else shown[parent] for parent in self.causes[site]
                 )
         return shown
+
+    @cached_property
+    def _states(self) -> dict[tuple[State | int, ...], State]:
+        return {}
+
+    def _state(self, parts: Iterable[State | int]) -> State:
+        """Return the one state of these parts."""
+        own = tuple(parts)
+        return self._states.setdefault(own, State(own))
+
+    def in_order(self, wanted: Mapping[str, State], known: Collection[str] = ()) -> list[tuple[str, State]]:
+        """Return the sites, in their states, that wanted ones depend on, each after those that it reads.
+
+        Parameters
+        ----------
+        wanted
+            Sites and their states.
+        known
+            Sites whose values are given.
+        """
+        needed: dict[str, dict[State, None]] = {site: {} for site in self.sites}
+        for site, state in wanted.items():
+            needed[site][state] = None
+        for site in reversed(self.sites):
+            if site in known:
+                needed[site] = {}
+            for state in needed[site]:
+                for parent, part in zip(self.causes[site], state.parts, strict=True):
+                    if isinstance(part, State):
+                        needed[parent][part] = None
+        return [(site, state) for site in self.sites for state in needed[site]]
+
+
+def _shortest_ways(graph: CausalGraph, nodes: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each node that leads to the outcome its shortest way there, the first in the order of declaration."""
+    found: dict[str, tuple[str, ...]] = {graph.outcome: (graph.outcome,)}
+    for node in reversed(graph.order):
+        ways = [found[child] for child in graph.children(node) if child in found]
+        if ways and node != graph.outcome:
+            found[node] = (node, *min(ways, key=len))
+    return {node: way for node, way in found.items() if node in nodes}
+
+
+def _goes_on(paths: PathSet, way: tuple[str, ...]) -> frozenset[int]:
+    """Return the states of a set of paths, at the first node of a way to their end, from which the way is accepted."""
+    states = frozenset({0} if paths and paths.states[0][0] == way[-1] else ())
+    for node in reversed(way[:-1]):
+        states = paths.before(states, node)
+    return states
 
 
 def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
@@ -143,8 +225,8 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
     Raises
     ------
     GraphError
-        If another node has no site, a site is given data or is not one number a person, or a site reads a parent that
-        the graph lacks.
+        If another node has no site, a site is given data or is not one number a person, evidence bears on people, or a
+        site reads a parent that the graph lacks.
 
     Warns
     -----
@@ -163,6 +245,7 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
         for site in sites:
             _require_usable(info, node, site, latent=node in graph.latent)
         node_of |= dict.fromkeys(sites, node)
+    info.refuse_evidence(tuple(node_of))
     equations = Equations(program, unfair, info, node_of)
     for site, causes in equations.causes.items():
         node = node_of[site]
@@ -208,13 +291,15 @@ def _undeclared(equations: Equations) -> list[str]:
 
 
 def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -> None:
-    if site in info.observed:
-        raise GraphError(
-            f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
-            "draws people, without data."
-        )
+    info.require_drawn([site])
     if not latent and info.shapes[site] not in ((), (PEOPLE,)):
         shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
+        if sorted(info.shapes[site])[1:] == [1] * (len(shape) - 1):
+            raise GraphError(
+                f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}): people are not "
+                "the last dimension, because their plate is told so (dim=-2, say). Leave that out, pyro.plate(name, "
+                "n), so that a site has the shape (n,)."
+            )
         raise GraphError(
             f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}), but a column holds "
             f"one number a person. Give each column a site of its own, and name them: columns={{{node!r}: [...]}}."

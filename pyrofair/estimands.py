@@ -10,10 +10,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pyrofair._validation import require_choice
 from pyrofair.exceptions import GraphError
-from pyrofair.paths import Regime, UnfairPaths, show_path
+from pyrofair.path_sets import show_count, show_paths
+from pyrofair.paths import Regime, UnfairPaths
 
 __all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
+
+LONGEST_SHOWN = 3000
+"""The longest formula, in characters, that a notebook sets."""
 
 Target = Literal["prediction", "outcome"]
 Event = tuple[str, int | None]
@@ -42,7 +47,7 @@ class Factor:
     arm: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Weight:
     """A weight on observed rows: a product of powers of propensities P(A = a | prefix).
 
@@ -87,6 +92,13 @@ class Weight:
         indicator = rf"\mathbf{{1}}({_tex_name(self.sensitive)}={self.group}) " if self.group is not None else ""
         return rf"{indicator}\frac{{{above or '1'}}}{{{below or '1'}}}"
 
+    def __repr__(self) -> str:
+        whose = "both groups" if self.group is None else f"group {self.group}"
+        return f"<Weight on {whose}: {len(self.powers)} propensities; print it for the formula>"
+
+    def _repr_latex_(self) -> str | None:
+        return _shown_latex(self.latex)
+
     def _product(self, sign: int, write: Callable[[int, tuple[str, ...]], str]) -> str:
         return " ".join(
             " ".join([write(value, prefix)] * abs(power)) for (value, prefix), power in self.powers if power * sign > 0
@@ -99,7 +111,7 @@ class Weight:
         return _tex((self.sensitive, value), [(node, None) for node in prefix])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RegimeEstimand:
     """The law of the features in one world, as a product of factors, and the weights that reproduce it.
 
@@ -150,10 +162,10 @@ class RegimeEstimand:
         GraphError
             For another group.
         """
+        if group is not None:
+            require_choice("group", group, (0, 1, "pooled"), error=GraphError)
         if group == "pooled":
             group = None
-        if isinstance(group, bool) or group not in (0, 1, None):
-            raise GraphError(f"group={group!r} is not known; it is 0, 1 or 'pooled'.")
         last = len(self.order) if upto is None else upto
         powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
         if group is not None:
@@ -180,6 +192,15 @@ class RegimeEstimand:
         later = {factor.arm for factor in self.factors[place + 1 :] if factor.arm is not None}
         return {int(value) for value in (*later, *(() if group is None else (group,)))}
 
+    def needed_groups(self, group: int | None) -> tuple[int, ...]:
+        """Return the observed groups whose rows an estimate rests on when a group, or both (None), are weighted.
+
+        These are the group itself and those whose conditional distributions occur in the world. There are none if the
+        sensitive attribute causes no feature and all rows are weighted.
+        """
+        arms = {factor.arm for factor in self.factors} | {group}
+        return tuple(value for value in (0, 1) if value in arms)
+
     def __str__(self) -> str:
         over = f"sum over {', '.join(self.order)} of " if self.order else ""
         return f"P({self.regime.symbol} = 1) = {over}{self._laws(_text)}"
@@ -189,6 +210,12 @@ class RegimeEstimand:
         """The g-formula as LaTeX."""
         over = rf"\sum_{{{', '.join(map(_tex_name, self.order))}}} " if self.order else ""
         return rf"P({self.regime.latex} = 1) = {over}{self._laws(_tex)}"
+
+    def __repr__(self) -> str:
+        return f"<RegimeEstimand of {self.regime.symbol}: {len(self.factors)} factors; print it for the formula>"
+
+    def _repr_latex_(self) -> str | None:
+        return _shown_latex(self.latex)
 
     def _laws(self, write: Callable[[Event, Sequence[Event]], str]) -> str:
         """Write the law of the outcome and those of the features, the last in the order first."""
@@ -201,7 +228,7 @@ class RegimeEstimand:
         return " ".join(laws)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimand:
     """What the data tell about the two potential outcomes, and on which assumptions.
 
@@ -225,11 +252,24 @@ class Estimand:
         for part in (self.baseline, self.switched):
             if regime == part.regime:
                 return part
-        given, own = ("; ".join(map(show_path, each.paths)) or "none" for each in (regime.unfair, self.unfair))
+        given, own = (show_paths(each.paths) for each in (regime.unfair, self.unfair))
         raise GraphError(
             f"The regime {regime.symbol} of the unfair paths {given} is not one of the two that were identified, whose "
             f"unfair paths are {own}. Take it from unfair.regimes of the same paths."
         )
+
+    @property
+    def joins_worlds(self) -> bool:
+        """Whether the switched world joins nodes that read different values of the sensitive attribute.
+
+        If all that it causes reads one value, the features are those of a single world. What a classifier itself reads
+        does not count, for it is known: P(Y(1, M(0)) = 1) is the mean of c(1, M(0)). The mechanism of an observed
+        outcome is no known function, and does count.
+        """
+        arms = {factor.arm for factor in self.switched.factors}
+        if self.target == "outcome":
+            arms.add(self.switched.outcome_arm)
+        return len(arms - {None}) > 1
 
     @property
     def support(self) -> str:
@@ -250,8 +290,7 @@ class Estimand:
             self.support,
             f"{sensitive} is ignorable given what it does not cause.",
         ]
-        arms = {factor.arm for factor in self.switched.factors if factor.arm is not None} | {self.switched.outcome_arm}
-        if len(arms - {None}) > 1:
+        if self.joins_worlds:
             found.append(
                 f"Independent errors across worlds (NPSEM-IE): P({self.switched.regime.symbol}) joins nodes that read "
                 f"{sensitive}=0 with nodes that read {sensitive}=1, which no experiment shows. Single-world "
@@ -270,6 +309,14 @@ class Estimand:
         rows = (part.latex.replace(" = 1) = ", " = 1) &= ", 1) for part in (self.baseline, self.switched))
         return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
 
+    def __repr__(self) -> str:
+        paths = show_count(self.unfair.paths.size)
+        return f"<Estimand of the {self.target}, unfair paths: {paths}; print it for formulas, weights and assumptions>"
+
+    def _repr_latex_(self) -> str | None:
+        """Return the formulas as a notebook shows them; None, for the text, where they would be unreadable."""
+        return _shown_latex(self.latex)
+
     def __str__(self) -> str:
         graph = self.unfair.graph
         lines = [
@@ -282,6 +329,10 @@ class Estimand:
         lines.append("Assumptions:")
         lines.extend(f"  {i}. {text}" for i, text in enumerate(self.assumptions, 1))
         return "\n".join(lines)
+
+
+def _shown_latex(formula: str) -> str | None:
+    return f"$$\n{formula}\n$$" if len(formula) <= LONGEST_SHOWN else None
 
 
 def _text(event: Event, given: Sequence[Event]) -> str:

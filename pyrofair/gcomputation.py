@@ -16,17 +16,25 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import require_integer
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_layers,
+    require_people,
+    require_seed,
+)
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
-from pyrofair.isolation import TURN, seed_from
+from pyrofair.isolation import TURN, neutral_torch, seed_from
 from pyrofair.law_draws import draw_caused, draw_worlds, outside_support, pair_worlds
 from pyrofair.law_graph import LawGraph
 from pyrofair.law_units import Units, collect_units, sample_units, thin_units
 from pyrofair.mechanisms import LearnedLaws, learn_laws
 from pyrofair.nuisances import Nuisances, Rows
-from pyrofair.overlap import MEAN_WEIGHT
+from pyrofair.overlap import FEWEST_ROWS, MEAN_WEIGHT, GroupSize, group_sizes
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.propensity import FOLDS, PropensityKind, make_propensity
@@ -139,7 +147,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             If the data cannot tell the effect.
         DataError
             If the table or a setting is unfit.
+        KeyboardInterrupt
+            If Ctrl-C struck; nothing of it has changed then.
         """
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         self._check_settings()
         estimand = identify(self.unfair)
         table = read_table(df, feature_columns(self.unfair.graph))
@@ -147,17 +158,18 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         a = read_sensitive(table, self.unfair.graph)
         self._check_groups(a, weight)
         warn_unused(df, self.unfair.graph)
-        self.estimand_ = estimand
-        self.graph_ = LawGraph.of(estimand)
-        self.seed_ = seed_from(self.random_state)
+        fitted.estimand_ = estimand
+        fitted.graph_ = LawGraph.of(estimand)
+        fitted.seed_ = seed_from(fitted.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.seed_, None, self.folds)
-        nodes = (*self.graph_.drawn, *(self.graph_.caused if self.shared == "learned" else ()))
+        fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None, fitted.folds)
+        nodes = (*fitted.graph_.drawn, *(fitted.graph_.caused if fitted.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
-        learn = partial(learn_laws, graph_or_unfair=self.graph_.graph, nodes=nodes, given=self.graph_.given, **how)
-        self.split_ = SplitLaws(rows, learn if nodes else None, self.families, self.seed_)
-        self.split_.of("all")
-        self._check_units()
+        learn = partial(learn_laws, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how)
+        fitted.split_ = SplitLaws(rows, learn if nodes else None, fitted.families, fitted.seed_)
+        fitted.split_.of("all")
+        fitted._check_units()
+        self.__dict__ = fitted.__dict__
         return self
 
     @property
@@ -176,9 +188,18 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.rows_.a)
 
+    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+
+        Rows are told by content and index, whatever their order; see :func:`pyrofair.row_identity.match_rows`.
+        """
+        check_is_fitted(self, "split_")
+        return self.nuisances_.place(read_table(df, feature_columns(self.unfair.graph)))
+
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Tell whether these are the rows it was fitted on."""
-        return read_table(df, feature_columns(self.unfair.graph)).equals(self.rows_.table)
+        """Tell whether these are the rows it was fitted on, in whatever order."""
+        place = self.fitted_places(df)
+        return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -205,6 +226,21 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         other.split_ = self.split_.before()
         return other
 
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world the observed groups whose rows it rests on, with the rows that were fitted on.
+
+        These are the groups that drawn distributions are learned from, and, if the sensitive attribute causes a part of
+        what both worlds share, the baseline group, whose rows show it.
+        """
+        check_is_fitted(self, "split_")
+        shown = {self.unfair.regimes[0].on_fair} if self.graph_.caused else set()
+        found = {}
+        for part, arms in zip((self.estimand_.baseline, self.estimand_.switched), self.graph_.arms, strict=True):
+            needed = shown | {arms.get(node) for node in self.graph_.drawn}
+            sizes = group_sizes(part, self.nuisances_)
+            found[part.regime.name] = tuple(size for size in sizes if size.group in needed)
+        return found
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What its numbers rest on, a sentence each."""
@@ -217,12 +253,17 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             raise DataError(
                 f"GComputation needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}."
             )
-        for name in ("draws", "most_units"):
+        for name in ("draws", "most_units", "components"):
             require_integer(name, getattr(self, name))
-        if self.shared not in ("observed", "learned"):
-            raise DataError(f"shared={self.shared!r} is not known; it is 'observed' or 'learned'.")
-        if self.couple not in (None, "consistent"):
-            raise DataError(f"couple={self.couple!r} is not known; it is None or 'consistent'.")
+        require_choice("shared", self.shared, ("observed", "learned"))
+        require_choice("couple", self.couple, (None, "consistent"))
+        require_layers("hidden", self.hidden)
+        require_flag("progress", self.progress)
+        require_seed(self.random_state)
+        if not (isinstance(self.parameters, Mapping) or callable(self.parameters)):
+            require_choice("parameters", self.parameters, ("network", "linear"))
+        if self.families is not None:
+            require_instance("families", self.families, Mapping, "a dictionary from columns to families, or None")
         make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
 
     # -- units --------------------------------------------------------------------------------------------------------
@@ -239,7 +280,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         shown = self._shown(rows)
         units = collect_units(rows.table.loc[shown, columns], weight[shown])
         if self._draws_units:
-            with TURN:
+            with TURN, neutral_torch():
                 laws = self.split_.of("all")
                 assert laws is not None  # it has the caused nodes
                 units = draw_caused(laws, self.graph_, units, self.most_units, seed, self.rows_.table)
@@ -276,6 +317,14 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
                 )
 
     def _check_units(self) -> None:
+        small = {str(size) for sizes in self.group_sizes().values() for size in sizes if size.is_small}
+        if small:
+            warnings.warn(
+                f"{' and '.join(sorted(small))}, fewer than {FEWEST_ROWS}: what is learned from them is not known, and "
+                "an audit gives no interval.",
+                PositivityWarning,
+                stacklevel=3,
+            )
         mean = self._weight(self.rows_).sum() / self.rows_.weight.sum()
         low, high = MEAN_WEIGHT
         if not low <= mean <= high:
@@ -344,7 +393,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "split_")
         if n is not None:
-            require_integer("n", n)
+            require_people("n", n)
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units = self._units(rows, seed, n)
@@ -355,7 +404,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             "seed": seed + PARTS.index(which),
             "like": self.rows_.table,
         }
-        with TURN:
+        with TURN, neutral_torch():
             laws = self.split_.of(which)
             if paired and laws is not None:
                 drawn = pair_worlds(laws, self.graph_, units, **settings)
@@ -372,10 +421,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         if df is None and sample_weight is None:
             return self.rows_
         weight = read_weight(sample_weight, table)
-        if (own := self.nuisances_.own_rows(table, weight)) is not None:
-            return own
-        a = read_sensitive(table, self.unfair.graph, both=False)
-        return Rows(table, a, weight, np.ones(len(a), dtype=bool))
+        return self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return Kish's effective size of the rows that show what both worlds share, in rows."""
@@ -391,5 +437,5 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "split_")
         units = self._units(self.rows_, self.seed_, None)
         few = min(self.draws, 50)
-        with TURN:
+        with TURN, neutral_torch():
             return outside_support(self.laws_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)

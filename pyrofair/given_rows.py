@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.equations import Equations, sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs import Program, ProgramSites, read_sites
@@ -25,16 +26,19 @@ class GivenRows:
 
     Parameters
     ----------
-    info
-        What was read off the program.
+    program, info
+        The program, with the covariates of these rows if it has any, and what was read off it.
     nodes
         The node sites, observed or not, in causal order.
-    values, columns
-        For each observed site its values and its column, in the order of the table.
+    values
+        For each observed site its values, and whose covariates are whose.
+    columns
+        For each observed site its column, in the order of the table.
     index
         The people's labels.
     """
 
+    program: Program
     info: ProgramSites
     nodes: tuple[str, ...]
     values: dict[str, NDArray[np.float64]]
@@ -58,7 +62,8 @@ def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
         if node not in graph.latent and not (node == graph.outcome and own[0] not in getattr(df, "columns", ())):
             columns[site] = site if site in own else own[0]
     table = read_table(df, list(columns.values()))
-    warn_unused(df, graph)
+    program, covariates = covariates_of_rows(equations.program, equations.info.sites, df)
+    warn_unused(df, graph, covariate_names(equations.program))
     place = {column: i for i, column in enumerate(df.columns)}
     columns = dict(sorted(columns.items(), key=lambda pair: place[pair[1]]))
     values = {}
@@ -69,23 +74,34 @@ def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
             values[site] = np.asarray(table[column] == graph.positive, dtype=np.float64)
         else:
             values[site] = _numbers(table[column])
-    return GivenRows(equations.info, tuple(equations.node_of), values, columns, table.index)
+    values |= covariates
+    nodes = tuple(site for site in equations.node_of if site != ROW)
+    return GivenRows(program, equations.info, nodes, values, columns, table.index)
 
 
-def read_rows(program: Program, df: pd.DataFrame, nodes: Sequence[str] | None) -> GivenRows:
+def read_rows(
+    program: Program, df: pd.DataFrame, nodes: Sequence[str] | None, probe: Program | None = None
+) -> GivenRows:
     """Read rows of a program without a graph: the columns named like its sites are its nodes.
+
+    Parameters
+    ----------
+    program, df, nodes
+        The program, the rows, and which nodes are observed.
+    probe
+        The program to run on a few people, by default itself: with its parameters set, say.
 
     Raises
     ------
     DataError
         If no column is a site, or a column is missing or holds no numbers.
     GraphError
-        If a named node is no site.
+        If a named node is no site, or is given data in the program; or if evidence bears on people.
     """
-    info = read_sites(program)
+    info = read_sites(probe or program)
     if nodes is None:
         have = [str(name) for name in getattr(df, "columns", ())]
-        nodes = [name for name in have if name in info.sites]
+        nodes = [name for name in have if name in info.sites and name != ROW]
         if not nodes:
             raise DataError(
                 f"No column of the data is a site of the program. Its sites: {', '.join(info.sites)}; the columns: "
@@ -94,10 +110,13 @@ def read_rows(program: Program, df: pd.DataFrame, nodes: Sequence[str] | None) -
         if others := [name for name in have if name not in info.sites]:
             warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
     info.require(nodes)
+    info.require_drawn(nodes)
+    info.refuse_evidence(tuple(nodes))
     table = read_table(df, list(nodes))
     ordered = tuple(site for site in info.sites if site in nodes)
-    values = {site: _numbers(table[site]) for site in nodes}
-    return GivenRows(info, ordered, values, {n: n for n in nodes}, table.index)
+    bound, covariates = covariates_of_rows(program, info.sites, df)
+    values = {site: _numbers(table[site]) for site in nodes} | covariates
+    return GivenRows(bound, info, ordered, values, {n: n for n in nodes}, table.index)
 
 
 def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:

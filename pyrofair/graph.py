@@ -6,14 +6,23 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
 
+from pyrofair._validation import (
+    require_callable,
+    require_choice,
+    require_flag,
+    require_instance,
+    require_label,
+    require_names,
+)
 from pyrofair.columns import read_columns, require_node
 from pyrofair.drawing import draw_dag
 from pyrofair.edges import EdgeList, read_edges
 from pyrofair.exceptions import GraphError
+from pyrofair.path_sets import PathSet, smallest_automaton
 from pyrofair.paths import UnfairPaths, select_paths
 
 if TYPE_CHECKING:
@@ -22,7 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["CausalGraph"]
 
 
-@dataclass(frozen=True, init=False)
+MOST_DRAWN = 40
+"""How many nodes a graph may have for a notebook to draw it."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
 class CausalGraph:
     """A directed acyclic graph over named nodes, each standing for one or several columns of a table.
 
@@ -59,7 +72,7 @@ class CausalGraph:
     >>> graph.parents("Y")
     ('A', 'Q', 'D', 'M')
     >>> graph.directed_paths("A", "Y")
-    [('A', 'D', 'Y'), ('A', 'M', 'Y'), ('A', 'Y')]
+    PathSet('A -> D -> Y', 'A -> M -> Y', 'A -> Y')
     """
 
     nodes: tuple[str, ...]
@@ -84,8 +97,9 @@ class CausalGraph:
         columns: Mapping[str, str | Sequence[str]] | None = None,
         latent: Iterable[str] = (),
     ) -> None:
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        hidden = require_names("latent", latent, "node names", one=True, error=GraphError)
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
-        hidden = (latent,) if isinstance(latent, str) else tuple(latent)
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
             require_node(listed.nodes, name, role)
         for name in hidden:
@@ -150,6 +164,9 @@ class CausalGraph:
         """
         from pyrofair.programs import read_sites  # importing Pyro takes a second, which other graphs need not wait for
 
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        nodes = require_names("nodes", nodes, "node names", error=GraphError)
+        require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
         own = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in (columns or {}).items()}
         return cls(
             read_sites(program).graph_of(nodes, own),
@@ -186,7 +203,12 @@ class CausalGraph:
     def columns_of(self, nodes: Iterable[str]) -> list[str]:
         """Return the columns of observed nodes, in the order given."""
         table = dict(self.column_map)
-        return [column for node in nodes for column in table[node]]
+        chosen = require_names("nodes", nodes, "node names", error=GraphError)
+        for node in chosen:
+            self._require(node)
+            if node not in table:
+                raise GraphError(f"{node!r}, named in nodes, is latent and has no columns. Leave it out.")
+        return [column for node in chosen for column in table[node]]
 
     @property
     def sensitive_column(self) -> str:
@@ -200,6 +222,7 @@ class CausalGraph:
 
     def label(self, value: int) -> Hashable:
         """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
+        require_choice("value", value, (0, 1))
         return self.contrast if value else self.baseline
 
     # -- relations ----------------------------------------------------------------------------------------------------
@@ -218,7 +241,7 @@ class CausalGraph:
         Ties are broken by first appearance in the declaration.
         """
         caused = set(nx.descendants(self._dag, self.sensitive))
-        place = {node: i for i, node in enumerate(self.nodes)}
+        place = self._place
 
         def rank(node: str) -> tuple[int, int]:
             return (2 if node in caused else int(node == self.sensitive), place[node])
@@ -245,21 +268,36 @@ class CausalGraph:
         self._require(node)
         return self._sorted(nx.descendants(self._dag, node))
 
-    def directed_paths(self, source: str, target: str) -> list[tuple[str, ...]]:
-        """Return every directed path from one node to another, depth first in the order of declaration."""
-        self._require(source)
-        self._require(target)
-        useful = {target, *self.ancestors(target)}
+    def with_ancestors(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Return nodes and the ancestors of any of them, in the order of declaration."""
+        found: set[str] = set()
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            if node not in found:
+                self._require(node)
+                found.add(node)
+                waiting.extend(self._dag.predecessors(node))
+        return self._sorted(found)
 
-        def extend(path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
-            if path[-1] == target:
-                yield path
-                return
-            for child in self.children(path[-1]):
-                if child in useful:
-                    yield from extend((*path, child))
+    def directed_paths(self, source: str, target: str) -> PathSet:
+        """Return every directed path from one node to another, depth first in the order of declaration.
 
-        return list(extend((source,))) if source in useful else []
+        Returns
+        -------
+        PathSet
+            A sequence of tuples of node names, with ``len``, ``in`` and ``[]``, that lists no path by itself.
+        """
+        self._require(source, "source of paths")
+        self._require(target, "target of paths")
+        useful = frozenset(self.with_ancestors([target]))
+
+        def follow(node: str) -> tuple[str, ...]:
+            return () if node == target else self._sorted(useful.intersection(self._dag.successors(node)))
+
+        if source not in useful:
+            return PathSet(())
+        return smallest_automaton(source, str, follow, target.__eq__)
 
     # -- from it ------------------------------------------------------------------------------------------------------
 
@@ -278,7 +316,7 @@ class CausalGraph:
         ----------
         *paths
             Paths as ``"A -> D -> Y"`` or as sequences of node names, or functions of a path that tell whether it is
-            unfair.
+            unfair, in graphs of at most 100,000 paths.
         direct
             Whether the edge from the sensitive attribute to the outcome is unfair.
         through
@@ -295,11 +333,14 @@ class CausalGraph:
         --------
         >>> graph = CausalGraph("A -> D -> Y; A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
         >>> graph.unfair(direct=True, through=["D"]).paths
-        (('A', 'D', 'Y'), ('A', 'Y'))
+        PathSet('A -> D -> Y', 'A -> Y')
         """
-        tests = [*(p for p in paths if callable(p)), *([predicate] if predicate else [])]
+        require_flag("direct", direct)
+        if predicate is not None:
+            require_callable("predicate", predicate, "a function of a path, or None", error=GraphError)
+        tests = [*(p for p in paths if callable(p)), *([predicate] if predicate is not None else [])]
         named = [p for p in paths if not callable(p)]
-        nodes = (through,) if isinstance(through, str) else tuple(through or ())
+        nodes = require_names("through", () if through is None else through, "node names", one=True, error=GraphError)
         return UnfairPaths(self, select_paths(self, named, direct=direct, through=nodes, tests=tests))
 
     def with_latent(self, *nodes: str) -> CausalGraph:
@@ -334,6 +375,11 @@ class CausalGraph:
         ax
             The axes to draw on; by default a new figure.
         """
+        return self._drawn(unfair, ax)
+
+    def _drawn(self, unfair: UnfairPaths | None, ax: Axes | None = None, *, detached: bool = False) -> Axes:
+        if unfair is not None:
+            require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
         labels = {
             node: f"{node}\n{', '.join(names)}" if tuple(names) != (node,) else node for node, names in self.column_map
         }
@@ -346,6 +392,26 @@ class CausalGraph:
             red=frozenset(unfair.edges if unfair is not None else ()),
             labels=labels,
             ax=ax,
+            detached=detached,
+        )
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
+        return self.picture()
+
+    def picture(self, unfair: UnfairPaths | None = None) -> bytes | None:
+        """Return the drawing as the bytes of a PNG file, or None of a graph too large to be read."""
+        if len(self.nodes) > MOST_DRAWN or len(self.edges) > 4 * MOST_DRAWN:
+            return None
+        drawn: Any = self._drawn(unfair, detached=True)
+        png: bytes = drawn._repr_png_()
+        return png
+
+    def __repr__(self) -> str:
+        few = ", ".join(self.nodes[:8]) + (", ..." if len(self.nodes) > 8 else "")
+        return (
+            f"<CausalGraph {self.sensitive} -> {self.outcome}: {len(self.nodes)} nodes ({few}), {len(self.edges)} "
+            "edges; print it for all>"
         )
 
     def __str__(self) -> str:
@@ -362,11 +428,15 @@ class CausalGraph:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        chosen = set(nodes)
-        return tuple(node for node in self.nodes if node in chosen)
+        return tuple(sorted(set(nodes), key=self._place.__getitem__))
 
-    def _require(self, node: str) -> None:
-        require_node(self.nodes, node, "a node")
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {node: place for place, node in enumerate(self.nodes)}
+
+    def _require(self, node: str, role: str = "node") -> None:
+        if not (isinstance(node, str) and node in self._place):
+            require_node(self.nodes, node, f"a {role}")
 
     def _validate(self) -> None:
         if not nx.is_directed_acyclic_graph(self._dag):
@@ -398,3 +468,18 @@ class CausalGraph:
                 f"The outcome {self.outcome!r} has observed children: {', '.join(below)}. A prediction is made "
                 "before its outcome has effects: leave these nodes out of the graph."
             )
+
+
+def _require_roles(
+    sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object
+) -> None:
+    """Refuse roles that are no names, labels that no column holds, and columns that are no dictionary."""
+    for role, name in (("sensitive", sensitive), ("outcome", outcome)):
+        require_instance(role, name, str, "the name of a node", error=GraphError)
+    for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):
+        require_label(role, label, error=GraphError)
+    if columns is not None:
+        expected = "a dictionary from nodes to their columns, such as {'S': ['savings', 'checking']}"
+        require_instance("columns", columns, Mapping, expected, error=GraphError)
+        for node, names in cast("Mapping[str, Any]", columns).items():
+            require_names(f"columns[{node!r}]", names, "column names", one=True, error=GraphError)

@@ -7,9 +7,11 @@ from typing import Any
 
 import networkx as nx
 
+from pyrofair._validation import require_choice
 from pyrofair.estimands import Estimand, Factor, RegimeEstimand, Target
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError
-from pyrofair.paths import Path, Regime, UnfairPaths, parting_node, show_path, witness_message
+from pyrofair.path_sets import Path, parting_node, show_path
+from pyrofair.paths import Regime, UnfairPaths, witness_message
 
 __all__ = ["identify"]
 
@@ -54,8 +56,7 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     """
     if not isinstance(unfair, UnfairPaths):
         raise GraphError(f"identify needs unfair paths, graph.unfair('A -> Y') say; got {type(unfair).__name__}.")
-    if target not in ("prediction", "outcome"):
-        raise GraphError(f"target is {target!r}; it is 'prediction' or 'outcome'.")
+    require_choice("target", target, ("prediction", "outcome"), error=GraphError)
     projection = _Projection(unfair, target)
     worlds = [(regime, projection.arms(regime)) for regime in unfair.regimes]
     for regime, arms in worlds:
@@ -74,40 +75,42 @@ class _Projection:
         self.unfair, self.graph, self.target = unfair, graph, target
         self.sensitive, self.outcome = graph.sensitive, graph.outcome
         ends = graph.inputs if target == "prediction" else graph.parents(self.outcome)
-        causes = {cause for node in ends for cause in (node, *graph.ancestors(node))} | {self.sensitive}
+        causes = {*graph.with_ancestors(ends), self.sensitive}
         inner = [node for node in graph.order if node in causes]
         self.nodes = [node for node in inner if node not in graph.latent]
         if target == "outcome":
             self.nodes.append(self.outcome)
         self.latent = [node for node in inner if node in graph.latent]
+        self.place = {node: place for place, node in enumerate(self.nodes)}
         self.reach = {node: self._reach(node) for node in (*self.nodes, *self.latent)}
         self.directed: nx.DiGraph[Any] = nx.DiGraph()
         self.directed.add_nodes_from(self.nodes)
         self.directed.add_edges_from((node, child) for node in self.nodes for child in self.reach[node])
+        self.caused = nx.descendants(self.directed, self.sensitive)
         self.confounded: nx.Graph[Any] = nx.Graph()
         self.confounded.add_nodes_from(self.nodes)
         for node in self.latent:
             self.confounded.add_edges_from(
                 (one, other, {"latent": node}) for one in self.reach[node] for other in self.reach[node] if one < other
             )
+        self.joined = {node for edge in self.confounded.edges for node in edge}
 
     def _reach(self, node: str) -> list[str]:
         """Return the observed nodes that a node leads to directly or through latent nodes only."""
+        hidden = set(self.latent)
         found: set[str] = set()
         waiting = list(self.graph.children(node))
         while waiting:
             child = waiting.pop()
-            if child in self.latent:
-                waiting.extend(self.graph.children(child))
-            else:
+            if child not in found:
                 found.add(child)
-        return [child for child in self.nodes if child in found]
+                waiting.extend(self.graph.children(child) if child in hidden else ())
+        return sorted(found & self.place.keys(), key=self.place.__getitem__)
 
     def estimand(self, arms: dict[str, int], regime: Regime) -> RegimeEstimand:
         """Return the estimand of a regime that has passed the checks."""
-        below = nx.descendants(self.directed, self.sensitive)
         order = [node for node in self.nodes if node not in (self.sensitive, self.outcome)]
-        roots = [node for node in order if node not in below]
+        roots = [node for node in order if node not in self.caused]
         factors = [self._factor(node, tuple(order[:place]), arms) for place, node in enumerate(order)]
         if self.target == "prediction":
             direct = (self.sensitive, self.outcome)
@@ -121,19 +124,19 @@ class _Projection:
     def _factor(self, node: str, before: Path, arms: dict[str, int]) -> Factor:
         """Return the law of a node: given its parents, or all nodes before it where a latent node joins it to some."""
         district = nx.node_connected_component(self.confounded, node)
-        caused = nx.has_path(self.directed, self.sensitive, node)
-        values = {arms[child] for child in district if child in arms} if caused else set()
-        parents = tuple(other for other in before if self.directed.has_edge(other, node))
+        values = {arms[child] for child in district if child in arms} if node in self.caused else set()
+        causes = {*self.directed.predecessors(node)} - {self.sensitive}
+        parents = tuple(sorted(causes, key=self.place.__getitem__))
         return Factor(node, parents if len(district) == 1 else before, before, next(iter(values), None))
 
     def arms(self, regime: Regime) -> dict[str, int]:
         """Return the value that each projected child of the sensitive attribute reads; refuse one that reads both."""
+        latent = self.graph.latent
+        unread = [(node, self.outcome) for node in latent] if self.target == "prediction" else []
         carried: dict[str, dict[int, Path]] = {}
-        for path in self.graph.directed_paths(self.sensitive, self.outcome):
-            if self.target == "prediction" and path[-2] in self.graph.latent:
-                continue
-            child = next(node for node in path[1:] if node not in self.graph.latent)
-            carried.setdefault(child, {}).setdefault(regime.value(path), path)
+        for value, paths in [(regime.on_unfair, self.unfair.paths), (regime.on_fair, self.unfair.fair_paths)]:
+            for child, path in paths.without_edges(unread).first_past(latent).items():
+                carried.setdefault(child, {}).setdefault(value, path)
         for child, by_value in carried.items():
             if len(by_value) > 1:
                 unfair, fair = by_value[regime.on_unfair], by_value[regime.on_fair]
@@ -146,14 +149,14 @@ class _Projection:
                     f"path {show_path(unfair)} and for the fair path {show_path(fair)}, so {child!r} would read both "
                     f"values of {self.sensitive!r}. Measure {hidden}, or call both paths unfair."
                 )
-        return {child: next(iter(by_value)) for child, by_value in carried.items() if child in self.nodes}
+        return {child: next(iter(by_value)) for child, by_value in carried.items() if child in self.place}
 
     def check_identified(self, arms: dict[str, int], regime: Regime) -> None:
         """Refuse a regime that no formula identifies: a district that reads both values, or one that cannot be told."""
         inside = self.directed.copy()
         inside.remove_node(self.sensitive)
         ends = {self.outcome} if self.target == "outcome" else set(self.graph.inputs) - {self.sensitive}
-        needed = {cause for end in ends for cause in (end, *nx.ancestors(inside, end))}
+        needed = ends.union(*nx.bfs_layers(inside.reverse(copy=False), ends))
         districts = list(nx.connected_components(self.confounded.subgraph(needed)))
         for district in districts:
             if len({arms[child] for child in district if child in arms}) > 1:
@@ -187,7 +190,7 @@ class _Projection:
                     "implemented here."
                 )
         own = nx.node_connected_component(self.confounded, self.sensitive)
-        caused = own & nx.descendants(self.directed, self.sensitive)
+        caused = own & self.caused
         if caused:
             raise FormulaNotApplicableError(
                 f"The edge formula does not apply: {self.sensitive!r} shares the district "
@@ -201,19 +204,18 @@ class _Projection:
 
         A node can be fixed when its district holds none of its own descendants among the nodes still random.
         """
-        random = set(self.nodes)
+        random = self.joined | district  # any other node can be fixed at once
         while random != district:
             directed, confounded = self.directed.subgraph(random), self.confounded.subgraph(random)
-            fixable = (
+            fixable = {
                 node
-                for node in self.nodes
-                if node in random - district
-                and not nx.descendants(directed, node) & nx.node_connected_component(confounded, node)
-            )
-            node = next(fixable, None)
-            if node is None:
+                for part in nx.connected_components(confounded)
+                for node in part - district
+                if len(part) == 1 or not nx.descendants(directed, node) & part
+            }
+            if not fixable:
                 return False
-            random.remove(node)
+            random -= fixable
         return True
 
     def _joined_by(self, district: set[str]) -> str:

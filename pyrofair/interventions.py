@@ -16,7 +16,7 @@ from pyro.poutine.indep_messenger import IndepMessenger
 from pyro.poutine.reparam_messenger import ReparamMessenger
 from torch import Tensor
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, shown
 from pyrofair.couplings import unwrap
 from pyrofair.exceptions import PyrofairError
 
@@ -74,9 +74,9 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     tensor([2., 2., 2., 2.])
     """
     if not callable(program):
-        raise InterventionError(f"A program is a function, say of the number of people, not {program!r}.")
+        raise InterventionError(f"program={program!r} must be a function, say of the number of units.")
     if not isinstance(values, Mapping):
-        raise InterventionError(f"Pass a dictionary of site names and values, not {type(values).__name__}.")
+        raise InterventionError(f"values={shown(values)} must be a dictionary from sites to values.")
 
     def intervened(*args: Any, **kwargs: Any) -> Any:
         with _SafeDo(values):

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
 from pyrofair.estimands import RegimeEstimand
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.identification import identify
 from pyrofair.isolation import fresh_state
 from pyrofair.nuisances import Nuisances, Prefix, Rows
-from pyrofair.overlap import GroupOverlap, group_overlap
+from pyrofair.overlap import GroupOverlap, GroupSize, group_overlap
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.propensity import FOLDS, PropensityKind, make_propensity
@@ -41,8 +42,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     arm
         Which rows carry the weights: ``"paper"`` (the group that the outcome's arm names), ``0``, ``1``, ``"pooled"``
         (both groups, each weighted by the probability of its group given the features), or ``"auto"``: for each world,
-        among those that have support and a mean weight near 1, the one with the largest effective sample size. The
-        choice is kept in ``arm_`` and shown by :meth:`overlap`.
+        among those that have support, the one whose weights need the fewest propensities given features, and among
+        these the one with the largest effective sample size. The choice is kept in ``arm_`` and shown by
+        :meth:`overlap`. It does not go by the mean weight, which a fitted propensity can make 1 by its score equation,
+        however wrong it is.
     propensity
         ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees), ``"saturated"`` (cell
         frequencies), or a scikit-learn classifier, cloned, given the columns of each prefix as they are, and
@@ -130,7 +133,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         DataError
             If the table or a setting is unfit.
         PositivityError
-            If too much of the target population has no counterpart.
+            If too much of the target population has no counterpart, or the features tell the two groups apart.
         """
         self._check_settings()
         estimand = identify(self.unfair)
@@ -170,9 +173,18 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.nuisances_.rows.a)
 
+    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+
+        Rows are told by content and index, whatever their order; see :func:`pyrofair.row_identity.match_rows`.
+        """
+        check_is_fitted(self, "groups_")
+        return self.nuisances_.place(self._read(df))
+
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Tell whether these are the rows it was fitted on."""
-        return self._read(df).equals(self.nuisances_.rows.table)
+        """Tell whether these are the rows it was fitted on, in whatever order."""
+        place = self.fitted_places(df)
+        return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -182,6 +194,46 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         other = copy.copy(self)
         rows = self.nuisances_.rows
         other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
+        return other
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world the observed groups that it rests on, with the rows of each that were fitted on."""
+        check_is_fitted(self, "groups_")
+        used = [c for c in self.candidates_ if c.group == self.groups_[c.regime]]
+        return {c.regime: tuple(size for size in c.sizes if size.group in c.needed) for c in used}
+
+    def for_outcome(self) -> IPW:
+        """Return the same source for an observed outcome, or for scores that are no function of the features.
+
+        Then the formula is that of ``identify(unfair, "outcome")``, and only rows whose own value of the sensitive
+        attribute is the outcome's arm carry weights, for no other row shows what the outcome would be.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If the data cannot tell the effect on the outcome.
+        DataError
+            If ``arm`` names another group.
+        PositivityError
+            As for :meth:`fit`.
+        """
+        check_is_fitted(self, "groups_")
+        other = copy.copy(self)
+        other.estimand_ = identify(self.unfair, "outcome")
+        other.candidates_, other.groups_ = [], {}
+        for part in other._parts():
+            allowed = [each for each in other._considered(part) if part.outcome_arm in (None, each)]
+            if not allowed:
+                raise DataError(
+                    f"arm={self.arm!r} weights rows in which {self.unfair.graph.sensitive_column!r} is not the value "
+                    f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
+                    "is not observed. Use arm='paper' or 'auto'."
+                )
+            found = [group_overlap(part, group, self.nuisances_) for group in allowed]
+            chosen = self._choose(found)
+            chosen.check(self.max_unsupported, stacklevel=3)
+            other.candidates_ += found
+            other.groups_[part.regime.name] = chosen.group
         return other
 
     def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
@@ -195,7 +247,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         names
             Which of ``"group 0"`` and ``"group 1"``; by default those that have support in both worlds.
         """
-        found = {}
+        found: dict[str, IPW] = {}
+        if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
+            return found
         for group in (0, 1):
             name = f"group {group}"
             if names is None:
@@ -212,14 +266,13 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         if not isinstance(self.unfair, UnfairPaths):
             raise DataError(f"IPW needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}.")
-        if isinstance(self.arm, bool) or self.arm not in ("auto", "paper", "pooled", 0, 1):
-            raise DataError(f"arm={self.arm!r} is not known; it is 'auto', 'paper', 0, 1 or 'pooled'.")
+        require_choice("arm", self.arm, ("auto", "paper", 0, 1, "pooled"))
+        require_flag("normalize", self.normalize)
         for name in ("clip", "trim"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 < value < 0.5:
-                raise DataError(f"{name}={value!r} must lie between 0 and 0.5, or be None.")
-        if not 0.0 <= self.max_unsupported <= 1.0:
-            raise DataError(f"max_unsupported={self.max_unsupported!r} must lie in [0, 1].")
+            if getattr(self, name) is not None:
+                require_real(name, getattr(self, name), above=0.0, below=0.5)
+        require_real("max_unsupported", self.max_unsupported, least=0.0, most=1.0)
+        require_seed(self.random_state)
         make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
 
     def _read(self, df: pd.DataFrame) -> pd.DataFrame:
@@ -228,7 +281,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def _trim(self, rows: Rows, trim: float) -> None:
         """Drop rows with an extreme propensity, and fit anew on the others."""
         self.trimmer_ = self.nuisances_
-        kept = self.trimmer_.inside(rows, self._trimming_prefixes(), trim)
+        self.trimming_prefixes_ = self._trimming_prefixes()
+        kept = self.trimmer_.inside(rows, self.trimming_prefixes_, trim)
         if len(np.unique(rows.a[kept])) < 2:
             raise DataError(f"trim={trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
         if not kept.all():
@@ -264,11 +318,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         return (part.paper_group if self.arm == "paper" else int(self.arm),)
 
     def _choose(self, candidates: list[GroupOverlap]) -> GroupOverlap:
-        """Support and mean weight come first, then effective size."""
-        serving = [c for c in candidates if c.serves(self.max_unsupported)]
-        if serving:
-            return max(serving, key=lambda c: c.effective_size)
-        return min(candidates, key=lambda c: (c.unsupported > self.max_unsupported, abs(c.mean_weight - 1.0)))
+        return min(candidates, key=lambda c: c.rank(self.max_unsupported))
 
     @property
     def trimmed_(self) -> int:
@@ -280,7 +330,11 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
         Columns: regime, group, used, n (rows that carry weight), mean_weight (1 in expectation), max_weight, ess
         (effective sample size in rows), at_bounds (rows with a propensity at 0 or 1), clipped, trimmed,
-        unsupported_cells and their unsupported_mass in the target population.
+        unsupported_cells and their unsupported_mass in the target population; rows_0 and rows_1, the rows of either
+        observed group, and ess_0 and ess_1, their effective sizes in the population of what the sensitive attribute
+        does not cause. An audit gives no interval to a world that rests on a group of fewer than 10 effective rows.
+        A mean weight far from 1 is a bad sign, one near 1 is none: the score equation of a fitted propensity can force
+        it. Compare ``by_group()``, or the groups that an audit reports.
         """
         check_is_fitted(self, "groups_")
         return pd.DataFrame([c.as_row(self.trimmed_, c.group == self.groups_[c.regime]) for c in self.candidates_])
@@ -294,12 +348,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return fitted
         table = fitted.table if df is None else self._read(df)
         weight = read_weight(sample_weight, table)
-        if (own := self.nuisances_.own_rows(table, weight)) is not None:
-            return own
-        a = read_sensitive(table, self.unfair.graph, both=False)
-        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        if self.trimmer_ is not None and self.trim is not None:
-            rows.kept = self.trimmer_.inside(rows, self._trimming_prefixes(), self.trim)
+        rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
+        if rows.place is not None and self.trimmer_ is not None and self.trim is not None:
+            rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
             rows.probability = {}
         return rows
 
@@ -354,7 +405,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             If these rows lack the weighted group.
         """
         if n is not None:
-            raise DataError("IPW weights the observed rows and draws none: leave n out.")
+            raise DataError(f"n={shown(n)} cannot be chosen: IPW draws no rows, it weights those observed. Omit n.")
+        require_seed(random_state)
         rows = self._rows(df, sample_weight)
         first, second = self._parts()
         return self._world(rows, first), self._world(rows, second)
@@ -366,9 +418,16 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         w = rows.weight * self.nuisances_.weights(rows, part, group)
         total = w.sum() if self.normalize else (rows.weight * rows.kept).sum()
         if not w.sum() > 0:
+            who = "either group" if group is POOLED else f"group {group}"
+            carrying = int((rows.weight[member] > 0.0).sum())
             raise DataError(
-                f"The world {part.regime.symbol} has no row to weight: these {len(rows.a)} rows hold none of "
-                f"{'either group' if group is POOLED else f'group {group}'} with positive weight."
+                f"The world {part.regime.symbol} has no row to weight: "
+                + (
+                    f"all {carrying} rows of {who} have the weight 0 there, for by the fitted propensities no row of "
+                    "the other group has their features."
+                    if carrying
+                    else f"these {len(rows.a)} rows hold none of {who} with positive weight."
+                )
             )
         features = rows.table[graph.input_columns].iloc[member]
         changed = rows.a[member] != part.outcome_arm if part.outcome_arm is not None else np.zeros(len(member), bool)
@@ -382,5 +441,5 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """Return the label of a value of the sensitive attribute, repeated, in the type that the rows' column has."""
         graph = self.unfair.graph
         source = rows if (rows.a == value).any() else self.nuisances_.rows
-        label = repeat_label(source.table[graph.sensitive_column], graph.label(value == 1), index)
+        label = repeat_label(source.table[graph.sensitive_column], graph.label(int(value == 1)), index)
         return label.astype(rows.table[graph.sensitive_column].dtype)

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from pyrofair.conditional_laws import ConditionalLaw
 from pyrofair.exceptions import DataError
+from pyrofair.law_newton import LastLayer, has_last_layer, is_convex
 from pyrofair.networks import Network
 
-__all__ = ["Fit", "Guide", "Rows", "Settings", "fit_law", "log_likelihood"]
+__all__ = ["GUIDES", "Fit", "Guide", "Rows", "Settings", "fit_law", "log_likelihood", "refit_law"]
 
 Guide = Literal["point", "normal", "multivariate"]
 GUIDES: dict[str, Any] = {"point": AutoDelta, "normal": AutoNormal, "multivariate": AutoMultivariateNormal}
@@ -37,6 +38,8 @@ MEMORY = 0.98
 """What is kept is a moving average of the parameters over about 1 / (1 - MEMORY) steps, which removes most noise."""
 FINAL_RATE = 0.05
 """The last step is so much shorter than the first."""
+MOST_ITERATIONS = 500
+"""So many iterations of L-BFGS are enough for parameters of one's own, from those of other weights."""
 SETTLED = 0.01
 """A fit that ran to its last step has settled if held-out rows got likelier by fewer nats over the last quarter."""
 
@@ -128,8 +131,18 @@ def _mean(each: Tensor, weight: Tensor) -> float:
     return float((weight * each).sum() / weight.sum())
 
 
-def fit_law(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any = None, start: Fit | None = None) -> Fit:
+def fit_law(
+    law: ConditionalLaw,
+    rows: Rows,
+    settings: Settings,
+    bar: Any = None,
+    start: Fit | None = None,
+    *,
+    keep: bool = False,
+) -> Fit:
     """Fit a law by stochastic variational inference, until held-out rows get no likelier.
+
+    The point of a law with one optimum is found by Newton's method instead, to the end, whatever held-out rows say.
 
     What is kept is the last state in which they are as likely as in the best one, but for a standard error of the
     difference. The best one itself is often an early one by chance, and an early law is too near the marginal one,
@@ -148,12 +161,20 @@ def fit_law(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any = None
         A progress bar of ``settings.steps`` steps.
     start
         A fit of the same law from which to start; by default the law starts near the marginal one.
+    keep
+        Whether Ctrl-C keeps the best parameters so far, marked as interrupted. Of a posterior nothing is kept: how wide
+        it is, is known at the end only.
 
     Raises
     ------
     DataError
         If the loss is not a finite number, or the law has too many parameters for a full covariance matrix.
+    KeyboardInterrupt
+        If Ctrl-C struck, and nothing is kept.
     """
+    keep = keep and settings.posterior == "point"
+    if settings.posterior == "point" and start is None and is_convex(law):
+        return _fit_convex(law, rows, settings, bar, keep)
     run = _Run(law, rows, settings, start)
     if not run.parameters:
         value = log_likelihood(law, {}, rows, rows.held)
@@ -161,9 +182,8 @@ def fit_law(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any = None
     text, interrupted = "", False
     if settings.posterior == "multivariate" and start is None and settings.steps:
         peak = fit_law(law, rows, replace(settings, posterior="point"), bar)
-        text, interrupted = peak.text, peak.interrupted
-        steps = 0 if interrupted else settings.steps
-        settings = replace(settings, learning_rate=NEAR_PEAK * settings.learning_rate, steps=steps)
+        text = peak.text
+        settings = replace(settings, learning_rate=NEAR_PEAK * settings.learning_rate)
         pyro.clear_param_store()  # where the next guide would find the numbers of the first
         run = _Run(law, rows, settings, None, peak)
     best, kept, since = run.look(math.nan), run.state(), 0
@@ -185,9 +205,122 @@ def fit_law(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any = None
         else:
             text = text or ("" if settings.patience is None else _unsettled(law.column, run.history, settings.steps))
     except KeyboardInterrupt:
-        text = f"Interrupted while the law of {law.column!r} was fitted; the best parameters so far are kept."
-        interrupted = True
+        if not keep:
+            raise
+        text, interrupted = _interrupted(law), True
     return run.finish(kept, text, interrupted)
+
+
+def _interrupted(law: ConditionalLaw) -> str:
+    return f"Interrupted while the law of {law.column!r} was fitted; the best parameters so far are kept."
+
+
+def _fit_convex(law: ConditionalLaw, rows: Rows, settings: Settings, bar: Any, keep: bool) -> Fit:
+    """Fit a law with one optimum by Newton's method."""
+    network = law.numbers
+    assert isinstance(network, Network)
+    centre = {name: torch.zeros_like(value) for name, value in network.start(law.column).items()}
+    last = LastLayer.of(law, centre, rows)
+    history: list[dict[str, float]] = []
+
+    def look(loss: float) -> None:
+        seen = log_likelihood(law, centre, rows, rows.held)
+        history.append({"step": float(len(history)), "loss": loss / len(rows.train), "held_out": seen})
+
+    look(math.nan)
+    converged, interrupted, text = False, False, ""
+    try:
+        for theta, loss, settled in last.steps(last.read(centre), settings.steps):
+            converged = settled
+            if not math.isfinite(loss):
+                raise DataError(
+                    f"The loss of {law.column!r} is {loss} at step {len(history)}. Give the column another family than "
+                    f"{law.family!r}."
+                )
+            centre = last.write(theta, centre)
+            look(loss)
+            if bar is not None:
+                bar.update()
+    except KeyboardInterrupt:
+        if not keep:
+            raise
+        text, interrupted = _interrupted(law), True
+    if not converged and not text and settings.steps and settings.patience is not None:
+        text = (
+            f"The law of {law.column!r} may not have settled: {settings.steps} step(s) of Newton's method were too "
+            "few. Take more steps."
+        )
+    return _point(law, centre, tuple(history), text, interrupted)
+
+
+def _point(
+    law: ConditionalLaw, centre: dict[str, Tensor], history: tuple[dict[str, float], ...], text: str, interrupted: bool
+) -> Fit:
+    draws = {name: value.unsqueeze(0) for name, value in centre.items()}
+    return Fit(law, centre, draws, tuple(centre.values()), history, text, interrupted)
+
+
+def refit_law(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
+    """Fit a law again to the same rows with other weights, as far as these weights move it: a replicate.
+
+    The point of a law whose numbers a network computes keeps its hidden layers, and the last one, linear in its
+    parameters, moves to where the rows' weights bring it, by Newton's method to the end. If the law was no optimum
+    with its own weights, the slope that was left is left again, so that equal weights change nothing. Points of
+    parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are set.
+
+    Call it as :func:`fit_law`.
+
+    Parameters
+    ----------
+    fit
+        The law as fitted.
+    rows, before
+        The rows with the other weights, and with those it was fitted with.
+    settings
+        How.
+
+    Raises
+    ------
+    DataError, KeyboardInterrupt
+        As for :func:`fit_law`.
+    """
+    law = fit.law
+    if settings.posterior != "point" or not fit.centre:
+        return fit_law(law, rows, settings, start=fit)
+    if not has_last_layer(law):
+        own = not isinstance(law.numbers, Network)
+        return _settle(fit, rows, settings) if own else fit_law(law, rows, settings, start=fit)
+    old, new = (LastLayer.of(law, fit.centre, each) for each in (before, rows))
+    theta, loss = new.read(fit.centre), math.nan
+    new = replace(new, tilt=old.gradient(theta))
+    for moved, value, _ in new.steps(theta):
+        if not math.isfinite(value):
+            raise DataError(f"The loss of {law.column!r} is {value} with other weights.")
+        theta, loss = moved, value
+    centre = new.write(theta, fit.centre)
+    seen = log_likelihood(law, centre, rows, rows.held)
+    entry = {"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}
+    return _point(law, centre, (entry,), "", False)
+
+
+def _settle(fit: Fit, rows: Rows, settings: Settings) -> Fit:
+    """Fit a point to all rows at once by L-BFGS, starting from another."""
+    run = _Run(fit.law, rows, settings, fit)
+    optimiser = torch.optim.LBFGS(run.own, max_iter=MOST_ITERATIONS, line_search_fn="strong_wolfe")
+    elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss: Tensor = elbo.differentiable_loss(run.model, run.guide, rows.train) / len(rows.train)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    loss = float(optimiser.step(closure))  # type: ignore[arg-type]
+    if not all(bool(each.isfinite().all()) for each in run.own):
+        raise DataError(f"The loss of {fit.law.column!r} is {loss} with other weights.")
+    run.average = run.raw()
+    run.look(loss)
+    return run.finish(run.state(), "", False)
 
 
 def _gain(each: Tensor, weight: Tensor) -> tuple[float, float]:
@@ -314,12 +447,11 @@ class _Run:
         self.put(state)
         centre = self.median()
         if self.settings.posterior == "point":
-            draws = {name: value.unsqueeze(0) for name, value in centre.items()}
-        else:
-            places = self.rows.train[: self.settings.batch_size]
-            with torch.no_grad():
-                each = [self.guide(places) for _ in range(self.settings.draws)]
-            draws = {name: torch.stack([one[name] for one in each]) for name in self.parameters}
+            return replace(_point(self.law, centre, tuple(self.history), text, interrupted), state=state)
+        places = self.rows.train[: self.settings.batch_size]
+        with torch.no_grad():
+            each = [self.guide(places) for _ in range(self.settings.draws)]
+        draws = {name: torch.stack([one[name] for one in each]) for name in self.parameters}
         return Fit(self.law, centre, draws, state, tuple(self.history), text, interrupted)
 
 

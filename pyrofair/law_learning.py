@@ -6,23 +6,22 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Literal
 from zlib import crc32
 
-import numpy as np
 import pyro
 import torch
 from pyro import poutine
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pyrofair._validation import did_you_mean, require_integer
+from pyrofair._validation import did_you_mean, require_choice, require_integer, require_layers, require_real
 from pyrofair.conditional_laws import ConditionalLaw, Numbers
 from pyrofair.exceptions import DataError
 from pyrofair.families import Binary, Categories, Family, features
 from pyrofair.isolation import isolated, set_seed
-from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood
+from pyrofair.law_fitting import GUIDES, Fit, Rows, Settings, fit_law, log_likelihood, refit_law
+from pyrofair.law_newton import LastLayer, has_last_layer
 from pyrofair.networks import Network
 
 __all__ = [
@@ -92,7 +91,7 @@ def make_laws(
                 "that returns a function from the values read to the numbers of the family."
             )
         widths = tuple(features(families[name], torch.zeros(1)).shape[-1] for name in names)
-        network = Network(widths, tuple(hidden) if kind == "network" else (), family.size)
+        network = Network(widths, tuple(hidden) if kind == "network" else (), family.size, direct=True)
         laws.append(ConditionalLaw(column, family, own, network))
     return laws
 
@@ -195,7 +194,7 @@ def fit_laws(
     """Fit laws one after the other, and return what there is to warn of.
 
     An interruption (Ctrl-C) keeps the best parameters so far of the law that was being fitted, and leaves those after
-    it near their marginal laws.
+    it near their marginal laws; while posteriors are fitted it goes on to the caller.
     """
     fits: dict[str, Fit] = {}
     missed: list[str] = []
@@ -208,7 +207,8 @@ def fit_laws(
             bar.set_postfix_str(law.column)
             stopped = any(fit.interrupted for fit in fits.values())
             with _apart(seed, law.column):
-                fits[law.column] = fit_law(law, rows, replace(settings, steps=0) if stopped else settings, bar)
+                how = replace(settings, steps=0) if stopped else settings
+                fits[law.column] = fit_law(law, rows, how, bar, keep=True)
             missed += [law.column] * stopped
             bar.update(i * settings.steps - bar.n)
     texts = [fit.text for fit in fits.values() if fit.text]
@@ -217,8 +217,17 @@ def fit_laws(
     return fits, texts
 
 
-def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
+def refit_laws(fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
     """Fit the same laws again, starting from what they are, whatever held-out rows say.
+
+    Parameters
+    ----------
+    fits
+        The laws as fitted.
+    rows, before
+        The rows with other weights, and with those they were fitted with.
+    settings, seed
+        How, and what seeds it.
 
     Raises
     ------
@@ -230,36 +239,37 @@ def refit_laws(fits: Mapping[str, Fit], rows: Rows, settings: Settings, seed: in
     with isolated(seed), _quiet():
         for column, fit in fits.items():
             with _apart(seed, column):
-                found[column] = fit_law(fit.law, rows, settings, start=fit)
-            if found[column].interrupted:
-                raise KeyboardInterrupt
+                found[column] = refit_law(fit, rows, before, settings)
     return found
 
 
 def marginal_log_likelihood(law: ConditionalLaw, rows: Rows, settings: Settings, seed: int) -> float:
     """Return the log-likelihood of held-out rows under the marginal law of a column, fitted with the same family.
 
-    For zeros and ones and categories it is known: their frequencies.
+    For zeros and ones and categories it is known: their frequencies. An interruption (Ctrl-C) goes on to the caller: a
+    gain over half a marginal law is none.
     """
-    alone = ConditionalLaw(law.column, law.family, {}, Network((), (), law.family.size))
-    known = isinstance(law.family, Binary | Categories)
-    chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=0 if known else MARGINAL_STEPS)
+    network = Network((), (), law.family.size)
+    alone = ConditionalLaw(law.column, law.family, {}, network)
     with isolated(seed), _quiet(), _apart(seed, law.column):
-        fit = fit_law(alone, rows, chosen)
-        return log_likelihood(alone, fit.centre, rows, rows.held)
+        centre = network.start(law.column)
+        if not has_last_layer(alone):
+            chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=MARGINAL_STEPS)
+            centre = fit_law(alone, rows, chosen).centre
+        elif not isinstance(law.family, Binary | Categories):
+            last = LastLayer.of(alone, centre, rows)
+            for theta, _, _ in last.steps(last.read(centre)):
+                centre = last.write(theta, centre)
+        return log_likelihood(alone, centre, rows, rows.held)
 
 
 def require_settings(settings: Settings, hidden: Sequence[int], fraction: float) -> None:
     """Refuse settings that are unknown or out of range."""
-    if settings.posterior not in [*GUIDES]:
-        raise DataError(f"posterior={settings.posterior!r} is not known; it is one of {', '.join(map(repr, GUIDES))}.")
-    if isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray):
-        raise DataError(f"hidden={hidden!r} must list the units of each hidden layer, such as (32, 32) or (32,).")
+    require_choice("posterior", settings.posterior, tuple(GUIDES))
+    require_layers("hidden", hidden)
     whole = {"posterior_draws": settings.draws, "steps": settings.steps, "batch_size": settings.batch_size,
-             "patience": settings.patience, **{f"hidden[{i}]": units for i, units in enumerate(hidden)}}  # fmt: skip
+             "patience": settings.patience}  # fmt: skip
     for name, number in whole.items():
         require_integer(name, number)
-    if not isinstance(fraction, Real) or not 0.0 <= float(fraction) < 1.0:
-        raise DataError(f"validation_fraction={fraction!r} must be at least 0 and below 1.")
-    if not isinstance(settings.learning_rate, Real) or not 0.0 < settings.learning_rate < np.inf:
-        raise DataError(f"learning_rate={settings.learning_rate!r} must be a positive number.")
+    require_real("validation_fraction", fraction, least=0.0, below=1.0)
+    require_real("learning_rate", settings.learning_rate, above=0.0)

@@ -11,16 +11,27 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import require_unmasked
-from pyrofair.consistent import consistent_ends
+from pyrofair.consistent import choose_potentials, consistent_ends
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.graph import CausalGraph
+from pyrofair.isolation import neutral_torch
 from pyrofair.potential_outcomes import CounterfactualSample, Worlds
 from pyrofair.scoring import positive_scores
 from pyrofair.tables import require_aligned
 from pyrofair.unit_bounds import Signs, choose_signs, unit_disagreement, unit_ends, unit_means
 
-__all__ = ["DECISIONS", "AuditedModel", "Decisions", "WorldScores", "Worlds", "decide", "measure", "measure_views"]
+__all__ = [
+    "DECISIONS",
+    "AuditedModel",
+    "Decisions",
+    "WorldScores",
+    "Worlds",
+    "decide",
+    "measure",
+    "measure_views",
+    "view_signs",
+]
 
 Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
@@ -111,7 +122,7 @@ class AuditedModel:
                 "has it, or scores, one for each row, as an array or a Series."
             )
         if isinstance(self.model, pd.Series):
-            require_aligned(table, self.model, f"the scores {self.name!r}")
+            require_aligned(table, self.model, f"the scores {self.name!r}", table="df")
         require_unmasked(repr(self.name), self.model)
         try:
             if getattr(getattr(self.model, "dtype", None), "kind", "") == "c":
@@ -166,8 +177,9 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
     ----------
     Chikahara et al. (2021), eq. (6), (7), (8) and (A19).
     """
-    scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
-    p0, p1 = (each.mean.item() for each in scored)
+    with neutral_torch():
+        scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
+        p0, p1 = (each.mean.item() for each in scored)
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     notes: dict[str, str] = {}
     bounds = {"piu_paper_bound": np.nan, "piu_lower": np.nan, "piu_upper": np.nan}
@@ -181,10 +193,11 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
         notes |= dict.fromkeys(values, left_text)
         notes |= dict.fromkeys(bounds, f"cannot be made: {left_text}")
     else:
-        marginal = (replace(each, unit=None) for each in scored)
-        bounds["piu_paper_bound"] = 2.0 * disagreement(*marginal).item()
-        bounds["piu_lower"] = effect_gap(*scored).item()
-        bounds["piu_upper"] = piu_upper(*scored).item()
+        with neutral_torch():
+            marginal = (replace(each, unit=None) for each in scored)
+            bounds["piu_paper_bound"] = 2.0 * disagreement(*marginal).item()
+            bounds["piu_lower"] = effect_gap(*scored).item()
+            bounds["piu_upper"] = piu_upper(*scored).item()
         notes |= _vacuous(bounds)
     return values | bounds, notes
 
@@ -199,13 +212,15 @@ def measure_views(
     scores, views
         As for :func:`measure`, for each view.
     signs
-        Those of the original views, in a bootstrap replicate; by default those of these.
+        Those of :func:`view_signs`, of the original views in a bootstrap replicate; by default those of these.
 
     Returns
     -------
     values, notes
-        As for :func:`measure`, but that the ends of PIU are those of :mod:`pyrofair.unit_bounds`, free of inward bias;
-        and ``piu_double_disagreement``, twice the disagreement given the units, an upper bound on PIU too.
+        As for :func:`measure`, but that the ends of PIU are those of :mod:`pyrofair.unit_bounds` or, where the worlds
+        know what is switched, of :mod:`pyrofair.consistent`, free of inward bias: a lower end around a true one of 0
+        is negative as often as not, and is shown so. And ``piu_double_disagreement``, twice the disagreement given the
+        units, an upper bound on PIU too.
     """
     means = [unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)]
     p0, p1 = (
@@ -213,13 +228,19 @@ def measure_views(
     )
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     values["piu_paper_bound"] = 2.0 * (p0 + p1 - 2.0 * p0 * p1)
-    low, high = unit_ends(means, signs or choose_signs(means))
-    if views[0][0].cell is not None:
-        inner = consistent_ends(scores, views)
-        low, high = max(low, inner[0]), min(high, inner[1])
-    values["piu_lower"], values["piu_upper"] = low, high
+    signs = signs or view_signs(scores, views)
+    if signs.potentials is None:
+        values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
+    else:
+        values["piu_lower"], values["piu_upper"] = consistent_ends(scores, views, signs.potentials)
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
     return values, _vacuous(values)
+
+
+def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
+    """Return what the views tell each other of the sides of the kinks, parameters as for :func:`measure_views`."""
+    signs = choose_signs([unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)])
+    return signs if views[0][0].cell is None else replace(signs, potentials=choose_potentials(scores, views))
 
 
 def _vacuous(values: dict[str, float]) -> dict[str, str]:

@@ -16,7 +16,13 @@ import pyro
 import torch
 from matplotlib.figure import Figure
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import (
+    did_you_mean,
+    require_flag,
+    require_integer,
+    require_names,
+    require_seed,
+)
 from pyrofair.calibration import calibrate, check_fits, plot_calibration
 from pyrofair.conditional_laws import LearnedProgram
 from pyrofair.equations import sensitive_levels
@@ -24,7 +30,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, encode, levels
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
-from pyrofair.isolation import isolated, seed_from
+from pyrofair.isolation import isolated, neutral_torch, seed_from
 from pyrofair.law_fitting import Fit, Guide, Rows, Settings
 from pyrofair.law_learning import (
     FEWEST,
@@ -47,6 +53,7 @@ from pyrofair.tables import read_table, read_weight
 __all__ = ["LearnedLaws", "learn_laws"]
 
 REFIT_STEPS, REFIT_RATE, REFIT_BATCH = 80, 5e-3, 2048
+"""How posteriors, and families of one's own, are fitted again; see :meth:`LearnedLaws.refit`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,12 +70,12 @@ class LearnedLaws:
         The family of each column that is learned or read.
     rows
         The table as a program's values, split into training and held-out rows.
-    marginal
-        For each column the held-out log-likelihood of its marginal law, in nats per row.
     outcome_labels
         The outcome's labels, negative first; None if they are 0 and 1.
     settings
         How the laws were fitted.
+    seed
+        Seeds the marginal laws.
     dtypes
         The pandas type of each column of the table.
     index
@@ -79,9 +86,9 @@ class LearnedLaws:
     fits: Mapping[str, Fit]
     families: Mapping[str, Family]
     rows: Rows
-    marginal: Mapping[str, float]
     outcome_labels: tuple[Hashable, ...] | None
     settings: Settings
+    seed: int
     dtypes: Mapping[str, Any]
     index: pd.Index[Any]
 
@@ -156,11 +163,11 @@ class LearnedLaws:
             If the column was not learned, or the table lacks one that its law reads, or holds a level not seen.
         """
         fit = self._fit(column)
-        values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
         if draw is not None and not 0 <= draw < self._draws:
             raise DataError(f"draw={draw!r} is none of the {self._draws} draws, 0 to {self._draws - 1}.")
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
-        with torch.no_grad():
+        with neutral_torch(), torch.no_grad():
+            values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
             return fit.law.at(chosen)(values).expand((len(table),))
 
     def _fit(self, column: str) -> Fit:
@@ -180,6 +187,12 @@ class LearnedLaws:
     def history(self) -> pd.DataFrame:
         """What was seen while fitting: column, step, loss (nats per training row), held_out (nats per held-out row)."""
         return history_table(self.fits)
+
+    @cached_property
+    def marginal(self) -> dict[str, float]:
+        """For each column the held-out log-likelihood of its marginal law, in nats per row; fitted when asked for."""
+        laws = (fit.law for fit in self.fits.values())
+        return {law.column: marginal_log_likelihood(law, self.rows, self.settings, self.seed) for law in laws}
 
     @property
     def held_out(self) -> pd.DataFrame:
@@ -216,10 +229,12 @@ class LearnedLaws:
         batch_size: int = REFIT_BATCH,
         learning_rate: float = REFIT_RATE,
     ) -> LearnedLaws:
-        """Return the laws fitted to the same rows with other weights, starting from these: a bootstrap replicate.
+        """Return the laws fitted to the same training rows with other weights, starting from these: a replicate.
 
-        It takes a few steps on the training rows; held-out rows play no part in it, and are judged again. The marginal
-        laws are not fitted again, so that gains are NaN.
+        Held-out rows play no part in it, and are judged again. Where a network or a linear predictor computes the
+        numbers, its last layer moves by as much as the weights say, by Newton's method to the end, and its hidden
+        layers stay; equal weights change nothing. Parameters of your own are fitted by L-BFGS to the end. Posteriors,
+        and families of your own, take the steps below.
 
         Parameters
         ----------
@@ -229,12 +244,20 @@ class LearnedLaws:
             Seeds the fit.
         steps, batch_size, learning_rate
             The steps of Adam, on batches of so many rows, and the size of the first.
+
+        Raises
+        ------
+        DataError
+            If the weights do not fit the rows, or leave hardly any.
+        KeyboardInterrupt
+            If Ctrl-C struck: a replicate that is half done is none.
         """
         weight = read_weight(sample_weight, self.index)
-        rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
+        with neutral_torch():
+            rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
-        fits = refit_laws(self.fits, rows, settings, seed_from(random_state))
-        return replace(self, fits=fits, rows=rows, marginal=dict.fromkeys(fits, np.nan))
+        fits = refit_laws(self.fits, rows, self.rows, settings, seed_from(random_state))
+        return replace(self, fits=fits, rows=rows)
 
     def to_inference_data(self, draws: int = 50, random_state: int | None = 0) -> Any:
         """Return ArviZ data: the posterior, posterior predictive draws of each row, observed data, and the loss.
@@ -295,7 +318,8 @@ def learn_laws(
 
     Each column has a family, chosen by its type (:func:`pyrofair.families.choose_family`), whose numbers a small
     network computes from the columns read. The laws are fitted one by one, by stochastic variational inference, each
-    until rows that are held out get no likelier. A node of several columns is learned by the chain rule.
+    until rows that are held out get no likelier; the point of a linear law of log-odds, of logits or of one normal
+    component by Newton's method, to its optimum. A node of several columns is learned by the chain rule.
 
     Laws of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end), it shows
     as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
@@ -363,7 +387,8 @@ def learn_laws(
     -----
     PyrofairWarning
         If a column is constant; if the fit of a law has not settled, or was interrupted (Ctrl-C), in which case the
-        best parameters so far are kept.
+        best parameters so far are kept, and laws after it are left near their marginal ones. While posteriors are
+        fitted, Ctrl-C goes on to the caller.
 
     References
     ----------
@@ -383,6 +408,12 @@ def learn_laws(
     graph = graph_of(graph_or_unfair)
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
+    require_integer("components", components)
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if nodes is not None:
+        nodes = require_names("nodes", nodes, "node names", one=True)
+    read_table(df, [])  # whatever its columns, it is a table
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     table = read_table(df, columns)
@@ -391,9 +422,10 @@ def learn_laws(
     if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
     chosen = choose_families(coded, families or {}, components, weight)
-    values = {name: encode(chosen[name], coded[name]) for name in columns}
-    laws = make_laws(reads, chosen, parameters, hidden)
     seed = seed_from(random_state)
+    with neutral_torch():
+        values = {name: encode(chosen[name], coded[name]) for name in columns}
+        laws = make_laws(reads, chosen, parameters, hidden)
     with isolated(seed):
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
     try_laws(laws, rows)
@@ -403,6 +435,5 @@ def learn_laws(
         texts.append(f"Constant, so that their laws know no other value: {', '.join(map(repr, constant))}.")
     for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
-    marginal = {law.column: marginal_log_likelihood(law, rows, settings, seed) for law in laws}
     dtypes = {str(name): dtype for name, dtype in table.dtypes.items()}
-    return LearnedLaws(graph, fits, chosen, rows, marginal, labels, settings, dtypes, table.index)
+    return LearnedLaws(graph, fits, chosen, rows, labels, settings, seed, dtypes, table.index)

@@ -3,21 +3,76 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pyro.distributions as dist
 import torch
-from torch import Tensor, distributions
+from torch import Tensor
 
-from pyrofair.couplings import Coupling, gumbel_max, quantile, unwrap
+from pyrofair.couplings import Coupling, CouplingError, gumbel_max, is_gumbel, law_parameters, quantile, unwrap
 from pyrofair.isolation import set_seed
 
-__all__ = ["Noise", "choose_noise", "draw_from"]
+__all__ = ["Noise", "Redraws", "choose_noise", "draw_from"]
+
+
+STRAIGHT_THROUGH = (dist.RelaxedBernoulliStraightThrough, dist.RelaxedOneHotCategoricalStraightThrough)
 
 
 def _fresh() -> int:
     return int(torch.randint(2**31 - 1, ()))
+
+
+@dataclass
+class Redraws:
+    """Values of a site that are drawn independently for each distribution: what needs no quantile function.
+
+    A unit has one value as long as its distribution is the same, and another, independent one wherever it is not.
+
+    Parameters
+    ----------
+    met
+        For each distribution so far its parameters, its values and their log-density, the first one first.
+    """
+
+    met: list[tuple[list[Tensor], Tensor, Tensor | None]] = field(default_factory=list)
+
+    def value(self, law: Any, draw: Callable[[int], Tensor]) -> Tensor:
+        """Return the values under a distribution.
+
+        Parameters
+        ----------
+        law
+            The distribution, the units along its batch.
+        draw
+            Draws from it, told how many distributions have been met.
+        """
+        parameters, batch = law_parameters(law), len(law.batch_shape)
+        known: list[tuple[Tensor, Tensor]] = []
+        for one, values, density in self.met:
+            same = _same_law(one, parameters, batch)
+            if density is not None:  # parameters may say less than all
+                same = same & (_density(law, values) == density)
+            if bool(same.all()):
+                return values
+            known.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
+        found = draw(len(self.met))
+        for same, values in reversed(known):
+            found = torch.where(same, values, found)
+        self.add(law, found)
+        return found
+
+    def add(self, law: Any, values: Tensor) -> None:
+        """Note the values under a distribution."""
+        self.met.append((law_parameters(law), values, _density(law, values)))
+
+
+def _density(law: Any, values: Tensor) -> Tensor | None:
+    try:
+        return cast(Tensor, law.log_prob(values))
+    except NotImplementedError:  # its parameters alone tell it
+        return None
 
 
 @dataclass
@@ -37,6 +92,8 @@ class Noise:
         The values of exogenous sites and of parameters.
     pairs
         For each node drawn without explicit noise what :meth:`pair` returns.
+    redraws
+        For each node drawn from a family without a quantile function its values, if the coupling is independent.
     seed
         The seed; by default one drawn from torch's global generator. Drawing sets the global generators, so make the
         noise and use it inside :func:`pyrofair.isolation.isolated`.
@@ -46,6 +103,7 @@ class Noise:
     coupling: Coupling
     values: dict[str, Tensor] = field(default_factory=dict)
     pairs: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    redraws: dict[str, Redraws | None] = field(default_factory=dict)
     seed: int = field(default_factory=_fresh)
 
     def draw(self, name: str, law: Any) -> Tensor:
@@ -67,22 +125,40 @@ class Noise:
         """
         if name not in self.pairs:
             self._set_seed(name)
-            size = (*shape, unwrap(law).logits.shape[-1]) if self._is_gumbel(law) else tuple(shape)
+            gumbel, inner = is_gumbel(law, self.coupling), unwrap(law)
+            size = (*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1]) if gumbel else (*shape,)
             first = _uniform(size)
             second = _uniform(size) if self.coupling == "independent" else first
             if self.coupling == "antithetic":
                 second = 1.0 - first
-            if self._is_gumbel(law):
+            if gumbel:
                 first = second = -torch.log(-torch.log(first))
             self.pairs[name] = first, second
         return self.pairs[name]
 
+    def redraw(self, name: str, law: Any) -> Redraws | None:
+        """Return the values of a node to draw for each law apart; None where a quantile function takes its noise."""
+        if self.coupling == "independent" and name not in self.redraws:
+            try:
+                quantile(name, law, torch.tensor(0.5))
+            except CouplingError:
+                self.redraws[name] = Redraws()
+            else:
+                self.redraws[name] = None
+        return self.redraws.get(name)
+
+    def draw_apart(self, name: str, law: Any, redraws: Redraws) -> Tensor:
+        """Return the value of a node whose noise is drawn for each law apart."""
+
+        def draw(place: int) -> Tensor:
+            self._set_seed(f"{name} {place}")
+            return draw_from(law)
+
+        return redraws.value(law, draw)
+
     def value(self, name: str, law: Any, noise: Tensor) -> Tensor:
         """Return the value that a law takes at some noise."""
-        return gumbel_max(law, noise) if self._is_gumbel(law) else quantile(name, law, noise)
-
-    def _is_gumbel(self, law: Any) -> bool:
-        return self.coupling == "gumbel" and isinstance(unwrap(law), distributions.Categorical)
+        return gumbel_max(law, noise) if is_gumbel(law, self.coupling) else quantile(name, law, noise)
 
     def _set_seed(self, name: str) -> None:
         digest = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=4).digest()
@@ -90,8 +166,12 @@ class Noise:
 
 
 def draw_from(law: Any) -> Tensor:
-    """Draw once from a law, without a gradient, which is faster for some; laws outside torch can only be called."""
-    return cast(Tensor, law.sample() if hasattr(law, "sample") else law())
+    """Draw once from a law, without a gradient, which is faster for some; laws outside torch can only be called.
+
+    So can straight-through laws, which round in ``rsample`` alone.
+    """
+    called = not hasattr(law, "sample") or isinstance(unwrap(law), STRAIGHT_THROUGH)
+    return cast(Tensor, law().detach() if called else law.sample())
 
 
 def _uniform(shape: tuple[int, ...]) -> Tensor:
@@ -115,8 +195,13 @@ def choose_noise(first: Tensor, second: Tensor, one: Sequence[Tensor], other: Se
     >>> choose_noise(first, second, [torch.tensor([0.3, 0.5])], [torch.tensor([0.3, 0.6])])
     tensor([0.1000, 0.9000])
     """
+    return torch.where(_same_law(one, other, first.ndim), first, second)
+
+
+def _same_law(one: Sequence[Tensor], other: Sequence[Tensor], dims: int) -> Tensor:
+    """Tell where two laws have the same parameters, for each element of so many leading dimensions."""
     same = torch.ones((), dtype=torch.bool)
     for left, right in zip(one, other, strict=True):
         equal = (left == right) | (left.isnan() & right.isnan())
-        same = same & (equal.flatten(first.ndim).all(-1) if equal.ndim > first.ndim else equal)
-    return torch.where(same, first, second)
+        same = same & (equal.flatten(dims).all(-1) if equal.ndim > dims else equal)
+    return same

@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from pyrofair.estimands import RegimeEstimand
 from pyrofair.graph import CausalGraph
 from pyrofair.propensity import FOLDS, Propensity, PropensityKind, make_propensity
+from pyrofair.row_identity import match_rows
 
 __all__ = ["Nuisances", "Prefix", "Rows"]
 
@@ -20,13 +21,17 @@ Prefix = tuple[str, ...]
 
 @dataclass
 class Rows:
-    """A table of n rows with their groups (n,), sample weights (n,), and whether each is kept (n,) or trimmed."""
+    """A table of n rows with their groups (n,), sample weights (n,), and whether each is kept (n,) or trimmed.
+
+    ``place`` tells which of the fitted rows each is, shape (n,), -1 for others; None: they are the fitted rows.
+    """
 
     table: pd.DataFrame
     a: NDArray[np.int8]
     weight: NDArray[np.float64]
     kept: NDArray[np.bool_]
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
+    place: NDArray[np.int64] | None = None
 
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Tell which rows are kept and of a group (None: of either), shape (n,)."""
@@ -60,6 +65,7 @@ class Nuisances:
     clip: float | None
     folds: int = FOLDS
     models: dict[Prefix, Propensity] = field(default_factory=dict)
+    matches: list[tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=list)
 
     def model(self, prefix: Prefix) -> Propensity:
         """Return the propensity of a prefix, fitting it at the first call."""
@@ -72,23 +78,41 @@ class Nuisances:
     def refit(self, weight: NDArray[np.float64]) -> Nuisances:
         """Return the same propensities on the same rows with other weights (n,)."""
         rows = Rows(self.rows.table, self.rows.a, weight, self.rows.kept)
-        other = Nuisances(self.graph, self.kind, rows, self.seed, self.clip, self.folds)
+        other = Nuisances(self.graph, self.kind, rows, self.seed, self.clip, self.folds, matches=self.matches)
         other.models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
         return other
 
-    def own_rows(self, table: pd.DataFrame, weight: NDArray[np.float64]) -> Rows | None:
-        """Return the fitted rows with other weights (n,), if that is their table; else None."""
-        own = self.rows
-        if table is not own.table and not table.equals(own.table):
-            return None
-        return own if (weight == own.weight).all() else Rows(own.table, own.a, weight, own.kept, own.probability)
+    def place(self, table: pd.DataFrame) -> NDArray[np.int64]:
+        """Return which of the fitted rows each row of a table is, shape (n,), -1 for others; see :func:`match_rows`."""
+        for known, place in self.matches:  # the last one asked for: replicates ask again and again
+            if table.equals(known):
+                return place
+        place = match_rows(table, self.rows.table)
+        self.matches[:] = [(table, place)]
+        return place
+
+    def rows_of(self, table: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Rows:
+        """Return a table of n rows with groups and weights (n,); those that were fitted on are known as such."""
+        own, place = self.rows, self.place(table)
+        if len(place) == len(own.a) and (place == np.arange(len(place))).all() and table.equals(own.table):
+            return own if (weight == own.weight).all() else Rows(own.table, own.a, weight, own.kept, own.probability)
+        return Rows(table, a, weight, np.ones(len(a), dtype=bool), place=place)
 
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
-        """Return P(A = 1 | prefix) of each row, shape (n,); trimmed rows hold 0.5 and get no weight."""
+        """Return P(A = 1 | prefix) of each row, shape (n,); trimmed rows hold 0.5 and get no weight.
+
+        A row that was fitted on has the probability that the fit gave it, out of fold where it is cross-fitted.
+        """
         if prefix not in rows.probability:
             model = self.model(prefix)
             p = np.full(len(rows.a), 0.5)
-            p[rows.kept] = model.fitted if rows.table is self.rows.table else model.predict(self._data(rows, prefix)[0])
+            if rows.place is None:
+                p[rows.kept] = model.fitted
+            else:
+                known = rows.place >= 0
+                p[known] = self.probability(self.rows, prefix, clip=False)[rows.place[known]]
+                if (new := rows.kept & ~known).any():
+                    p[new] = model.predict(rows.table.loc[new, self.graph.columns_of(prefix)])
             rows.probability[prefix] = p
         p = rows.probability[prefix]
         return np.clip(p, self.clip, 1.0 - self.clip) if clip and self.clip is not None else p

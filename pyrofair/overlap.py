@@ -15,11 +15,15 @@ from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.nuisances import Nuisances
 from pyrofair.tables import as_levels, encode_levels, is_categorical
 
-__all__ = ["Cell", "GroupOverlap", "group_overlap", "unsupported_cells"]
+__all__ = ["FEWEST_ROWS", "Cell", "GroupOverlap", "GroupSize", "group_overlap", "group_sizes", "unsupported_cells"]
 
 MEAN_WEIGHT = (0.9, 1.1)
 SMALLEST_SHARE = 0.05
+FEWEST_ROWS = 10
+"""With fewer effective rows of a group an estimate gets no interval: what they lack, no resampling of them shows."""
 AT_BOUND = 1e-6
+SEPARATED = 1e-3
+"""A propensity below this share of the group's frequency, in every row, leaves no overlap, however smooth the model."""
 NEGLIGIBLE = 1e-9
 
 
@@ -46,6 +50,33 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class GroupSize:
+    """How many rows of one observed group bear the conditional distributions of a world.
+
+    Parameters
+    ----------
+    group
+        0 or 1.
+    rows
+        Its rows, with a sample weight above 0.
+    effective_size
+        Kish's effective number of these, weighted to the distribution of what the sensitive attribute does not cause.
+    """
+
+    group: int
+    rows: int
+    effective_size: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is too small for an interval."""
+        return self.effective_size < FEWEST_ROWS
+
+    def __str__(self) -> str:
+        return f"group {self.group} has {self.rows} row(s), effective size {self.effective_size:.1f}"
+
+
+@dataclass(frozen=True)
 class GroupOverlap:
     """How well one group, or both pooled, supports one world.
 
@@ -67,6 +98,14 @@ class GroupOverlap:
         The unsupported cells.
     unsupported
         Their mass together.
+    estimated
+        How many propensities given features the weights are made of.
+    sizes
+        The rows of both groups.
+    needed
+        The groups that the estimate rests on: those weighted, and the arms of the world's conditional distributions.
+    separated
+        Why no row has a counterpart in the other group, if so.
     """
 
     regime: str
@@ -79,16 +118,28 @@ class GroupOverlap:
     clipped: int
     cells: tuple[Cell, ...]
     unsupported: float
+    estimated: int = 0
+    sizes: tuple[GroupSize, ...] = ()
+    needed: tuple[int, ...] = ()
+    separated: str = ""
 
     @property
     def group_name(self) -> str:
         """The group as text: ``"0"``, ``"1"`` or ``"pooled"``."""
         return "pooled" if self.group is None else str(self.group)
 
-    def serves(self, max_unsupported: float) -> bool:
-        """Tell whether support and mean weight allow this group."""
-        low, high = MEAN_WEIGHT
-        return self.unsupported <= max_unsupported and low <= self.mean_weight <= high
+    def rank(self, max_unsupported: float) -> tuple[bool, bool, int, float]:
+        """Return what an automatic choice goes by, the least first: support, propensities to estimate, effective size.
+
+        The mean weight has no say: the score equation of a fitted propensity can make it 1, however wrong the fit.
+        """
+        lacking = self.unsupported > max_unsupported
+        return bool(self.separated), lacking, self.estimated, -self.effective_size
+
+    @property
+    def small(self) -> tuple[GroupSize, ...]:
+        """The needed groups that are too small for an interval."""
+        return tuple(size for size in self.sizes if size.group in self.needed and size.is_small)
 
     def problems(self) -> list[str]:
         """Say what is wrong, a phrase each."""
@@ -98,6 +149,9 @@ class GroupOverlap:
             found.append(f"the mean weight is {self.mean_weight:.3g}, outside [{low}, {high}]")
         if self.effective_size < SMALLEST_SHARE * self.n:
             found.append(f"the effective size {self.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {self.n} rows")
+        elif self.effective_size < FEWEST_ROWS:
+            found.append(f"the effective size {self.effective_size:.1f} is below {FEWEST_ROWS} rows")
+        found += [f"{size}, fewer than {FEWEST_ROWS}" for size in self.small]
         if self.at_bounds:
             found.append(f"{self.at_bounds} row(s) have a propensity at 0 or 1")
         if self.cells:
@@ -112,9 +166,14 @@ class GroupOverlap:
         Raises
         ------
         PositivityError
-            If the unsupported mass exceeds ``max_unsupported``.
+            If the unsupported mass exceeds ``max_unsupported``, or no row has a counterpart in the other group.
         """
         where = f"world {self.regime!r}, group {self.group_name}"
+        if self.separated:
+            raise PositivityError(
+                f"There is no overlap in {where}: {self.separated} Weight the group whose rows need no such ratio "
+                "(arm='auto' looks for it), or draw the features instead of weighting rows: GComputation(unfair)."
+            )
         if self.unsupported > max_unsupported:
             raise PositivityError(
                 f"{self.unsupported:.3g} of the target population has no counterpart in {where}, more than "
@@ -124,7 +183,13 @@ class GroupOverlap:
             )
         problems = self.problems()
         if problems:
-            warnings.warn(f"Poor overlap in {where}: {'; '.join(problems)}.", PositivityWarning, stacklevel=stacklevel)
+            cure = " clip=0.01 bounds propensities, for a small bias; trim=0.01 drops rows, and changes the estimand."
+            extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
+            warnings.warn(
+                f"Poor overlap in {where}: {'; '.join(problems)}.{cure if extreme and not self.clipped else ''}",
+                PositivityWarning,
+                stacklevel=stacklevel,
+            )
 
     def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
         """Return a row of the overlap table."""
@@ -141,6 +206,8 @@ class GroupOverlap:
             "trimmed": trimmed,
             "unsupported_cells": "; ".join(cell.name for cell in self.cells),
             "unsupported_mass": self.unsupported,
+            **{f"rows_{size.group}": size.rows for size in self.sizes},
+            **{f"ess_{size.group}": size.effective_size for size in self.sizes},
         }
 
 
@@ -177,6 +244,60 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
         clipped=beyond(nuisances.clip) if nuisances.clip is not None else 0,
         cells=cells,
         unsupported=mass,
+        estimated=len(prefixes),
+        sizes=group_sizes(part, nuisances),
+        needed=part.needed_groups(group),
+        separated=_separated(part, group, nuisances),
+    )
+
+
+def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
+    """Count the rows of both groups that were fitted on, and how many they are worth in the population of the roots."""
+    rows = nuisances.rows
+    roots = part.order[: part.roots]
+    one = nuisances.probability(rows, roots)
+    found = []
+    for group, p in ((0, 1.0 - one), (1, one)):
+        s = rows.weight * (rows.member(group) & (p > 0.0))
+        w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
+        squares = float(w @ w)
+        size = float(w.sum()) ** 2 / squares if 0.0 < squares < np.inf else 0.0
+        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), size))
+    return found[0], found[1]
+
+
+def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> str:
+    """Say which columns tell the groups apart, if so perfectly that no row to be weighted has a counterpart."""
+    rows = nuisances.rows
+    member = rows.member(group) & (rows.weight > 0.0)
+    if not member.any():
+        return ""
+    powers = part.weight(group).powers
+    p = {prefix: nuisances.probability(rows, prefix, clip=False)[member] for (_, prefix), _ in powers}
+
+    one = float(np.average(rows.a[rows.kept], weights=rows.weight[rows.kept]))
+    share = (1.0 - one, one)
+
+    def probability(value: int, prefix: tuple[str, ...]) -> NDArray[np.float64]:
+        return p[prefix] if value else 1.0 - p[prefix]
+
+    def absent(value: int, prefix: tuple[str, ...]) -> NDArray[np.bool_]:
+        return np.asarray(probability(value, prefix) < SEPARATED * share[value])
+
+    # A row counts for nothing where a numerator is 0, and its ratio is undefined where a denominator is.
+    lost = np.zeros(int(member.sum()), dtype=bool)
+    for key, _ in powers:
+        lost |= absent(*key)
+    if not lost.all():
+        return ""
+    (value, prefix), _ = max(powers, key=lambda each: int(absent(*each[0]).sum()))
+    graph = part.regime.unfair.graph
+    columns = ", ".join(graph.columns_of(prefix)) or "nothing"
+    who = "all" if group is None else f"group {group}'s"
+    return (
+        f"given {columns}, the probability of {graph.sensitive_column}={graph.label(value)!r} is at most "
+        f"{probability(value, prefix).max():.1g} in {who} {len(lost)} rows, so the two groups have no such features in "
+        "common."
     )
 
 

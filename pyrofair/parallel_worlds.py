@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,8 +13,10 @@ from torch import Tensor
 
 from pyrofair.couplings import Coupling, CouplingError, law_parameters
 from pyrofair.equations import Equations
+from pyrofair.exceptions import GraphError, PyrofairError
 from pyrofair.isolation import isolated
 from pyrofair.noise import Noise, choose_noise, draw_from
+from pyrofair.probing import first_line
 from pyrofair.worlds import Enough, WithNoise, World, node_by_node, quiet, sensitive_values
 
 __all__ = ["Way", "WorldAxisError", "both_worlds", "choose_way", "side_by_side"]
@@ -97,6 +99,8 @@ class _SideBySide(WithNoise):
             super()._pyro_sample(msg)
 
     def respond(self, name: str, law: Any) -> Tensor:
+        if self.noise.redraw(name, law) is not None:
+            raise WorldAxisError(f"The site {name!r} is drawn for each distribution apart, and so for each world.")
         own, second = self.pair(name, law)
         if second is not own and self._has_axis(name, law.shape()):
             laws = law_parameters(law)
@@ -195,6 +199,8 @@ def choose_way(equations: Equations, coupling: Coupling) -> Way:
     CouplingError
         If a node that a classifier reads needs one that is drawn without explicit noise from a family that cannot be
         coupled.
+    GraphError
+        If the program fails.
     """
     inputs = read_by_classifier(equations)
     trials = []
@@ -202,8 +208,12 @@ def choose_way(equations: Equations, coupling: Coupling) -> Way:
         warnings.simplefilter("ignore")
         for n in TRIAL:
             noise = Noise(n, coupling)
-            trials.append((noise, inputs, node_by_node(equations, noise, inputs)))
-            with suppress(CouplingError):  # of a node that is shown and not read, say; whoever asks for it is told
+            with _evaluating(n):
+                trials.append((noise, inputs, node_by_node(equations, noise, inputs)))
+            with (
+                suppress(CouplingError),
+                _evaluating(n),
+            ):  # of a node that is shown and not read, say; whoever asks for it is told
                 trials.append((noise, equations.sites, node_by_node(equations, noise)))
         ways: tuple[Way, ...] = ("narrow", "wide")
         for way in ways:
@@ -212,12 +222,25 @@ def choose_way(equations: Equations, coupling: Coupling) -> Way:
     return "node by node"
 
 
+@contextmanager
+def _evaluating(n: int) -> Iterator[None]:
+    try:
+        yield
+    except PyrofairError:
+        raise
+    except Exception as error:
+        raise GraphError(
+            f"The program fails when its worlds are evaluated for n={n} people: {first_line(error)}. It must run for "
+            "any number of people, with its nodes set to any of their values."
+        ) from error
+
+
 def _equals(
     equations: Equations, noise: Noise, wanted: tuple[str, ...], slow: tuple[World, World], *, narrow: bool
 ) -> bool:
     try:
         fast = side_by_side(equations, noise, wanted, narrow=narrow)
-    except Exception:
+    except Exception:  # whatever goes wrong in the quick way, the definition is used in its place
         return False
     return all(_same(one, other) for one, other in zip(slow, fast, strict=True))
 

@@ -15,10 +15,10 @@ from pyro import poutine
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, require_integer
 from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated
-from pyrofair.probing import Program, at_parameters, is_deterministic, run_program
+from pyrofair.probing import Program, at_parameters, is_deterministic, reading, run_program, support_of
 from pyrofair.programs import ProgramSites
 
 __all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "share_out", "thin"]
@@ -186,7 +186,7 @@ class Priors:
 
     def tensors(self, held: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
         """Return draws as tensors in the type that the program's own values have."""
-        return {name: torch.tensor(values).to(self.dtypes[name]) for name, values in held.items()}
+        return {name: torch.tensor(values, device="cpu").to(self.dtypes[name]) for name, values in held.items()}
 
     def _require_known(self, name: str, replay: bool, what: str) -> None:
         if name in self.laws or (replay and (name in self.info.sites or name in self.computed)):
@@ -234,7 +234,7 @@ class Priors:
             self.checked.add(same)
 
     def _refuse_outside(self, name: str, law: Any, values: Tensor, draws: Any) -> None:
-        support = _support(law)
+        support = support_of(law)
         if support is None:
             return
         inside = support.check(values).reshape(len(values), -1).all(1)
@@ -272,8 +272,9 @@ def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> 
     with isolated(0), pyro.validation_enabled(False), torch.no_grad():
         try:
             one, other = (run_program(program, PROBE) for _ in range(2))
-        except Exception:
-            one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
+        except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
+            with reading("The law of the program's parameters"):
+                one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
     return Priors(
@@ -304,8 +305,7 @@ def thin(held: Draws, draws: int | None) -> Draws:
     if draws is None:
         return held
     total = len(next(iter(held.values())))
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or not 1 <= draws <= total:
-        raise DataError(f"draws={draws!r} must be a whole number between 1 and the {total} draws of the posterior.")
+    require_integer("draws", draws, most=total)  # of the posterior
     chosen = np.arange(draws) * total // draws
     return {name: values[chosen] for name, values in held.items()}
 
@@ -349,7 +349,7 @@ def _numbers(name: str, values: Any) -> NDArray[Any]:
         usable = False
     if not usable:
         raise DataError(f"The posterior of {name!r} holds no numbers; expected an array of shape (draws, ...).")
-    return found if found.ndim == 0 else np.ascontiguousarray(found)  # torch takes no negative strides
+    return found if found.ndim == 0 else np.array(found, order="C")  # torch takes no negative strides
 
 
 def _require_finite(name: str, values: NDArray[Any]) -> None:
@@ -375,13 +375,6 @@ def _laws(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
     return {name: sites[name]["fn"] for name in values}
 
 
-def _support(law: Any) -> Any:
-    try:
-        return law.support
-    except (AttributeError, NotImplementedError):
-        return None
-
-
 def _bounds(law: Any) -> str:
     """Return the numbers in a support as text."""
 
@@ -392,4 +385,4 @@ def _bounds(law: Any) -> str:
             return [inside(each) for each in vars(part).values()]
         return [inside(each) for each in part] if isinstance(part, list | tuple) else str(part)
 
-    return repr(inside(_support(law)))
+    return repr(inside(support_of(law)))

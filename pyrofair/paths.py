@@ -8,26 +8,20 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pyrofair._validation import did_you_mean
 from pyrofair.edges import read_path
 from pyrofair.exceptions import GraphError, NotIdentifiedError
+from pyrofair.path_sets import SHOWN, Path, PathSet, partings, show_count, show_path, show_paths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from pyrofair.graph import CausalGraph
 
-__all__ = ["Path", "Regime", "UnfairPaths", "select_paths", "show_path"]
+__all__ = ["LISTED", "Path", "Regime", "UnfairPaths", "select_paths", "show_path", "witness_message"]
 
-Path = tuple[str, ...]
-
-
-def show_path(path: Iterable[str]) -> str:
-    """Write a path as text.
-
-    >>> show_path(("A", "D", "Y"))
-    'A -> D -> Y'
-    """
-    return " -> ".join(path)
+LISTED = 100_000
+"""How many paths a function of a path is tried on, at most."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,8 @@ class UnfairPaths:
     graph
         The causal graph.
     paths
-        The unfair paths, in the order of ``graph.directed_paths``.
+        The unfair paths, in the order of ``graph.directed_paths``: a sequence of tuples of node names that holds states
+        along edges instead of a list of paths, so that 2^20 of them cost what the graph's edges cost.
     swapped
         Whether the roles of the two values of the sensitive attribute are swapped, see :meth:`reversed`.
 
@@ -51,35 +46,35 @@ class UnfairPaths:
     """
 
     graph: CausalGraph
-    paths: tuple[Path, ...]
+    paths: PathSet
     swapped: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.paths, PathSet):
+            object.__setattr__(self, "paths", self.graph.unfair(*self.paths).paths)
+
     @cached_property
-    def fair_paths(self) -> tuple[Path, ...]:
-        """The directed paths from the sensitive attribute to the outcome that are not unfair."""
-        unfair = set(self.paths)
-        every = self.graph.directed_paths(self.graph.sensitive, self.graph.outcome)
-        return tuple(path for path in every if path not in unfair)
+    def fair_paths(self) -> PathSet:
+        """The directed paths from the sensitive attribute to the outcome that are not unfair, as ``paths`` are."""
+        return self.graph.directed_paths(self.graph.sensitive, self.graph.outcome).without(self.paths)
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """The edges on unfair paths, in the order of declaration."""
-        used = {pair for path in self.paths for pair in pairwise(path)}
-        return tuple(edge for edge in self.graph.edges if edge in used)
+        return tuple(edge for edge in self.graph.edges if edge in self.paths.edges)
 
     @property
     def touched(self) -> tuple[str, ...]:
         """The nodes on unfair paths but the outcome, in the order of declaration."""
-        on_path = {node for path in self.paths for node in path} - {self.graph.outcome}
+        on_path = self.paths.nodes - {self.graph.outcome}
         return tuple(node for node in self.graph.nodes if node in on_path)
 
     @property
     def shared(self) -> tuple[str, ...]:
         """What both worlds share: observed ancestors of the prediction that no unfair path touches, in graph order."""
         graph = self.graph
-        causes = {cause for node in graph.inputs for cause in (node, *graph.ancestors(node))}
         left_out = {graph.sensitive, *graph.latent, *self.touched}
-        return tuple(node for node in graph.nodes if node in causes - left_out)
+        return tuple(node for node in graph.with_ancestors(graph.inputs) if node not in left_out)
 
     @property
     def regimes(self) -> tuple[Regime, Regime]:
@@ -108,21 +103,21 @@ class UnfairPaths:
         ----------
         Chikahara et al. (2021), definition 3; Avin, Shpitser and Pearl (2005).
         """
-        found: dict[str, tuple[str, Path, Path]] = {}
-        for unfair in self.paths:
-            for fair in self.fair_paths:
-                if unfair[1] == fair[1] and len(unfair) > 2:
-                    witness = parting_node(unfair, fair)
-                    found.setdefault(witness, (witness, unfair, fair))
-        return list(found.values())
+        place = {node: i for i, node in enumerate(self.graph.nodes)}
+        found = [(witness, *pair) for witness, pair in partings(self.paths, self.fair_paths).items()]
+        return sorted(found, key=lambda each: tuple([place[node] for node in path] for path in each[1:]))
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw the graph with the unfair paths in red."""
         return self.graph.draw(self, ax=ax)
 
+    def _repr_png_(self) -> bytes | None:
+        """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
+        return self.graph.picture(self)
+
     def __str__(self) -> str:
-        lines = [f"unfair: {show_path(path)}" for path in self.paths] or ["unfair: no path"]
-        lines.extend(f"fair:   {show_path(path)}" for path in self.fair_paths)
+        lines = [*_lines("unfair: ", self.paths)] or ["unfair: no path"]
+        lines.extend(_lines("fair:   ", self.fair_paths))
         lines.append(f"shared by both worlds: {', '.join(self.shared) or 'nothing observed'}")
         if self.swapped:
             graph = self.graph
@@ -133,7 +128,7 @@ class UnfairPaths:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        paths = ", ".join(repr(show_path(path)) for path in self.paths)
+        paths = repr(self.paths).removeprefix("PathSet(").removesuffix(")")
         return f"UnfairPaths({paths}{', swapped' if self.swapped and paths else ''})"
 
 
@@ -188,8 +183,9 @@ class Regime:
         witnesses = self.unfair.recanting_witnesses() if self.on_unfair != self.on_fair else []
         if witnesses:
             raise NotIdentifiedError(witness_message(*witnesses[0]))
+        values = dict.fromkeys(self.unfair.fair_paths.first_steps, self.on_fair)
+        values |= dict.fromkeys(self.unfair.paths.first_steps, self.on_unfair)
         graph = self.unfair.graph
-        values = {path[1]: self.value(path) for path in graph.directed_paths(graph.sensitive, graph.outcome)}
         return {child: values[child] for child in graph.children(graph.sensitive) if child in values}
 
     def reversed(self) -> Regime:
@@ -197,15 +193,10 @@ class Regime:
         return replace(self, unfair=self.unfair.reversed(), on_unfair=1 - self.on_unfair, on_fair=1 - self.on_fair)
 
 
-def parting_node(one: Path, other: Path) -> str:
-    """Return the last node that two paths have in common before they part.
-
-    >>> parting_node(("A", "M", "Y"), ("A", "M", "D", "Y"))
-    'M'
-    """
-    shared = [a for a, b in zip(one, other, strict=False) if a == b]
-    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(shared))
-    return one[length - 1]
+def _lines(word: str, paths: PathSet) -> Iterable[str]:
+    yield from (f"{word}{show_path(path)}" for path in paths[:SHOWN])
+    if paths.size > SHOWN:
+        yield f"{word}... ({show_count(paths.size)} paths)"
 
 
 def witness_message(witness: str, unfair: Path, fair: Path) -> str:
@@ -224,25 +215,55 @@ def select_paths(
     direct: bool,
     through: Sequence[str],
     tests: Sequence[Callable[[Path], bool]],
-) -> tuple[Path, ...]:
+) -> PathSet:
     """Return the directed paths that are named, direct, through a node, or accepted by a test, in graph order."""
     every = graph.directed_paths(graph.sensitive, graph.outcome)
     chosen = {_existing(graph, read_path(path), every) for path in named}
     if direct:
         chosen.add(_existing(graph, (graph.sensitive, graph.outcome), every))
+    mediators = every.nodes - {graph.sensitive, graph.outcome}
     for node in through:
-        crossing = [path for path in every if node in path[1:-1]]
-        if not crossing:
+        if node not in mediators:
             raise GraphError(
-                f"No directed path from {graph.sensitive!r} to {graph.outcome!r} runs through {node!r}. "
-                f"The paths: {'; '.join(map(show_path, every))}."
+                f"No directed path from {graph.sensitive!r} to {graph.outcome!r} runs through {node!r}."
+                f"{did_you_mean(node, [each for each in graph.nodes if each in mediators])} The paths: "
+                f"{show_paths(every)}."
             )
-        chosen.update(crossing)
-    chosen.update(path for test in tests for path in every if test(path))
-    return tuple(path for path in every if path in chosen)
+    if tests and every.size > LISTED:
+        raise GraphError(
+            f"A function of a path is tried on each path, and there are {show_count(every.size)} of them from "
+            f"{graph.sensitive!r} to {graph.outcome!r}, more than {LISTED:,}. Name the paths, or the nodes they run "
+            "through: unfair(through=[...])."
+        )
+    if tests:
+        chosen.update(path for path in every if any(test(path) for test in tests))
+    return _named_or_through(every, chosen, frozenset(through))
 
 
-def _existing(graph: CausalGraph, path: Path, every: Sequence[Path]) -> Path:
+def _named_or_through(every: PathSet, named: Iterable[Path], through: frozenset[str]) -> PathSet:
+    """Return the paths that are named or run through a node, by the prefixes of those that are named."""
+    taken, away = -1, -2
+    prefixes: list[dict[str, int]] = [{}]
+    whole: set[int] = {taken}
+    for path in named:
+        state = 0
+        for node in path[1:]:
+            if node not in prefixes[state]:
+                prefixes[state][node] = len(prefixes)
+                prefixes.append({})
+            state = prefixes[state][node]
+        whole.add(state)
+
+    def step(state: int, _: str, node: str) -> int | None:
+        if state == taken or node in through:
+            return taken
+        follows = away if state == away else prefixes[state].get(node, away)
+        return None if follows == away and not through else follows
+
+    return every.select(0, step, whole.__contains__)
+
+
+def _existing(graph: CausalGraph, path: Path, every: PathSet) -> Path:
     if path in every:
         return path
     for node in path:
@@ -251,5 +272,5 @@ def _existing(graph: CausalGraph, path: Path, every: Sequence[Path]) -> Path:
     cause = f"there is no edge {show_path(missing[0])}" if missing else "it must run from the one to the other"
     raise GraphError(
         f"{show_path(path)} is not a directed path from {graph.sensitive!r} to {graph.outcome!r}: {cause}. "
-        f"The paths: {'; '.join(map(show_path, every))}."
+        f"The paths: {show_paths(every)}."
     )

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pyrofair._validation import require_integer
 from pyrofair.couplings import Coupling
+from pyrofair.covariates import covariate_names
 from pyrofair.equations import Equations, read_equations
 from pyrofair.isolation import isolated, set_seed
 from pyrofair.noise import Noise
@@ -80,6 +81,11 @@ class Population:
         """The sites drawn without explicit noise that these depend on."""
         return self.equations.coupled(self.inputs)
 
+    @property
+    def named_coupling(self) -> Coupling:
+        """The coupling of these."""
+        return self.equations.coupling_of(self.coupling, self.inputs)
+
     def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
         """Return what numbers made of these people rest on, a sentence each.
 
@@ -91,9 +97,11 @@ class Population:
             The draws of the parameters.
         """
         found = ["The program is right: its equations, the laws of its noise, and that their errors are independent."]
+        if names := ", ".join(covariate_names(self.equations.program)):
+            found.append(f"The covariates {names} are distributed as in the table handed over with the program.")
         if self.coupled and unit == "noise":
             found.append(
-                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.coupling} "
+                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.named_coupling} "
                 "coupling says. No data tell, and PIU depends on it: SEM.truths compares several."
             )
         if unit == "shared":
@@ -130,7 +138,7 @@ class Population:
 
     def draw_units(self, n: int, draws: int, seed: int, held: Draws) -> People:
         """Draw units that share only the nodes that no unfair path touches, each with so many draws in each world."""
-        require_integer("draws", draws)
+        require_integer("draws", draws, least=2)  # one draw of each unit shows no unit's mean, only noise
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
             return shared_worlds(self.equations, size, draws, self.coupling, values, self.inputs, way=self.way)

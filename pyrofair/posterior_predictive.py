@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyro import poutine
 from torch import Tensor
 
+from pyrofair._validation import require_callable, require_instance, require_integer, require_people, require_seed
 from pyrofair.dependencies import read_dependencies
 from pyrofair.exceptions import DataError
 from pyrofair.interventions import do as intervene
@@ -67,6 +68,8 @@ def predictive(
         If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
         posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
         differ in number, per-person draws are not of n people, or n cannot be told.
+    GraphError
+        If evidence bears on people.
     InterventionError
         If ``do`` names an unknown site, or a value does not fit it.
 
@@ -84,14 +87,22 @@ def predictive(
     >>> predictive(program, stale, do={"A": 1}, random_state=0)["M"].mean().round(1)
     np.float32(2.0)
     """
-    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
-        raise DataError(f"n={n!r} must be a whole number of people, at least 1.")
+    if n is not None:
+        require_people("n", n)
+    if draws is not None:
+        require_integer("draws", draws)
+    if do is not None:
+        require_instance("do", do, Mapping, "a dictionary from sites to values, or None")
+    require_callable("program", program, "a Pyro program of the number of units")
+    require_seed(random_state)
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
+    info.refuse_evidence(())
     reads, people = read_dependencies(probe, info), info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
-    held = thin(read_priors(program, info, posterior).read(posterior, replay=True, spare=stale), draws)
+    priors = read_priors(program, info, posterior)
+    held = thin(priors.read(posterior, replay=True, spare=stale), draws)
     rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
     if isinstance(posterior, Posterior) and posterior.observed:
         rows = rows or {len(next(iter(posterior.observed.values())))}
@@ -99,7 +110,9 @@ def predictive(
         if len(rows) != 1:
             raise DataError("The posterior does not tell the number of people; pass n=...")
         n = rows.pop()
-    kept = {site: torch.as_tensor(held[site]) for site in reads.drawn if site in held and site not in stale}
+    types = {**priors.dtypes, **info.dtypes}
+    replayed = [site for site in reads.drawn if site in held and site not in stale]
+    kept = {site: torch.as_tensor(held[site], device="cpu").to(types[site]) for site in replayed}
     for site in kept.keys() & set(people):
         if kept[site].shape[1:2] != (n,):
             raise DataError(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pyro.distributions as dist
 import torch
 from pyro import poutine
 from pyro.ops.provenance import ProvenanceTensor, detach_provenance, get_provenance
@@ -17,29 +19,70 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from pyrofair.exceptions import GraphError
+from pyrofair.exceptions import GraphError, PyrofairError
 
 __all__ = [
     "DENSITY",
     "Followed",
     "Program",
     "RefusePlainDo",
+    "UnreadableError",
     "at_parameters",
     "drawn_once",
+    "first_line",
     "followed",
     "is_deterministic",
+    "reading",
     "run_program",
     "says",
+    "support_of",
 ]
 
 Program = Callable[[int], Any]
 """A Pyro program of the number of people."""
 DENSITY = "log_prob"
+PARTS = (torch.distributions.Distribution, dist.Distribution, torch.distributions.Transform, torch.nn.Module)
+"""What a law may be made of."""
+
+
+class UnreadableError(GraphError):
+    """A step of reading a program failed, so that the program says nothing; it never counts as "no dependence"."""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Refuse, naming what was being read, where reading it fails in any way."""
+    try:
+        yield
+    except PyrofairError:
+        raise
+    except Exception as error:
+        raise UnreadableError(
+            f"{what} cannot be read: {first_line(error)}. Nothing is known of what it depends on, so the program is "
+            "refused. Write it in Pyro's distributions and torch operations."
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error's type and the first line of its text; Pyro adds a table of shapes."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def is_deterministic(site: Any) -> bool:
-    """Tell whether a site is computed."""
-    return bool(site["infer"].get("_deterministic"))
+    """Tell whether a site is computed, by ``pyro.deterministic`` or as a reparametrised site is from its new noise."""
+    if (site["infer"] or {}).get("_deterministic"):
+        return True
+    law = site["fn"]
+    masked = isinstance(law, dist.MaskedDistribution) and law._mask is False
+    return bool(site["is_observed"]) and masked and isinstance(law.base_dist, dist.Delta)
+
+
+def support_of(law: Any) -> Any:
+    """Return the support of a law, or None if it declares none."""
+    try:
+        return law.support
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any]:
@@ -69,10 +112,10 @@ class _AtParameters(Messenger):
     def _pyro_sample(self, msg: Any) -> None:
         if msg["name"] in self.values and msg["value"] is None:
             drawn = msg["fn"]()
-            value = torch.as_tensor(self.values[msg["name"]]).to(drawn.dtype)
+            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
+            support = support_of(msg["fn"])
             possible = value.shape == drawn.shape and bool(value.isfinite().all())
-            with suppress(NotImplementedError, AttributeError):
-                possible = possible and bool(msg["fn"].support.check(value).all())
+            possible = possible and (support is None or bool(support.check(value).all()))
             msg["value"], msg["done"] = value if possible else drawn, True
 
 
@@ -93,9 +136,11 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
     values = {}
     given = getattr(posterior, "flat", posterior)
     for name, draws in given.items() if isinstance(given, Mapping) else ():
-        with suppress(TypeError, ValueError, IndexError, RuntimeError):
-            held = np.array(draws.detach().cpu() if isinstance(draws, Tensor) else draws, order="C")
-            values[str(name)] = torch.as_tensor(held[draw])
+        try:
+            held = np.array(draws.detach().cpu().numpy() if isinstance(draws, Tensor) else draws, order="C")
+            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
+        except (TypeError, ValueError, IndexError):  # no draws: Priors.read says so, by name
+            continue
     handled: Program = _AtParameters(values)(program) if values and callable(program) else program
     return handled
 
@@ -113,29 +158,62 @@ class RefusePlainDo(Messenger):
             )
 
 
-def _numbers(part: Any, name: str = "") -> dict[str, Tensor]:
-    """Return the tensors that a law is made of, by where they stand in it, without what it remembers of other runs."""
-    if isinstance(part, Tensor):
-        return {name: part}
-    if isinstance(part, torch.distributions.Distribution | torch.distributions.Transform):
-        inside = {key: value for key, value in vars(part).items() if key != "_mask" and not key.startswith("_cached")}
-        name += f"/{type(part).__name__}"
-    elif isinstance(part, list | tuple):
-        inside = {str(i): value for i, value in enumerate(part)}
-    else:
-        return {}
-    return {key: value for each in inside for key, value in _numbers(inside[each], f"{name}/{each}").items()}
+def _numbers(law: Any) -> dict[str, Tensor]:
+    """Return the tensors that a law is made of, by where they stand in it, without what it remembers of other runs.
+
+    They are looked for in laws, transforms, modules, containers and bound arguments. Transforms and their inverses hold
+    each other, so each is entered once.
+    """
+    found: dict[str, Tensor] = {}
+    entered: dict[int, Any] = {}
+    waiting: list[tuple[str, Any]] = [("", law)]
+    while waiting:
+        name, part = waiting.pop()
+        if isinstance(part, Tensor):
+            found[name] = part
+            continue
+        inside: Mapping[Any, Any]
+        if isinstance(part, PARTS):
+            inside = {key: value for key, value in vars(part).items() if key != "_mask" and key[:7] != "_cached"}
+        elif isinstance(part, Mapping):
+            inside = part
+        elif isinstance(part, list | tuple):
+            inside = dict(enumerate(part))
+        elif isinstance(part, partial):
+            inside = {"args": part.args, "keywords": part.keywords}
+        else:
+            continue
+        if id(part) not in entered:
+            entered[id(part)] = part
+            waiting += [(f"{name}/{type(part).__name__}/{key}", value) for key, value in inside.items()]
+    return found
 
 
 def says(site: Any) -> dict[str, Tensor]:
-    """Return what tells a site's equation: its value, or the numbers of its law and its log-probability."""
+    """Return what tells a site's equation: its value, or the numbers of its law and its log-probability.
+
+    A law that has no density is told by its numbers. Where a site is observed, its value and what masks or scales the
+    log-probability count, too.
+
+    Raises
+    ------
+    UnreadableError
+        If the law cannot be read, or has neither a density nor numbers.
+    """
     if is_deterministic(site):
         return {"value": site["value"]}
-    numbers = _numbers(site["fn"])
-    try:
-        return {**numbers, DENSITY: site["fn"].log_prob(detach_provenance(site["value"]))}
-    except (NotImplementedError, ValueError, RuntimeError, TypeError, IndexError):
-        return numbers
+    law = site["fn"]
+    with reading(f"The law of the site {site['name']!r}, {type(law).__name__},"):
+        numbers = _numbers(law)
+        if site["is_observed"]:
+            numbers |= {name: site[name] for name in ("value", "mask", "scale") if isinstance(site[name], Tensor)}
+        try:
+            # Detaching also drops what a value remembers of its draw, as that of a straight-through law does.
+            return {**numbers, DENSITY: law.log_prob(detach_provenance(site["value"]).detach())}
+        except NotImplementedError:
+            if not numbers:
+                raise
+            return numbers
 
 
 # -- marks that travel along ------------------------------------------------------------------------------------------
@@ -200,7 +278,7 @@ class _Track(Messenger):
         if name in self.sites:
             self.reads[name] = get_provenance(list(says(msg).values()))
             msg["value"] = ProvenanceTensor(detach_provenance(msg["value"]), frozenset({name}))
-        elif name in self.parameters and (marks := get_provenance(list(_numbers(msg["fn"]).values()))):
+        elif name in self.parameters and (marks := get_provenance(list(says(msg).values()))):
             raise drawn_once(name, marks)
         self.exits.times = self.before  # a law that is drawn from keeps its secrets: its marks have just been read
 
@@ -226,15 +304,10 @@ def followed(program: Program, n: int, sites: Collection[str], parameters: Colle
     Raises
     ------
     GraphError
-        If a site that is drawn once reads a per-person one.
+        If a site that is drawn once reads a per-person one, or the program or a law fails with marked values.
     """
     exits = _Exits()
     track = _Track(sites, parameters, exits)
-    try:
-        with exits:
-            run_program(program, n, track)
-    except GraphError:
-        raise
-    except Exception as error:  # say, a library that refuses marked tensors
-        return Followed(track.reads, dict.fromkeys(sites, type(error).__name__))
+    with reading("The program, followed by marks on its values,"), exits:
+        run_program(program, n, track)
     return Followed(track.reads, exits.left(n))

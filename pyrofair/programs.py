@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,28 @@ import pyro
 import torch
 
 from pyrofair._validation import did_you_mean
+from pyrofair.couplings import WRAPPERS, is_nominal
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.isolation import isolated
-from pyrofair.probing import Followed, Program, RefusePlainDo, followed, is_deterministic, run_program
-from pyrofair.trials import Trial, perturbed, separated
+from pyrofair.probing import (
+    Followed,
+    Program,
+    RefusePlainDo,
+    first_line,
+    followed,
+    is_deterministic,
+    reading,
+    run_program,
+)
+from pyrofair.trials import Trial, perturbed, require_exchangeable, separated
 
 __all__ = ["Program", "ProgramSites", "caller_level", "read_sites"]
 
 PROBES = (61, 53)
 CROWD = 1009
-"""So many people are looked at where dependencies cannot be followed."""
+"""So many people are looked at where dependencies cannot be followed, and change places."""
+OTHER_CROWD = 997
 PEOPLE = -1
 """Stands for the number of people in the shape of a site."""
 
@@ -40,13 +51,20 @@ class ProgramSites:
     random
         Those that are drawn.
     observed
-        Those whose value the program is given (``obs=``), so that nothing causes it.
+        Those whose value the program is given (``obs=``, ``condition``), or that of some people (``obs_mask=``), so
+        that nothing causes it; and ``pyro.factor``.
     parameters
         The sites outside the plate, drawn once.
     reads
         For each per-person site the per-person sites that it reads.
     shapes, dtypes
         For each per-person site its shape, with -1 for the number of people, and its type.
+    reparametrised
+        The per-person sites that a handler (``poutine.reparam``) computes from noise of its own.
+    weighted
+        The drawn per-person sites whose log-probability is masked or scaled.
+    nominal
+        Those drawn from categories without an order.
     """
 
     sites: tuple[str, ...]
@@ -56,6 +74,9 @@ class ProgramSites:
     reads: dict[str, tuple[str, ...]]
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
+    reparametrised: frozenset[str] = frozenset()
+    weighted: frozenset[str] = frozenset()
+    nominal: frozenset[str] = frozenset()
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -84,6 +105,57 @@ class ProgramSites:
                 raise GraphError(
                     f"The program has no per-person site {node!r}. It has: {', '.join(self.sites)}. Name it with "
                     f"pyro.sample or pyro.deterministic inside the plate.{did_you_mean(node, self.sites)}"
+                )
+
+    def require_drawn(self, nodes: Iterable[str]) -> None:
+        """Refuse nodes whose value the program is given, of everybody or of some people.
+
+        Raises
+        ------
+        GraphError
+            With the first of them.
+        """
+        for node in nodes:
+            if node in self.observed:
+                how = "obs=..." if node in self.random else "obs_mask=..., for some people"
+                raise GraphError(
+                    f"The site {node!r} is given data ({how}), so no intervention can change it. Pass the program as "
+                    "it draws people, without data."
+                )
+
+    def evidence(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Return the per-person sites that draw nothing and say how likely people are: observed, or ``pyro.factor``.
+
+        Parameters
+        ----------
+        nodes
+            The nodes, which are none.
+        """
+        known = {*nodes}
+        return tuple(site for site in self.sites if site in self.observed & self.random and site not in known)
+
+    def refuse_evidence(self, nodes: Sequence[str]) -> None:
+        """Refuse evidence that bears on people: those that the program draws are not those that it then describes.
+
+        Evidence that reads parameters alone says nothing of people once these are given, and is no hindrance.
+
+        Raises
+        ------
+        GraphError
+            With the site and what it reads, or what reads it.
+        """
+        stop = frozenset(nodes)
+        for site in self.evidence(nodes):
+            above = self._above(site, stop)
+            read = [one for one in self.sites if one in above and (one in stop or one in self.random - self.observed)]
+            readers = [node for node in nodes if site in self._above(node, stop)]
+            if read or readers:
+                how = f"reads {', '.join(map(repr, read))}" if read else f"is read by {', '.join(map(repr, readers))}"
+                raise GraphError(
+                    f"The site {site!r} is evidence (obs=..., obs_mask=..., condition or pyro.factor) and {how}, so "
+                    "the people that the program draws are not those that it describes: their worlds would leave that "
+                    "evidence out. Pass the program without it, as it draws people. (Evidence counts in "
+                    "fit_posterior, which learns parameters.)"
                 )
 
     def sites_of(self, node: str, columns: Sequence[str]) -> tuple[str, ...]:
@@ -115,11 +187,12 @@ class ProgramSites:
         Raises
         ------
         GraphError
-            If a name is no per-person site.
+            If a name is no per-person site, or evidence bears on people.
         """
         sites = {node: self.sites_of(node, (columns or {}).get(node, (node,))) for node in nodes}
         owner = {site: node for node, own in sites.items() for site in own}
         self.require(owner)
+        self.refuse_evidence(tuple(owner))
         owner |= {site: site for site in self.random if site not in owner}
         above: dict[str, list[str]] = {node: [] for node in (*nodes, *(owner[s] for s in self.sites if s in owner))}
         for site, node in owner.items():
@@ -158,7 +231,10 @@ def read_sites(program: Program) -> ProgramSites:
     assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
     with a warning. Where nothing is found to read what leaves torch, a warning says so.
 
-    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others.
+    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others. And
+    people change places, to see that no equation depends on where a person stands.
+
+    A step that fails is an error. It never counts as "no dependence".
 
     Parameters
     ----------
@@ -168,8 +244,8 @@ def read_sites(program: Program) -> ProgramSites:
     Raises
     ------
     GraphError
-        If the program fails, has no per-person sites, has other sites for another number of people, draws random
-        numbers outside Pyro, or mixes people.
+        If the program fails or cannot be read, has no per-person sites, has other sites for another number of people,
+        takes a subsample of its plate, draws random numbers outside Pyro, mixes people, or depends on their places.
 
     Examples
     --------
@@ -181,35 +257,65 @@ def read_sites(program: Program) -> ProgramSites:
     >>> read_sites(program).reads
     {'A': (), 'D': ('A',)}
     """
-    with isolated(0), pyro.validation_enabled(False), torch.no_grad(), warnings.catch_warnings():
+    with (
+        reading("The program"),
+        isolated(0),
+        pyro.validation_enabled(False),
+        torch.no_grad(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         plain, other = (_first_run(program, n) for n in PROBES)
         shapes = _shapes(plain, other)
         drawn = [name for name, site in plain.items() if not is_deterministic(site)]
+        given = {name for name in drawn if name in shapes and plain[name]["is_observed"]}
         found = ProgramSites(
             sites=tuple(shapes),
             random=frozenset(name for name in drawn if name in shapes),
-            observed=frozenset(name for name in drawn if name in shapes and plain[name]["is_observed"]),
+            observed=frozenset(given | {name for name in shapes if _is_imputed(name, plain, given)}),
             parameters=tuple(name for name in drawn if name not in shapes),
             reads={},
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
+            reparametrised=frozenset(
+                name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
+            ),
+            weighted=frozenset(name for name in drawn if name in shapes and _is_weighted(plain[name])),
+            nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
         )
         marks = followed(program, PROBES[0], found.sites, found.parameters)
         trial = Trial(program, PROBES[0], _places(shapes), plain)
         silent = frozenset(site for site in found.sites if not marks.reads.get(site))
         moving = separated(trial, found.parameters, silent)
+        crowd, other_crowd = (Trial(program, size, trial.places) for size in (CROWD, OTHER_CROWD))
+        require_exchangeable(crowd, other_crowd)
         hidden = perturbed(trial, marks.reads)
         causes = _unclear(found.sites, marks, hidden, moving)
         if causes:
             known = {site: marks.reads.get(site, frozenset()) | {*hidden.get(site, ())} for site in found.sites}
-            more = perturbed(Trial(program, CROWD, trial.places), known, causes)
+            more = perturbed(crowd, known, causes)
             hidden = {s: hidden.get(s, []) + more.get(s, []) for s in found.sites if s in hidden or s in more}
     _warn(hidden, marks.left, moving)
     for name in found.sites:
         met = {*marks.reads.get(name, ()), *hidden.get(name, ())} - {name}
         found.reads[name] = tuple(site for site in found.sites if site in met)
     return found
+
+
+def _is_imputed(name: str, sites: Mapping[str, Any], given: Collection[str]) -> bool:
+    """Tell whether ``obs_mask`` gives some people's value: Pyro draws the others under a second name."""
+    return is_deterministic(sites[name]) and f"{name}_observed" in given and f"{name}_unobserved" in sites
+
+
+def _is_weighted(site: Any) -> bool:
+    """Tell whether a site's log-probability is masked or scaled for somebody."""
+    masks = [site["mask"]]
+    law = site["fn"]
+    while isinstance(law, WRAPPERS):
+        masks.append(getattr(law, "_mask", None))
+        law = law.base_dist
+    masked = any(mask is not None and not bool(torch.as_tensor(mask).all()) for mask in masks)
+    return masked or not bool((torch.as_tensor(site["scale"]) == 1.0).all())
 
 
 def _places(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int | None]:
@@ -266,9 +372,9 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
     except GraphError:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]  # Pyro adds a table of shapes
         raise GraphError(
-            f"The program failed when it was called with n={n} people: {said}. It must run for any number. {_PLATE}"
+            f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any "
+            f"number. {_PLATE}"
         ) from error
 
 
@@ -284,8 +390,12 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
         first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
         places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
         inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])
-        if any(frame.full_size == PROBES[0] != frame.size for frame in site["cond_indep_stack"]):
-            raise GraphError(f"The site {name!r} stands in a subsampled plate; a model of people needs all of them.")
+        if subsampled := [frame for frame in site["cond_indep_stack"] if frame.full_size != frame.size]:
+            raise GraphError(
+                f"The site {name!r} stands in the plate {subsampled[0].name!r}, which takes a subsample of "
+                f"{subsampled[0].size} of {subsampled[0].full_size} (subsample_size=, subsample=); a model of people "
+                "needs all of them. Leave these arguments out."
+            )
         if places and not inside and not is_deterministic(site):
             raise GraphError(
                 f"The site {name!r} has a value for each of n people, but stands outside the plate of people. {_PLATE}"
@@ -294,6 +404,8 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
             raise GraphError(
                 f"The site {name!r} has the shapes {first} for {PROBES[0]} people and {second} for {PROBES[1]}; it "
                 "must have one dimension of the number of people."
+                + " Their plate has another dimension (dim=) than what it holds; leave that out."
+                * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
         if places or (inside and not first):
             found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))

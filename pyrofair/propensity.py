@@ -364,11 +364,12 @@ def make_propensity(
         For anything else.
     """
     require_integer("folds", folds)
-    if empty or _is(kind, "saturated"):
+    named = kind if isinstance(kind, str) else None
+    if empty or named == "saturated":
         return Saturated()
-    if _is(kind, "logistic"):
+    if named == "logistic":
         return Logistic()
-    if _is(kind, "boosted"):
+    if named == "boosted":
         return Boosted(seed, folds)
     if isinstance(kind, str | type) or not hasattr(kind, "predict_proba") or not hasattr(kind, "fit"):
         raise DataError(
@@ -376,7 +377,3 @@ def make_propensity(
             "with predict_proba."
         )
     return FromClassifier(kind, folds, seed)
-
-
-def _is(kind: object, name: str) -> bool:
-    return isinstance(kind, str) and kind == name

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pyro import poutine
 from torch import Tensor
 
+from pyrofair._validation import require_people, require_seed
 from pyrofair.couplings import Coupling
 from pyrofair.equations import Equations, read_equations, sensitive_levels
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import GraphError
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise import Noise, draw_from
 from pyrofair.parallel_worlds import Way, both_worlds, choose_way
@@ -29,7 +29,7 @@ from pyrofair.worlds import Enough, WithNoise, World, factual, quiet
 
 __all__ = ["PSCFTruth", "measure_approximation"]
 
-COUPLING: Coupling = "monotone"
+COUPLING: Coupling = "gumbel"
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     DataError
         If ``n`` is no positive whole number.
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise DataError(f"n={n!r} must be a positive whole number of people; 100,000 give PIU to about .001.")
+    require_people("n", n)
+    require_seed(random_state)
     replay: Replay = model.replay_
     graph = replay.unfair.graph
     with isolated(seed_from(random_state)):
@@ -219,8 +219,8 @@ def _site(equations: Equations, column: str) -> str:
 class _ReadLaw(WithNoise):
     """Run a program whose other sites are set until a site is met, and keep the site's law."""
 
-    def __init__(self, equations: Equations, noise: Noise, site: str) -> None:
-        super().__init__(equations, noise)
+    def __init__(self, equations: Equations, noise: Noise, site: str, held: World) -> None:
+        super().__init__(equations, noise, held)
         self.site = site
         self.law: Any = None
 
@@ -233,8 +233,8 @@ class _ReadLaw(WithNoise):
 
 def _outcome_law(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
     """Return P(outcome = 1) where all that the outcome reads is set, shape (n,)."""
-    handler = _ReadLaw(equations, noise, site)
-    with quiet(), handler, poutine.do(data=dict(held)), suppress(Enough):
+    handler = _ReadLaw(equations, noise, site, held)
+    with quiet(), handler, suppress(Enough):
         run: Callable[[int], object] = equations.program
         run(noise.n)
     chance = getattr(handler.law, "probs", None)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyrofair.group_agreement import disagreeing
+
 __all__ = ["read_audit"]
 
 SMALL = 0.05
@@ -33,10 +35,14 @@ def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, 
     lines = [*_read_setting(context, table["model"].nunique()), *_read_overlap(context["overlap"])]
     for model in dict.fromkeys(table["model"]):
         own = table[table["model"] == model]
-        lines += ["", *_read_model({(row.decisions, row.quantity): row for row in own.itertuples()}, model, context)]
+        found = {(row.decisions, row.quantity): row for row in own.itertuples()}
+        lines += ["", *_read_model(found, model, groups, context)]
     lines += ["", *_read_groups(groups, context["level"])]
     lines.append("These numbers rest on:")
     lines += [f"  {i}. {text}" for i, text in enumerate(context["assumptions"], 1)] or ["  (the source states none)"]
+    if context["outcome_assumptions"]:
+        lines.append(f"Those of {', '.join(context['outcomes'])}, an outcome, rest on:")
+        lines += [f"  {i}. {text}" for i, text in enumerate(context["outcome_assumptions"], 1)]
     if context["failure"]:
         lines.append(f"No unfair effect could be estimated: {context['failure'].rstrip('.')}.")
     lines += [f"Warning: {text}" for text in context["warnings"]]
@@ -53,6 +59,8 @@ def _read_setting(context: Mapping[str, Any], models: int) -> list[str]:
         f"{_roles(context)} PIU is the share of people whose two answers differ.",
         *context["unfair"].splitlines(),
     ]
+    if context["resampling"] and context["replicates"] > 1:
+        lines.insert(1, context["resampling"])
     if context["unnamed"]:
         lines.append(
             f"{', '.join(context['unnamed'])}: fitted without column names, and given {', '.join(context['order'])} in "
@@ -105,8 +113,9 @@ def _arm(value: Any) -> str:
     return "" if pd.isna(value) else f"the sensitive attribute at {int(value)}"
 
 
-def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]:
-    lines = [f"{model}", _read_accuracy(rows), _read_rate(rows["threshold", "positive_rate"])]
+def _read_model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, Any]) -> list[str]:
+    lines = [model, *context["kinds"].get(model, ())]
+    lines += [_read_accuracy(rows), _read_rate(rows["threshold", "positive_rate"])]
     untouched = _read_untouched(context["untouched"].get(model, ()))
     for kind, what in [("threshold", "decisions"), ("score", "scores (as if each decision were drawn with its score)")]:
         of = {quantity: row for (decisions, quantity), row in rows.items() if decisions == kind}
@@ -118,8 +127,11 @@ def _read_model(rows: Rows, model: str, context: Mapping[str, Any]) -> list[str]
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
             _read_piu(of, seen_twice=context["paired"] and kind == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
-            f"    reading: {untouched or (kind == 'threshold' and _few(of['positive_rate'])) or _verdict(of)}",
         ]
+        said = (
+            untouched or (kind == "threshold" and _few(of["positive_rate"])) or _small(context["small"].get(model, ()))
+        )
+        lines.append(f"    reading: {said or _withheld(groups, model, kind) or _verdict(of)}")
     return lines
 
 
@@ -178,6 +190,23 @@ def _few(rate: Any) -> str:
     )
 
 
+def _small(reasons: Sequence[str]) -> str:
+    """Say so if an observed group has too few rows for any interval."""
+    found = [text for text in reasons if text]
+    return f"none: {found[0]}, and what a few rows lack, no interval made of them shows." if found else ""
+
+
+def _withheld(groups: pd.DataFrame, model: str, kind: str) -> str:
+    """Say so if the two observed groups tell different numbers: at least one of them is wrong, and maybe this one."""
+    apart = disagreeing(groups, {"model": model, "decisions": kind})
+    if apart.empty:
+        return ""
+    return (
+        f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond their "
+        "intervals (see below), so the numbers above may be those of a wrong propensity."
+    )
+
+
 def _verdict(of: Mapping[str, Any]) -> str:
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
     if np.isnan(lower.estimate):
@@ -218,7 +247,7 @@ def _read_groups(groups: pd.DataFrame, level: float) -> list[str]:
     if groups.empty:
         return [*lines, ""]
     told = groups[groups["agree"].notna()]
-    apart = told[~told["agree"].astype(bool)]
+    apart = disagreeing(told)
     if told.empty:
         widest = groups["difference"].abs().max()
         return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]

@@ -15,7 +15,8 @@ from pyrofair.couplings import quantile
 from pyrofair.exceptions import GraphError
 from pyrofair.keyed_noise import keyed_strata, row_keys
 from pyrofair.latent_sem import LatentSEM
-from pyrofair.paths import UnfairPaths, show_path
+from pyrofair.path_sets import show_path
+from pyrofair.paths import UnfairPaths
 
 __all__ = ["Replay", "read_replay"]
 
@@ -163,15 +164,13 @@ def read_replay(unfair: UnfairPaths) -> Replay:
     """
     graph = unfair.graph
     witnesses = unfair.regimes[1].arms if unfair.paths else {}
-    redrawn = {node for path in unfair.paths for node in path[1:-1]}
-    for path in unfair.paths:
-        hidden = [node for node in path if node in graph.latent]
-        if hidden:
-            raise GraphError(
-                f"The unfair path {show_path(path)} runs through the latent node {hidden[0]!r}, whose fair value "
-                "cannot be drawn: no data tell its law. Draw the graph without it, with edges from its causes to its "
-                "effects."
-            )
+    redrawn = unfair.paths.nodes - {graph.sensitive, graph.outcome}
+    for path in unfair.paths.through(graph.latent)[:1]:
+        hidden = next(node for node in path if node in graph.latent)
+        raise GraphError(
+            f"The unfair path {show_path(path)} runs through the latent node {hidden!r}, whose fair value cannot be "
+            "drawn: no data tell its law. Draw the graph without it, with edges from its causes to its effects."
+        )
     high = unfair.regimes[1].on_unfair
     return Replay(
         unfair,

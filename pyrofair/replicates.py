@@ -16,10 +16,20 @@ from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from pyrofair.exceptions import PyrofairWarning
-from pyrofair.measures import DECISIONS, AuditedModel, Decisions, Worlds, WorldScores, decide, measure, measure_views
-from pyrofair.unit_bounds import Signs, choose_signs, split_draws, unit_means
+from pyrofair.measures import (
+    DECISIONS,
+    AuditedModel,
+    Decisions,
+    Worlds,
+    WorldScores,
+    decide,
+    measure,
+    measure_views,
+    view_signs,
+)
+from pyrofair.unit_bounds import Signs, split_draws
 
-__all__ = ["GROUPED", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
+__all__ = ["GROUPED", "OUTCOME", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
 
 Bootstrap = Literal["bayesian", "multinomial"]
 Views = tuple[Worlds, ...]
@@ -29,6 +39,8 @@ Key = tuple[str, str, Decisions, str]
 AllSigns = dict[tuple[str, Decisions], Signs]
 """For each model and kind of decisions the sides of the kinks on which units are."""
 
+OUTCOME = "outcome"
+"""The label of the source for scores that are an outcome, beside one for predictions."""
 GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 
 
@@ -45,13 +57,15 @@ class Estimator:
     observed
         For each model the scores of these rows, (n,).
     sources
-        The fitted source under "", and those that weight a single group; empty if the worlds cannot be made.
+        The fitted source under "", those that weight a single group, and perhaps one for scores that are an outcome;
+        empty if the worlds cannot be made.
     worlds
         The views of the two worlds of each source.
     scored
         For each source and model the scores of both worlds' rows, view by view.
-    shared_rows
-        Whether the source was fitted on the audited rows, so that both are resampled as one.
+    place
+        Which of the rows that the source was fitted on each audited row is, shape (n,), -1 for others: a row that is
+        both has one weight in a replicate.
     threshold
         A decision is positive where the score exceeds it.
     """
@@ -64,7 +78,7 @@ class Estimator:
     sources: dict[str, Any]
     worlds: dict[str, Views]
     scored: dict[tuple[str, str], tuple[WorldScores, ...]]
-    shared_rows: bool
+    place: NDArray[np.int64]
     threshold: float
 
     @cached_property
@@ -78,14 +92,17 @@ class Estimator:
         base: Any = self.sources[""]
         return hasattr(base, "redraws_units") and bool(base.redraws_units(self.table))
 
+    def label_of(self, model: str) -> str:
+        """Return under which label the worlds of a model are: that of outcomes, or "" for predictions."""
+        return OUTCOME if (OUTCOME, model) in self.scored else ""
+
     def _signs(self, views: Views) -> AllSigns:
         if len(views) < 2:
             return {}
         found: AllSigns = {}
         for model, scores in self._all_scores("", views):
             for kind in DECISIONS:
-                means = [unit_means(*pair) for pair in zip(self._decided(scores, kind), views, strict=True)]
-                found[model.name, kind] = choose_signs(means)
+                found[model.name, kind] = view_signs(self._decided(scores, kind), views)
         return found
 
     def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
@@ -101,22 +118,26 @@ class Estimator:
     def resampled(self, seed: np.random.SeedSequence, bootstrap: Bootstrap) -> dict[Key, float] | str:
         """Return the estimates on resampled rows, or why they cannot be had."""
         random = np.random.default_rng(seed)
-        counts = _resample(random, len(self.table), bootstrap)
+        base: Any = self.sources.get("")
+        place = self.place if base is not None else np.full(len(self.table), -1)
+        counts, fitted_counts = _resample_both(random, place, getattr(base, "n_fitted_", 0), bootstrap)
         weight = self.weight * counts
         values = self._observed(weight)
-        if not self.sources:
+        if base is None:
             return values
-        base = self.sources[""]
         try:
             if not hasattr(base, "refit") and self._name_units(""):
                 factor = _resample(random, self.worlds[""][0][0].units, bootstrap)
                 views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[""])
                 return values | self._causal("", views, self.signs)[0]
             if hasattr(base, "refit"):
-                base = base.refit(counts if self.shared_rows else _resample(random, base.n_fitted_, bootstrap))
-            single = [label for label in self.sources if label]
+                base = base.refit(fitted_counts)
+            single = [label for label in self.sources if label not in ("", OUTCOME)]
             draw = int(random.integers(2**31))
-            for label, source in {"": base, **(base.by_group(single) if single else {})}.items():
+            sources = {"": base, **(base.by_group(single) if single else {})}
+            if OUTCOME in self.sources:
+                sources[OUTCOME] = self.sources[OUTCOME].refit(fitted_counts)
+            for label, source in sources.items():
                 views = make_views(source, self.table, weight, draw)
                 signs = self.signs
                 if self.redraws_units:
@@ -141,6 +162,7 @@ class Estimator:
     def _causal(self, label: str, views: Views, signs: AllSigns) -> tuple[dict[Key, float], dict[Key, str]]:
         values: dict[Key, float] = {}
         notes: dict[Key, str] = {}
+        under = "" if label == OUTCOME else label
         for model, scores in self._all_scores(label, views):
             for kind in DECISIONS:
                 decided = self._decided(scores, kind)
@@ -148,9 +170,9 @@ class Estimator:
                     found, said = measure_views(decided, views, signs[model.name, kind])
                 else:
                     found, said = measure(decided[0], views[0])
-                kept = [quantity for quantity in found if not label or quantity in GROUPED]
-                values |= {(label, model.name, kind, quantity): found[quantity] for quantity in kept}
-                notes |= {(label, model.name, kind, quantity): said[quantity] for quantity in kept if quantity in said}
+                kept = [quantity for quantity in found if not under or quantity in GROUPED]
+                values |= {(under, model.name, kind, quantity): found[quantity] for quantity in kept}
+                notes |= {(under, model.name, kind, quantity): said[quantity] for quantity in kept if quantity in said}
         return values, notes
 
     def _all_scores(self, label: str, views: Views) -> Iterator[tuple[AuditedModel, tuple[WorldScores, ...]]]:
@@ -199,6 +221,36 @@ def _resample(random: np.random.Generator, n: int, bootstrap: Bootstrap) -> NDAr
     if bootstrap == "multinomial":
         return random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
     return n * random.dirichlet(np.ones(n))
+
+
+def _resample_both(
+    random: np.random.Generator, place: NDArray[np.int64], n_fitted: int, bootstrap: Bootstrap
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how often each of the n audited and of the fitted rows counts in a replicate, one that is both alike.
+
+    Parameters
+    ----------
+    random
+        Draws them.
+    place
+        Which fitted row each audited row is, shape (n,), -1 for others.
+    n_fitted
+        How many rows were fitted on.
+    bootstrap
+        How rows are resampled.
+    """
+    known = place >= 0
+    if not known.any():
+        counts = _resample(random, len(place), bootstrap)
+        return counts, _resample(random, n_fitted, bootstrap) if n_fitted else np.empty(0)
+    new = int((~known).sum())
+    union = _resample(random, n_fitted + new, bootstrap)
+    where = place.copy()
+    where[~known] = n_fitted + np.arange(new)
+    counts, fitted = union[where], union[:n_fitted]
+    if bootstrap == "bayesian":
+        counts, fitted = counts * (len(counts) / counts.sum()), fitted * (n_fitted / fitted.sum())
+    return counts, fitted
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from pyrofair._validation import require_seed
-from pyrofair.abduction import Method, Settings, counterfactuals
+from pyrofair._validation import (
+    require_callable,
+    require_choice,
+    require_instance,
+    require_integer,
+    require_people,
+    require_seed,
+    shown,
+)
+from pyrofair.abduction import Method, Settings, counterfactuals, read_inverses
 from pyrofair.counterfactuals import Counterfactuals
 from pyrofair.couplings import Coupling, require_couplings
+from pyrofair.covariates import ROW
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
@@ -46,22 +55,26 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ----------
     program
         A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
-        (or a column of it) are nodes, the others exogenous noise. Sites outside are parameters, drawn once.
+        (or a column of it) are nodes, the others exogenous noise. Sites outside are parameters, drawn once. What is
+        known of each individual and not modelled is handed over with it:
+        :func:`pyrofair.covariates.with_covariates`.
     unfair
         The unfair paths, recanting witnesses included.
     unit
         What the worlds share: ``"noise"``, the person; or ``"shared"``, only the nodes that no unfair path touches, the
         others being drawn anew in each world.
     coupling
-        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"monotone"`` (one
-        uniform through the quantile function), ``"independent"``, ``"antithetic"``, or ``"gumbel"`` (Gumbel-max for
-        categorical nodes, monotone for others).
+        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"gumbel"``, Gumbel-max
+        for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
+        coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
+        for categories), ``"independent"``, or ``"antithetic"``. A program says that categories are in the order of
+        their codes by :class:`pyrofair.distributions.OrderedCategorical` or Pyro's ``OrderedLogistic``.
     posterior
         Draws of the parameters: what :func:`pyrofair.posteriors.fit_posterior` returns, or for each an array of shape
         (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
         two worlds share hers. Without it one draw of their prior is used, with a warning.
     draws
-        With ``unit="shared"``: the draws of each unit.
+        With ``unit="shared"``: the draws of each unit, at least 2: a single one tells of no unit's mean.
     random_state
         Seeds calls that name no seed of their own.
     levels
@@ -97,7 +110,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         unfair: UnfairPaths,
         *,
         unit: Literal["noise", "shared"] = "noise",
-        coupling: Coupling = "monotone",
+        coupling: Coupling = "gumbel",
         posterior: Posterior | Mapping[str, npt.ArrayLike] | None = None,
         draws: int = 200,
         random_state: int | None = None,
@@ -140,12 +153,18 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         if not isinstance(self.unfair, UnfairPaths):
             raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
+        require_callable("program", self.program, "a Pyro program of the number of units")
+        require_integer("draws", self.draws)
         require_seed(self.random_state)
+        if not (isinstance(self.posterior, Mapping | None) or hasattr(self.posterior, "samples")):
+            expected = "a Posterior, a dictionary from parameters to draws, or None"
+            raise DataError(f"posterior={shown(self.posterior)} must be {expected}.")
+        if self.levels is not None:
+            require_instance("levels", self.levels, Mapping, "a dictionary from node sites to their labels, or None")
+        require_couplings([self.coupling])
+        require_choice("unit", self.unit, ("noise", "shared"))
         key = (self.program, self.unfair, self.unit, self.coupling)
         if getattr(self, "_read", (None, None))[0] != key:
-            require_couplings([self.coupling])
-            if self.unit not in ("noise", "shared"):
-                raise DataError(f"unit={self.unit!r} is not known; it is 'noise' or 'shared'.")
             self._read = (key, read_population(self.program, self.unfair, self.coupling, self.posterior))
         return self._read[1].equations
 
@@ -181,9 +200,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         baseline, switched : DataFrames of n rows
             Row i of both is one person; in the program's precision, as in ``worlds``.
         """
+        require_people("n", n)
+        require_seed(random_state)
         equations = self.equations()
         people = self._population().draw(n, self._seed(random_state), self._held())
-        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1]
+        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1 and site != ROW]
         order = [site for site in equations.node_of if site in shown]
         first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
         return first.copy(), second.copy()
@@ -214,7 +235,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             float64 before scoring them by hand.
         """
         _require_weights(sample_weight, df)
-        size = n if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
+        require_seed(random_state)
+        size = require_people("n", n) if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
         population, seed, held = self._population(), self._seed(random_state), self._held()
         if self.unit == "shared":
             people, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)
@@ -288,12 +310,16 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         woman  0  2.5
         man    0  2.5
         """
+        settings = Settings(method, read_inverses(inverses), draws, tolerance, guide)
+        require_seed(random_state)
+        if do is not None:
+            require_instance("do", do, Mapping, "a dictionary from nodes to values, or None")
         equations = self.equations()
         levels, held = outcome_levels(equations, df, read_levels(self.levels, equations)), self._held()
         found = counterfactuals(
             equations,
             codes_of_rows(equations, df, levels),
-            Settings(method, dict(inverses or {}), draws, tolerance, guide),
+            settings,
             coupling=self.coupling,
             posterior=held,
             do=codes_of_do(equations, do, levels),
@@ -346,6 +372,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.truth.Truth`.
         """
         require_settings(n, decisions, threshold)
+        require_seed(random_state)
         population, columns, held = self._population(), self.unfair.graph.input_columns, self._held()
         people = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
         actual = [people.worlds[2][site].expand(n).numpy() for site in population.columns]
@@ -356,15 +383,13 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             self.unfair.graph,
             decisions=decisions,
             threshold=threshold,
-            coupling=self.coupling,
+            coupling=population.named_coupling,
             coupled=population.coupled,
             parameters=population.priors.use(held, len(people.sizes)),
             sizes=people.sizes,
         )
 
-    def truths(
-        self, model: Any, couplings: Sequence[Coupling] = ("monotone", "independent", "antithetic"), **settings: Any
-    ) -> pd.DataFrame:
+    def truths(self, model: Any, couplings: Sequence[Coupling] | None = None, **settings: Any) -> pd.DataFrame:
         """Return the truth about a model under several couplings, with one seed: a row for each quantity of each.
 
         Parameters
@@ -372,8 +397,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         model, settings
             As for :meth:`truth`.
         couplings
-            The couplings to compare. They agree on all that data could tell, and on everything if all noise is
-            explicit.
+            The couplings to compare, by default monotone, independent and antithetic; with nominal categories among the
+            coupled sites Gumbel and independent, which do not depend on how these are coded. All agree on all that data
+            could tell, and on everything if all noise is explicit.
 
         Returns
         -------
@@ -382,7 +408,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         seed = self._seed(settings.pop("random_state", None))
         found = []
-        for coupling in require_couplings(couplings):
+        nominal = self.equations().info.nominal.intersection(self.coupled)
+        default = ["gumbel", "independent"] if nominal else ["monotone", "independent", "antithetic"]
+        for coupling in require_couplings(default if couplings is None else couplings):
             sem: SEM = clone(self).set_params(coupling=coupling)
             found.append(sem.truth(model, random_state=seed, **settings).table)
         return pd.concat(found, ignore_index=True)

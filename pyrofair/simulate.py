@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyro import poutine
 from torch import Tensor
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, require_choice, require_people, require_seed
 from pyrofair.distributions import TruncatedNormal
 from pyrofair.exceptions import DataError
 from pyrofair.facts import Facts, Rest, best_accuracies, overlap_of, whole_law
@@ -196,12 +196,13 @@ class Scenario:
         n, random_state
             The number of people to simulate, and the seed. The same question is answered once.
         """
+        require_people("n", n)
+        require_seed(random_state)
         return _facts(self, n, random_state)
 
     def _simulate(self, n: int, random_state: int | np.random.Generator | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the values of all sites, and P(Y = 1) given all causes of Y."""
-        if not isinstance(n, int | np.integer) or n < 1:
-            raise DataError(f"n={n!r} must be a positive whole number of people.")
+        require_people("n", n)
         with isolated(seed_from(random_state)), torch.no_grad(), poutine.trace() as tracer:
             self.program(int(n))
         sites: dict[str, Any] = dict(tracer.trace.nodes)
@@ -322,8 +323,7 @@ def scenario(name: str, **parameters: Any) -> Scenario:
     fair:   A -> M -> Y
     shared by both worlds: Q, M
     """
-    if name not in MODELS:
-        raise DataError(f"There is no scenario {name!r}; there are {', '.join(MODELS)}.{did_you_mean(name, MODELS)}")
+    require_choice("name", name, tuple(MODELS))
     model = MODELS[name]
     known = _parameters(model.program)
     for key in parameters:

@@ -28,8 +28,7 @@ PARTS = ("all", *HALVES)
 class SplitLaws:
     """Laws learned from all rows or from a random half of them, when first asked for.
 
-    The laws of a half end with the few steps that a bootstrap replicate takes, so that replicates lie around them: the
-    rows held out while learning stop it earlier than those steps would.
+    The laws of a half end as a bootstrap replicate does, so that replicates lie around them, whatever fits these.
 
     Parameters
     ----------
@@ -62,8 +61,8 @@ class SplitLaws:
         DataError
             If a half has too few rows.
         KeyboardInterrupt
-            If Ctrl-C struck while a half was learned, whose laws are then dropped; those of all rows are kept as they
-            are, with a warning.
+            If Ctrl-C struck while they were learned, which are then dropped: what rests on them would run on, and
+            report half learned laws as learned.
         """
         with TURN:
             if which not in self.learned:
@@ -103,7 +102,7 @@ class SplitLaws:
             sample_weight=weight,
             random_state=self.seed + PARTS.index(which),
         )
-        if which in HALVES and any(fit.interrupted for fit in laws.fits.values()):
+        if any(fit.interrupted for fit in laws.fits.values()):
             raise KeyboardInterrupt
         return laws
 

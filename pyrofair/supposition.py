@@ -15,8 +15,9 @@ from pyrofair.couplings import law_parameters
 from pyrofair.equations import Equations, State, sensitive_levels
 from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
-from pyrofair.implicit_noise import at_noise, noise_given, partner
-from pyrofair.noise import choose_noise
+from pyrofair.implicit_noise import at_noise, has_distribution, noise_given, partner
+from pyrofair.noise import Redraws, choose_noise, draw_from
+from pyrofair.probing import is_deterministic
 from pyrofair.running import Enough, quiet
 
 __all__ = ["Crowd"]
@@ -53,9 +54,20 @@ class Crowd:
         self.moments: dict[str, tuple[Tensor, Tensor]] = {}
         self.own: dict[str, Tensor] = {}
         self.other: dict[str, Tensor] = {}
+        self.redraws = {
+            site: Redraws()
+            for site, law in self.laws.items()
+            if site in given and evidence.coupling == "independent" and not has_distribution(site, law, given[site])
+        }
         for site, law in self.laws.items():
             if site not in given:
                 self.own[site] = noise[site]
+            elif site in self.redraws:
+                self.redraws[site].add(law, given[site])
+                self.own[site] = self.other[site] = given[site]
+                unknown = torch.full(given[site].shape, torch.nan)
+                self.moments[site] = unknown, unknown
+                continue
             else:
                 self.own[site], mean, variance = noise_given(site, law, given[site], evidence.coupling)
                 self.moments[site] = mean, variance
@@ -104,15 +116,17 @@ class Crowd:
     def had(self, values: Mapping[str, Tensor], wanted: Iterable[str]) -> dict[str, Tensor]:
         """Return the wanted nodes had some been set to values, shape (m,) each."""
         evidence = self.evidence
-        found = dict(values)
-
-        def evaluate(site: str) -> Tensor:
-            if site not in found:
-                parents = evidence.info.causes(site, evidence.nodes)[0]
-                found[site] = self.value(site, {parent: evaluate(parent) for parent in parents})
-            return found[site]
-
-        return {site: evaluate(site) for site in wanted}
+        found, chosen = dict(values), tuple(wanted)
+        parents: dict[str, tuple[str, ...]] = {}
+        waiting = list(chosen)
+        while waiting:
+            site = waiting.pop()
+            if site not in found and site not in parents:
+                parents[site] = evidence.info.causes(site, evidence.nodes)[0]
+                waiting.extend(parents[site])
+        for site in sorted(parents, key=evidence.info.sites.index):
+            found[site] = self.value(site, {parent: found[parent] for parent in parents[site]})
+        return {site: found[site] for site in chosen}
 
     def worlds(
         self, equations: Equations, values: Mapping[str, Tensor], wanted: Iterable[str]
@@ -133,22 +147,24 @@ class Crowd:
         levels = sensitive_levels(equations.unfair.graph)
         done: dict[tuple[str, State], Tensor] = {}
 
-        def evaluate(site: str, state: State) -> Tensor:
-            if site in values:
-                return values[site]
-            if (site, state) not in done:
-                held = {
-                    parent: torch.full_like(self.factual[sensitive], levels[part])
-                    if parent == sensitive
-                    else evaluate(parent, part)
-                    for parent, part in zip(equations.causes[site], state, strict=True)
-                }
-                done[site, state] = self.value(site, held, base=state == base[site])
-            return done[site, state]
+        def read(site: str, state: State | int) -> Tensor:
+            if isinstance(state, State):
+                return values[site] if site in values else done[site, state]
+            return torch.full_like(self.factual[sensitive], levels[state])
+
+        def evaluate(states: Mapping[str, State]) -> dict[str, Tensor]:
+            for site, state in equations.in_order(states, values):
+                if (site, state) not in done:
+                    held = {
+                        parent: read(parent, part)
+                        for parent, part in zip(equations.causes[site], state.parts, strict=True)
+                    }
+                    done[site, state] = self.value(site, held, base=state == base[site])
+            return {site: read(site, state) for site, state in states.items()}
 
         shown = [site for site in wanted if site != sensitive]
-        first = {site: evaluate(site, base[site]) for site in shown}
-        return first, {site: evaluate(site, switched[site]) for site in shown}
+        first = evaluate({site: base[site] for site in shown})
+        return first, evaluate({site: switched[site] for site in shown})
 
 
 class _WithNoise(Messenger):
@@ -200,7 +216,7 @@ class _Factual(_WithNoise):
         self.natural: dict[str, Tensor] = {}
 
     def note(self, name: str, msg: Any) -> None:
-        if msg["infer"].get("_deterministic"):
+        if is_deterministic(msg):
             self.natural[name] = msg["value"]
         if name in self.crowd.evidence.implicit and name != self.crowd.evidence.sensitive:
             self.keep(name, msg["fn"])
@@ -218,7 +234,7 @@ class _Factual(_WithNoise):
         return at_noise(name, law, self.crowd.noise[name], self.crowd.evidence.coupling)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.crowd.evidence.nodes:
+        if msg["name"] in self.crowd.evidence.nodes or msg["name"] in self.crowd.evidence.observed:
             self.values[msg["name"]] = msg["value"]
 
 
@@ -234,6 +250,8 @@ class _Supposed(_WithNoise):
     def draw(self, name: str, law: Any) -> Tensor:
         crowd = self.crowd
         coupling = crowd.evidence.coupling
+        if name in crowd.redraws:
+            return crowd.redraws[name].value(law, lambda _: draw_from(law))
         if name not in crowd.own:  # nothing observed depends on it
             return crowd.evidence.spare_for(name, crowd.m)
         own, other = crowd.own[name], crowd.other[name]

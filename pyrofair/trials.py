@@ -14,9 +14,19 @@ from torch import Tensor
 
 from pyrofair.exceptions import GraphError
 from pyrofair.isolation import set_seed
-from pyrofair.probing import DENSITY, Program, drawn_once, is_deterministic, run_program, says
+from pyrofair.probing import (
+    DENSITY,
+    Program,
+    UnreadableError,
+    drawn_once,
+    first_line,
+    is_deterministic,
+    run_program,
+    says,
+    support_of,
+)
 
-__all__ = ["Trial", "perturbed", "separated"]
+__all__ = ["Trial", "perturbed", "require_exchangeable", "separated"]
 
 Said = dict[str, dict[str, Tensor]]
 """For each site what its equation says."""
@@ -43,6 +53,8 @@ class _Hold(Messenger):
         if msg["name"] in self.values:
             self.said[msg["name"]] = says(msg)
             msg["value"] = self.values[msg["name"]]
+            if "_intervened" in msg["infer"]:  # what an intervention sets is held at other values, too
+                msg["infer"] = {**msg["infer"], "_intervened": msg["value"]}
 
 
 @dataclass(frozen=True)
@@ -65,12 +77,18 @@ class Trial:
     plain: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
+    def sites(self) -> Mapping[str, Any]:
+        """The sites of the run whose values are held."""
+        return self.plain or run_program(self.program, self.n)
+
+    @cached_property
     def values(self) -> dict[str, Tensor]:
         """The values at which sites are held."""
         # A computed step that is not per person is no site, and passes on what it reads.
-        plain = self.plain or run_program(self.program, self.n)
         return {
-            name: site["value"] for name, site in plain.items() if name in self.places or not is_deterministic(site)
+            name: site["value"]
+            for name, site in self.sites.items()
+            if name in self.places or not is_deterministic(site)
         }
 
     @cached_property
@@ -96,26 +114,45 @@ class Trial:
         return base
 
     def said(self, changed: Mapping[str, Tensor], seed: int = 0) -> Said:
-        """Return what the equations say when some values are changed; nothing if the program fails."""
+        """Return what the equations say when some values are changed.
+
+        Raises
+        ------
+        UnreadableError
+            If the program fails, or one of its laws cannot be read: of a change, this says nothing.
+        """
         set_seed(seed)
         hold = _Hold({**self.values, **changed})
         try:
             run_program(self.program, self.n, hold)
-        except Exception:
-            return {}  # a value that never goes with the others may break the program
+        except UnreadableError:
+            raise
+        except Exception as error:
+            last = f", after its site {list(hold.said)[-1]!r}" if hold.said else ""
+            raise UnreadableError(
+                f"The program fails while all its sites are held{last}: {first_line(error)}. Its equations must be "
+                "defined for every value that their parents can take."
+            ) from error
         return hold.said
 
     def ends(self, site: str, *, beyond: bool = False) -> tuple[Tensor, Tensor]:
-        """Return the least and the greatest value of a site, for everybody, or values beyond these."""
+        """Return the least and the greatest value of a site, for everybody, or values beyond these that it can take."""
         both = torch.cat([self.values[site].flatten(), self.fresh[site].flatten()])
         seen = both[both.isfinite()]
         if not len(seen):
             return self.values[site], self.values[site]
         low, high = seen.min(), seen.max()
+        ends = torch.full_like(self.values[site], low.item()), torch.full_like(self.values[site], high.item())
         whole = not seen.is_floating_point() or torch.equal(seen, seen.round())
-        if beyond and not (whole and 1 < len(set(seen.tolist())) <= FEW):
-            low, high = 2 * low - high - 1, 2 * high - low + 1
-        return torch.full_like(self.values[site], low.item()), torch.full_like(self.values[site], high.item())
+        if not beyond or (whole and 1 < len(set(seen.tolist())) <= FEW):
+            return ends
+        far = 2 * low - high - 1, 2 * high - low + 1
+        support = None if is_deterministic(self.sites[site]) else support_of(self.sites[site]["fn"])
+        found = []
+        for end, value in zip(ends, far, strict=True):
+            wide = torch.full_like(end, value.item())
+            found.append(wide if support is None or bool(support.check(wide).all()) else end)
+        return found[0], found[1]
 
     def moves(self, site: str) -> list[Tensor]:
         """Return the values that a site takes for everybody, one after the other."""
@@ -136,13 +173,20 @@ class Trial:
 
     def moved_for(self, rows: Tensor, kind: str, start: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return all sites changed for some people, given as a mask, from the values held or from others."""
-        changed = {}
+        return self.chosen(rows, self.moved[kind], start or self.values)
+
+    def chosen(self, rows: Tensor, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the values of all per-person sites: some for the people of a mask, others for all others."""
+        found = {}
         for site, place in self.places.items():
             if place is not None:
-                before = (start or self.values)[site]
-                here = rows.reshape([-1 if i == place else 1 for i in range(before.ndim)])
-                changed[site] = torch.where(here, self.moved[kind][site], before)
-        return changed
+                here = rows.reshape([-1 if i == place else 1 for i in range(other[site].ndim)])
+                found[site] = torch.where(here, one[site], other[site])
+        return found
+
+    def placed(self, values: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+        """Return the values of all per-person sites with other people at each place: those of an order."""
+        return {s: values[s].index_select(place, order) for s, place in self.places.items() if place is not None}
 
 
 def perturbed(
@@ -179,13 +223,52 @@ def perturbed(
             if site in trial.places and cause not in (site, *known.get(site, ()), *hidden.get(site, ())):
                 hidden.setdefault(site, []).append(cause)
 
-    joint = {} if causes is None else {kind: trial.said(trial.moved[kind]) for kind in KINDS}
     for cause in trial.places if causes is None else causes:
-        for move in (*trial.moves(cause), *(() if causes is None else trial.ends(cause, beyond=True))):
-            note(cause, trial.base, trial.said({cause: move}))
-        for kind, all_moved in joint.items():
-            note(cause, all_moved, trial.said({**trial.moved[kind], cause: trial.values[cause]}))
+        wide = () if causes is None else trial.ends(cause, beyond=True)
+        moves = [move for move in (*trial.moves(cause), *wide) if not torch.equal(move, trial.values[cause])]
+        tried = [said for move in moves if (said := _attempt(trial, {cause: move}))]
+        if moves and not tried:
+            tried = [_changed_for_few(trial, cause)]
+        for said in tried:
+            note(cause, trial.base, said)
+        for kind in () if causes is None else KINDS:
+            # All change at once, and beside it all but one.
+            pair = trial.moved[kind], {**trial.moved[kind], cause: trial.values[cause]}
+            said, without = (_attempt(trial, change) for change in pair)
+            if said and without:
+                note(cause, said, without)
     return hidden
+
+
+def _attempt(trial: Trial, changed: Mapping[str, Tensor]) -> Said:
+    """Return what the equations say at changed values, or nothing: some values never go with others."""
+    try:
+        return trial.said(changed)
+    except UnreadableError:
+        return {}
+
+
+def _changed_for_few(trial: Trial, cause: str) -> Said:
+    """Return what the equations say when a site takes the value of another person for some people, as few as need be.
+
+    Raises
+    ------
+    UnreadableError
+        If the program fails each time: who reads the site cannot be seen.
+    """
+    place, before = trial.places[cause], trial.values[cause]
+    masks = [*_groups(trial.n), *torch.eye(trial.n, dtype=torch.bool)] if place is not None else []
+    for mask in masks:
+        here = mask.reshape([-1 if i == place else 1 for i in range(before.ndim)])
+        change = torch.where(here, trial.fresh[cause], before)
+        if not torch.equal(change, before) and (said := _attempt(trial, {cause: change})):
+            return said
+    try:
+        return trial.said({cause: trial.ends(cause)[1]})
+    except UnreadableError as error:
+        raise UnreadableError(
+            f"Who reads the site {cause!r} cannot be seen, for it cannot be changed while the others are held. {error}"
+        ) from error
 
 
 def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str]) -> set[str]:
@@ -214,10 +297,8 @@ def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str])
         If a site mixes people.
     """
     moving: set[str] = set()
-    for start, changes, others in _contrasts(trial):
-        base = trial.said(start) if start else trial.base
-        ran = ((change, said) for change in changes if (said := trial.said(change)))
-        change, said = next(ran, ({}, {}))
+    for attempts, others in _contrasts(trial):
+        start, change, base, said = _first_that_runs(trial, attempts)
         for site in _differing(base, said, others):
             causes = _read_across(trial, site, start, change, others)
             raise drawn_once(site, causes) if site in parameters else _mixes(site, causes)
@@ -226,18 +307,45 @@ def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str])
     return moving
 
 
-def _contrasts(trial: Trial) -> Iterator[tuple[dict[str, Tensor], list[dict[str, Tensor]], Tensor]]:
-    """Return what to start from (nothing: the values held), changes of which the first that runs is used, and a mask.
+Values = dict[str, Tensor]
 
-    The mask tells who is not changed.
+
+def _first_that_runs(trial: Trial, attempts: Iterable[tuple[Values, Values]]) -> tuple[Values, Values, Said, Said]:
+    """Return the first start and change at which the program runs, with what its equations say there.
+
+    Raises
+    ------
+    UnreadableError
+        If it runs at none of them: whether it mixes people cannot be seen.
+    """
+    failed: UnreadableError | None = None
+    for start, change in attempts:
+        try:
+            return start, change, trial.said(start) if start else trial.base, trial.said(change)
+        except UnreadableError as error:
+            failed = error
+    raise UnreadableError(
+        f"Whether the program mixes people cannot be seen, for it fails when other people take their places. {failed}"
+    ) from failed
+
+
+def _contrasts(trial: Trial) -> Iterator[tuple[list[tuple[Values, Values]], Tensor]]:
+    """Return what to start from (nothing: the values held) and what to change it to, and a mask of who is not changed.
+
+    Of several the first is used at which the program runs; the last are values that people have had all together.
     """
     for number, rows in enumerate(_groups(trial.n)):
-        yield {}, [trial.moved_for(rows, kind) for kind in (KINDS[number % len(KINDS)], "fresh")], ~rows
+        yield [({}, trial.moved_for(rows, kind)) for kind in (KINDS[number % len(KINDS)], "fresh")], ~rows
     everybody, one = torch.ones(trial.n, dtype=torch.bool), torch.arange(trial.n) == trial.n // 2
     for kind, contrary in (("above", "below"), ("below", "above")):
-        yield {}, [trial.moved_for(~one, kind)], one  # moves how many have a level
+        # Others move how many have a level; one alone moves the greatest and the least level.
+        yield [({}, trial.moved_for(~one, each)) for each in (kind, "fresh")], one
         alike = trial.moved_for(everybody, kind)
-        yield alike, [trial.moved_for(one, contrary, alike)], ~one  # moves the greatest and the least level
+        same = {site: trial.moved["fresh"][site] for site in alike}
+        first = trial.placed(same, torch.zeros(trial.n, dtype=torch.long))
+        second = trial.placed(same, torch.ones(trial.n, dtype=torch.long))
+        mixed = trial.chosen(one, second, first)
+        yield [(alike, trial.moved_for(one, contrary, alike)), (first, mixed)], ~one
 
 
 def _groups(n: int) -> list[Tensor]:
@@ -275,6 +383,59 @@ def _mixes(site: str, causes: Sequence[str]) -> GraphError:
     )
 
 
+def require_exchangeable(trial: Trial, confirm: Trial) -> None:
+    """Refuse equations that depend on where a person stands: other places for the same people change nothing for them.
+
+    Each person moves to the next place, with the values held, and with values that all have alike.
+
+    Parameters
+    ----------
+    trial
+        The program.
+    confirm
+        The same for another number of people: a table that happens to have as many rows as there are people is no
+        dependence on their places.
+
+    Raises
+    ------
+    GraphError
+        With the site, and how what is known of each person is handed over.
+    """
+    found = [set(_out_of_place(trial))]
+    if found[0]:
+        found.append(set(_out_of_place(confirm)))
+    for site in trial.places:
+        if all(site in each for each in found):
+            raise GraphError(
+                f"The site {site!r} depends on a person's place among the n people: when the same people stand in "
+                "another order, its law or value is not theirs any more. So it would be that of other people for the "
+                "rows of a table, or for people drawn anew. Hand what is known of each person over with the program: "
+                "with_covariates(program, table), program(n, covariates), and covariates['x'] in place of x[:n]; see "
+                "pyrofair.covariates."
+            )
+
+
+def _out_of_place(trial: Trial) -> Iterator[str]:
+    """Return the sites whose equation is not that of the same person when people stand at other places."""
+    order = torch.arange(trial.n).roll(1)
+    everybody = torch.ones(trial.n, dtype=torch.bool)
+    for kind in ("", "above", "below"):
+        start = trial.moved_for(everybody, kind) if kind else {}
+        moved = trial.placed({**trial.values, **start}, order)
+        if kind:
+            base, said = _attempt(trial, start), _attempt(trial, moved)
+        else:  # values that people have had all together, at which the program runs
+            base, said = trial.base, trial.said(moved)
+        for site in base.keys() & said.keys():
+            given = trial.sites[site]["is_observed"] and not is_deterministic(trial.sites[site])
+            for key in base[site].keys() & said[site].keys():
+                there = base[site][key]
+                for dim in [dim for dim, size in enumerate(there.shape) if size == trial.n]:
+                    there = there.index_select(dim, order)
+                if not (given and key == DENSITY) and not _near(there, said[site][key]):
+                    yield site
+
+
 def _law(says: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return what a site says apart from the log-probability of its own value."""
     return {key: value for key, value in says.items() if key != DENSITY}
@@ -299,13 +460,17 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
-def _near(one: Tensor, other: Tensor, people: Tensor) -> bool:
-    """Tell whether two tensors are equal for some people, but for what values of others do to vectorised rounding."""
+def _near(one: Tensor, other: Tensor, people: Tensor | None = None) -> bool:
+    """Tell whether two tensors are equal, for some people or all, but for vectorised rounding.
+
+    That depends on where a person stands, and on what values others have.
+    """
     if one.shape != other.shape or one.dtype != other.dtype or torch.equal(one, other):
         return one.shape == other.shape and one.dtype == other.dtype
-    here = people.nonzero().flatten()
-    for dim in [dim for dim, size in enumerate(one.shape) if size == len(people)]:
-        one, other = one.index_select(dim, here), other.index_select(dim, here)
+    if people is not None:
+        here = people.nonzero().flatten()
+        for dim in [dim for dim, size in enumerate(one.shape) if size == len(people)]:
+            one, other = one.index_select(dim, here), other.index_select(dim, here)
     if _equal(one, other) or not one.is_floating_point():
         return _equal(one, other)
     eps = torch.finfo(one.dtype).eps

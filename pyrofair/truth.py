@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.exceptions import DataError
+from pyrofair._validation import require_choice, require_people, require_real
 from pyrofair.graph import CausalGraph
 from pyrofair.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.scoring import positive_scores
@@ -196,14 +196,9 @@ def require_settings(n: int, decisions: str, threshold: float) -> None:
     DataError
         With what would do.
     """
-    if decisions not in DECISIONS:
-        raise DataError(f"decisions={decisions!r} is not known; it is one of {', '.join(map(repr, DECISIONS))}.")
-    if not 0.0 <= threshold < 1.0:
-        raise DataError(
-            f"threshold={threshold!r} must be at least 0 and below 1: a decision is 1 where score > threshold."
-        )
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise DataError(f"n={n!r} must be a positive whole number of people; 100,000 give PIU to about .001.")
+    require_choice("decisions", decisions, DECISIONS)
+    require_real("threshold", threshold, least=0.0, below=1.0)  # a decision is 1 where score > threshold
+    require_people("n", n)
 
 
 def measure_truth(

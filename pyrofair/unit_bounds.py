@@ -10,8 +10,10 @@ worlds, made by laws and draws of its own, gives the values, and the other views
     lower = sum_u w_u s_u (a_u - b_u),   upper = 1 - sum_u w_u t_u (1 - a_u - b_u),
 
 with s_u and t_u of -1, 0 or 1 that do not know the errors of a_u and b_u. Whatever they are, the expectation of the
-first is at most the true lower end, and that of the second at least the true upper end. With the signs held, both are
-linear in the means, so that a bootstrap of them is regular at the kinks, where that of an absolute value is not.
+first is at most the true lower end, and that of the second at least the true upper end, also if errors are common to
+all units. So the interval can stick out of that of the marginals, by no more than errors, and leave [0, 1]: to cut it
+would err inward. With the signs held, both ends are linear in the means, so that a bootstrap of them is regular at the
+kinks, where that of an absolute value is not.
 """
 
 from __future__ import annotations
@@ -22,21 +24,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pyrofair.consistent import Potentials
 from pyrofair.exceptions import DataError
 from pyrofair.potential_outcomes import CounterfactualSample, Worlds
 
 __all__ = ["Signs", "UnitMeans", "choose_signs", "split_draws", "unit_disagreement", "unit_ends", "unit_means"]
 
 Vector = NDArray[np.float64]
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class UnitMeans:
-    """The weights of k units (summing to 1) and their mean scores in the baseline and in the switched world, (k,)."""
+    """The weights of k units (summing to 1) and their mean scores in the baseline and in the switched world, (k,).
+
+    ``noise`` is the variance, (k,), that the drawing of a unit's rows gives the difference of its two means, as far as
+    these rows are draws; that of laws is not in it.
+    """
 
     weight: Vector
     first: Vector
     second: Vector
+    noise: Vector | float = 0.0
 
     @property
     def effect(self) -> Vector:
@@ -51,10 +60,14 @@ class UnitMeans:
 
 @dataclass(frozen=True)
 class Signs:
-    """For each view the sides on which its k units are of the two kinks, from -1 to 1."""
+    """For each view the sides on which its k units are of the two kinks, from -1 to 1, as other views tell them.
+
+    Where the worlds know what is switched, ``potentials`` tell the same of the programs over couplings.
+    """
 
     effect: tuple[Vector, ...]
     rest: tuple[Vector, ...]
+    potentials: tuple[Potentials, ...] | None = None
 
 
 def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
@@ -81,30 +94,43 @@ def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
         np.bincount(world.place, world.weight * score) / np.where(total > 0, total, 1.0)
         for world, score, total in zip(worlds, scores, weight, strict=True)
     ]
-    return UnitMeans(weight[0] / weight[0].sum(), means[0], means[1])
+    noise = [_noise(*each) for each in zip(scores, worlds, means, strict=True)]
+    return UnitMeans(weight[0] / weight[0].sum(), means[0], means[1], noise[0] + noise[1])
+
+
+def _noise(score: Vector, world: CounterfactualSample, mean: Vector) -> Vector:
+    """Return the variance of each unit's mean: of draws, which weigh the same, by their spread; 0 of other rows."""
+    place, count = world.place, np.bincount(world.place)
+    total, squares = np.bincount(place, world.weight), np.bincount(place, world.weight**2)
+    drawn = (count > 1) & (count * squares <= total**2 * (1.0 + ROUNDING))
+    spread = np.bincount(place, (score - mean[place]) ** 2)
+    return np.asarray(np.divide(spread, count * (count - 1.0), out=np.zeros(len(count)), where=drawn))
 
 
 def choose_signs(views: Sequence[UnitMeans]) -> Signs:
-    """Return the signs for each view: those that the other views' means have, or one sign for all units.
+    """Return the signs for each view: those of the means of the other views, whose errors this one does not share.
 
-    One sign for all gives the ends of the two marginals. It is taken where it gives the tighter end, so that the
-    interval given the units never sticks out of the marginal one.
+    Where units are drawn, their means are shrunk towards the mean of all first, by as much as the noise of drawing
+    says: one sign for all is the best if units differ by noise alone. Nothing is chosen by what the view itself shows,
+    such as whichever signs give the tighter end: the greater of two estimates errs inward on average even if neither of
+    them does.
     """
+    others = [[view for j, view in enumerate(views) if j != i] for i in range(len(views))]
     effect, rest = (
-        tuple(np.sign(np.sum([part[j] for j in range(len(part)) if j != i], axis=0)) for i in range(len(part)))
-        for part in ([view.effect for view in views], [view.rest for view in views])
+        tuple(_signs(np.mean([getattr(view, part) for view in each], axis=0), each) for each in others)
+        for part in ("effect", "rest")
     )
-    return Signs(
-        _tighter(effect, [view.effect for view in views], views), _tighter(rest, [view.rest for view in views], views)
-    )
+    return Signs(effect, rest)
 
 
-def _tighter(signs: tuple[Vector, ...], parts: Sequence[Vector], views: Sequence[UnitMeans]) -> tuple[Vector, ...]:
-    means = np.array([view.weight @ part for view, part in zip(views, parts, strict=True)])
-    crossed = np.mean([view.weight @ (s * part) for view, s, part in zip(views, signs, parts, strict=True)])
-    if crossed >= abs(means.mean()):
-        return signs
-    return tuple(np.full(len(part), np.sign(means.mean())) for part in parts)
+def _signs(found: Vector, views: Sequence[UnitMeans]) -> Vector:
+    """Return the sides of the kink of units whose means were found on average in these views."""
+    weight = np.mean([view.weight for view in views], axis=0)
+    noise = np.zeros(len(found)) + sum(view.noise for view in views) / len(views) ** 2
+    centre = weight @ found
+    true = max(float(weight @ ((found - centre) ** 2 - noise)), 0.0)
+    kept = np.divide(true, true + noise, out=np.ones(len(found)), where=noise > 0.0)
+    return np.asarray(np.sign(centre + kept * (found - centre)))
 
 
 def unit_ends(views: Sequence[UnitMeans], signs: Signs) -> tuple[float, float]:

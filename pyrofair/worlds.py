@@ -1,4 +1,4 @@
-"""Every node of a program in both worlds, for the same people: path-specific counterfactuals from ``poutine.do``."""
+"""Every node of a program in both worlds, for the same people: path-specific counterfactuals by intervention."""
 
 from __future__ import annotations
 
@@ -26,11 +26,20 @@ class Enough(Exception):
 
 
 class WithNoise(Messenger):
-    """Give every random site its value from the noise, so that a run only computes."""
+    """Give every random site its value from the noise, so that a run only computes, and intervene on some nodes.
 
-    def __init__(self, equations: Equations, noise: Noise) -> None:
+    Parameters
+    ----------
+    equations, noise
+        The program, and the people.
+    held
+        What nodes are set to: others read this, and ``natural`` keeps what the node would have been.
+    """
+
+    def __init__(self, equations: Equations, noise: Noise, held: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()
-        self.equations, self.noise = equations, noise
+        self.equations, self.noise, self.held = equations, noise, held or {}
+        self.natural: World = {}
 
     def _pyro_sample(self, msg: Any) -> None:
         if msg["is_observed"] or msg["value"] is not None or poutine.util.site_is_subsample(msg):
@@ -38,6 +47,12 @@ class WithNoise(Messenger):
         name, law = msg["name"], msg["fn"]
         msg["value"] = self.respond(name, law) if name in self.equations.endogenous else self.noise.draw(name, law)
         msg["done"] = True
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        name = msg["name"]
+        if name in self.equations.node_of:
+            self.natural[name] = msg["value"]
+            msg["value"] = self.held.get(name, msg["value"])
 
     def respond(self, name: str, law: Any) -> Tensor:
         """Return the value of a site whose law depends on a node."""
@@ -70,8 +85,8 @@ class _OneWorld(WithNoise):
 
     Parameters
     ----------
-    equations, noise
-        The program, and the people.
+    equations, noise, held
+        The program, the people, and what nodes are set to.
     laws
         The parameters of the laws that the baseline met; None in the baseline itself, which fills ``met``.
     idle
@@ -84,21 +99,25 @@ class _OneWorld(WithNoise):
         self,
         equations: Equations,
         noise: Noise,
+        held: Mapping[str, Tensor],
         laws: dict[str, list[Tensor]] | None,
         idle: frozenset[str],
         last: str | None = None,
     ) -> None:
-        super().__init__(equations, noise)
+        super().__init__(equations, noise, held)
         self.laws, self.idle, self.last = laws, idle, last
         self.met: dict[str, list[Tensor]] = {}
 
     def _pyro_post_sample(self, msg: Any) -> None:
+        super()._pyro_post_sample(msg)
         if msg["name"] == self.last:
             raise Enough
 
     def respond(self, name: str, law: Any) -> Tensor:
         if name in self.idle:
             return draw_from(law)
+        if (redraws := self.noise.redraw(name, law)) is not None:
+            return self.noise.draw_apart(name, law, redraws)
         own, second = self.pair(name, law)
         if second is not own:
             if self.laws is None:
@@ -108,12 +127,11 @@ class _OneWorld(WithNoise):
         return self.noise.value(name, law, own)
 
 
-def _run(handler: _OneWorld, held: dict[str, Any]) -> World:
-    """Run the program with ``do`` on some sites, and return the natural value of every node that was met."""
-    with quiet(), poutine.trace() as tracer, handler, poutine.do(data=held), suppress(Enough):
+def _run(handler: _OneWorld) -> World:
+    """Run the program, and return the natural value of every node that was met."""
+    with quiet(), handler, suppress(Enough):
         handler.equations.program(handler.noise.n)
-    nodes: dict[str, Any] = dict(tracer.trace.nodes)
-    return {site: nodes[site]["value"] for site in handler.equations.node_of if site in nodes}
+    return handler.natural
 
 
 def node_by_node(
@@ -150,25 +168,26 @@ def node_by_node(
     done: dict[tuple[str, State], Tensor] = {}
     laws: dict[str, dict[str, list[Tensor]]] = {}
 
-    def evaluate(site: str, state: State) -> Tensor:
-        if site in known:
-            return known[site]
-        if (site, state) not in done:
-            parents = {
-                parent: sensitive_values(equations, noise.n, part)
-                if parent == equations.sensitive
-                else evaluate(parent, part)
-                for parent, part in zip(equations.causes[site], state, strict=True)
-            }
-            idle = equations.idle([site], parents)
-            handler = _OneWorld(equations, noise, None if state == base[site] else laws[site], idle, site)
-            done[site, state] = _run(handler, parents)[site]
-            laws.setdefault(site, handler.met)
-        return done[site, state]
+    def read(site: str, state: State | int) -> Tensor:
+        if isinstance(state, State):
+            return known[site] if site in known else done[site, state]
+        return sensitive_values(equations, noise.n, state)
+
+    def evaluate(states: Mapping[str, State]) -> World:
+        for site, state in equations.in_order(states, known):
+            if (site, state) not in done:
+                parents = {
+                    parent: read(parent, part) for parent, part in zip(equations.causes[site], state.parts, strict=True)
+                }
+                idle = equations.idle([site], parents)
+                handler = _OneWorld(equations, noise, parents, None if state == base[site] else laws[site], idle, site)
+                done[site, state] = _run(handler)[site]
+                laws.setdefault(site, handler.met)
+        return {site: read(site, state) for site, state in states.items()}
 
     chosen = equations.sites if wanted is None else tuple(wanted)
-    first = {site: evaluate(site, base[site]) for site in chosen}
-    return first, {site: evaluate(site, switched[site]) for site in chosen}
+    first = evaluate({site: base[site] for site in chosen})
+    return first, evaluate({site: switched[site] for site in chosen})
 
 
 # -- the world as it is -----------------------------------------------------------------------------------------------
@@ -188,9 +207,9 @@ def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = N
     """
     chosen = tuple(equations.node_of if wanted is None else wanted)
     idle = equations.idle(chosen, ())
-    baseline = _OneWorld(equations, noise, None, idle)
+    low = sensitive_values(equations, noise.n, equations.unfair.regimes[0].on_fair)
+    baseline = _OneWorld(equations, noise, {equations.sensitive: low}, None, idle)
     if noise.coupling in ("independent", "antithetic") and equations.endogenous:
-        low = equations.unfair.regimes[0].on_fair
-        _run(baseline, {equations.sensitive: sensitive_values(equations, noise.n, low)})
-    found = _run(_OneWorld(equations, noise, baseline.met, idle), {})
+        _run(baseline)
+    found = _run(_OneWorld(equations, noise, {}, baseline.met, idle))
     return {site: found[site] for site in chosen}

@@ -185,7 +185,7 @@ def test_all_kinds_of_models_agree() -> None:
         "unscaled": unscaled,
         "penalised": penalised.fit(df[reads], df["Y"]),
     }
-    report = pf.audit(models, pf.IPW(UNFAIR, arm="paper"), df, n_boot=0, progress=False)
+    report = pf.audit(models, pf.IPW(UNFAIR, arm="paper"), df, n_boot=0, progress=False, scores="prediction")
     wide = report.table.pivot_table(index=["decisions", "quantity"], columns="model", values="estimate")
     for name in ("bare", "scores", "series"):
         np.testing.assert_allclose(wide[name], wide["named"], rtol=1e-12)
@@ -278,6 +278,57 @@ def test_effective_sizes() -> None:
     assert sizes == pytest.approx(expected | {"p_y0": 40.0})
     weighted = column(run(Scores(), saturated(arm="paper"), df, sample_weight=weight), "ess", "threshold")
     assert weighted["accuracy"] == weighted["positive_rate"] == pytest.approx(weight.sum() ** 2 / (weight @ weight))
+
+
+# --- few rows, and no effect -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 2, 30])
+@pytest.mark.parametrize("fitted_before", [False, True])
+def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted_before: bool) -> None:
+    """M = 2 A + Q + noise, and few rows of group 0: P(Y0 = 1) is .5, and one row says anything."""
+    rng = np.random.default_rng(0)
+    a = np.r_[np.zeros(rows, dtype=int), np.ones(400 - rows, dtype=int)]
+    q = rng.normal(size=400)
+    df = pd.DataFrame({"A": a, "Q": q, "M": 2.0 * a + q + rng.normal(size=400)})
+    unfair = pf.CausalGraph("Q -> M; A -> M; M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+
+    class Score:
+        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+            p = expit(X["M"].to_numpy())
+            return np.column_stack([1.0 - p, p])
+
+    source = pf.IPW(unfair)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PositivityWarning)
+        report = run(Score(), source.fit(df) if fitted_before else source, df, n_boot=40)
+    table = report.table.set_index(["decisions", "quantity"])
+    small = ["p_y0", *CAUSAL[2:]]
+    if rows < 10:
+        assert table.loc["score"].loc[small, ["lower", "upper"]].isna().all(axis=None)
+        note = f"no interval: group 0 has {rows} row(s), effective size {float(rows):.1f}, fewer than 10"
+        assert note in table.loc[("score", "p_y0"), "note"]
+        assert str(report).count(f"reading: none: group 0 has {rows} row(s), effective size") == 2
+    else:
+        assert table.loc["score"].loc[small, ["lower", "upper"]].notna().all(axis=None)
+        low, high = table.loc[("score", "p_y0"), ["lower", "upper"]]
+        assert low <= 0.5 <= high
+    assert table.loc["score"].loc[["p_ypi", "positive_rate"], ["lower", "upper"]].notna().all(axis=None)
+    assert table["estimate"].drop(["accuracy", "majority_rate"], level=1).notna().all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_lower_end_holds_0_where_the_effect_does(seed: int) -> None:
+    """The classifier does not heed A: there is no effect."""
+    df = simulated(300, seed)
+    model = LogisticRegression().fit(df[["Q", "M"]], df["Y"])
+    report = run(model, pf.IPW(UNFAIR, arm="pooled"), df, n_boot=40)
+    for decisions in ("score", "threshold"):
+        low, high = column(report, "lower", decisions), column(report, "upper", decisions)
+        effect = low["mean_unfair_effect"], high["mean_unfair_effect"]
+        expected = max(effect[0], -effect[1], 0.0), max(effect[1], -effect[0])
+        assert (low["piu_lower"], high["piu_lower"]) == pytest.approx(expected, abs=1e-12)
+        assert (low["piu_lower"] == 0.0) == (effect[0] <= 0.0 <= effect[1])
 
 
 # --- no verdict where there is none ----------------------------------------------------------------------------------
@@ -483,9 +534,18 @@ def test_rows_of_one_group_have_no_weight_either() -> None:
 
 def test_rows_that_the_propensity_cannot_judge() -> None:
     """A cell that was not there to fit on: said, and the rest is still estimated."""
-    report = run(Scores(), saturated().fit(one_mediator()), one_mediator(3))
+    report = run(Scores(), saturated(arm="paper").fit(one_mediator()), one_mediator(3))
     assert "not seen in fit" in column(report, "note")["p_ypi"]
     assert not np.isnan(column(report, "estimate", "threshold")["accuracy"])
+
+
+def test_a_group_that_the_audited_rows_cannot_weight_is_not_compared() -> None:
+    """The rows of group 0 carry the distribution of M as they are; those of group 1 would need a propensity at M=2."""
+    with pytest.warns(PyrofairWarning, match="group 1 cannot be weighted alone, so the groups are not compared"):
+        report = run(Scores(), saturated().fit(one_mediator()), one_mediator(3))
+    assert report.groups.empty
+    assert column(report, "estimate")["p_y0"] == pytest.approx((30 * 0.2 + 10 * 0.4 + 3 * 0.9) / 43)
+    assert "so the groups are not compared" in str(report)
 
 
 # --- the source ------------------------------------------------------------------------------------------------------
@@ -606,6 +666,8 @@ def test_groups_agree_under_a_right_propensity() -> None:
 def test_groups_disagree_under_a_wrong_propensity() -> None:
     df = simulated(2_000, 4, curve=0.8)
     report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
+    assert column(report, "note")["mean_unfair_effect"] == "the two observed groups disagree"
+    assert str(report).count("reading: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
     flagged = report.groups.set_index(["decisions", "quantity"])["agree"]
     assert not flagged["score", "p_y0"]
     assert not flagged["score", "p_ypi"]
@@ -671,12 +733,12 @@ BAD_INPUT: list[tuple[dict[str, Any], str]] = [
     ({"sample_weight": -np.ones(100)}, "sample_weight must be finite, not negative"),
     ({"sample_weight": pd.Series(np.ones(100), index=range(1, 101))}, "index of sample_weight"),
     ({"bootstrap": "jackknife"}, "bootstrap='jackknife' is not known"),
-    ({"n_boot": -1}, "n_boot=-1 must be a whole number"),
-    ({"n_boot": 2.5}, r"n_boot=2\.5 must be a whole number"),
-    ({"n_boot": True}, "n_boot=True must be a whole number"),
-    ({"level": 95}, "level=95 must lie between 0 and 1"),
-    ({"level": np.nan}, "level=nan must lie"),
-    ({"threshold": 1.0}, r"threshold=1\.0 must be at least 0 and below 1"),
+    ({"n_boot": -1}, "n_boot=-1 must be an integer of at least 0"),
+    ({"n_boot": 2.5}, r"n_boot=2\.5 must be an integer of at least 0"),
+    ({"n_boot": True}, "n_boot=True must be an integer of at least 0"),
+    ({"level": 95}, "level=95 must be a number above 0 and below 1"),
+    ({"level": np.nan}, "level=nan must be a number"),
+    ({"threshold": 1.0}, r"threshold=1\.0 must be a number of at least 0 and below 1"),
 ]
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.audit_tables import QUANTITIES, group_table, main_table
+from pyrofair.audit_tables import QUANTITIES, absolute_interval, group_table, main_table
 from pyrofair.graph import CausalGraph
 from pyrofair.measures import AuditedModel
 from pyrofair.potential_outcomes import CounterfactualSample
@@ -26,7 +28,7 @@ def frame(**columns: object) -> pd.DataFrame:
 def estimator(n: int = 10) -> Estimator:
     table = pd.DataFrame({"A": [0, 1] * (n // 2), "M": 0})
     model = AuditedModel("m", np.zeros(n), GRAPH, ("A", "M"))
-    return Estimator((model,), table, None, np.ones(n), {"m": np.zeros(n)}, {}, {}, {}, False, 0.5)
+    return Estimator((model,), table, None, np.ones(n), {"m": np.zeros(n)}, {}, {}, {}, np.full(n, -1), 0.5)
 
 
 def lone(heavy: float = 1.0) -> dict[str, Views]:
@@ -121,3 +123,74 @@ def test_a_group_that_rests_on_a_row_is_not_compared(quantity: str, size: float)
     else:
         assert found["note"] == ""
         assert not found["agree"]
+
+
+# --- kinks -----------------------------------------------------------------------------------------------------------
+
+
+def with_worlds(unit: bool, views: int) -> Estimator:
+    world = CounterfactualSample(pd.DataFrame({"A": [0] * 100}), np.full(100, 0.01), np.arange(100) if unit else None)
+    return replace(estimator(), sources={"": None}, worlds={"": ((world, world),) * views})
+
+
+def ends(found: Estimator, draws: dict[str, np.ndarray]) -> pd.DataFrame:
+    keys = {("", "m", "score", name): values for name, values in draws.items()}
+    frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
+    table = main_table(found, dict.fromkeys(keys, 0.5), {}, frame, 0.9, "")
+    return table.set_index(["decisions", "quantity"]).loc["score", ["lower", "upper"]]
+
+
+SPANS = [(-0.02, 0.06), (-0.06, 0.02), (0.01, 0.05), (-0.05, -0.01), (0.0, 0.05)]
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_an_absolute_value_has_the_image_of_the_signed_interval(span: tuple[float, float]) -> None:
+    low, high = absolute_interval(*span)
+    image = np.abs(np.linspace(*span, 1001))
+    assert (low, high) == pytest.approx((image.min(), image.max()), abs=1e-4)
+    assert (low == 0.0) == (span[0] <= 0.0 <= span[1])
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_ends_of_piu_hold_0_where_the_signed_effect_does(span: tuple[float, float]) -> None:
+    """Percentiles of absolute values never would: all replicates are above 0."""
+    effect = np.linspace(*span, 101)
+    a = 0.5 - effect / 2.0 + 0.2 * np.linspace(-1.0, 1.0, 101) ** 3
+    b = a + effect
+    found = ends(
+        with_worlds(False, 1),
+        {"p_y0": a, "p_ypi": b, "piu_lower": np.abs(b - a), "piu_upper": 1.0 - np.abs(1.0 - a - b)},
+    )
+    low, high = np.quantile(b - a, [0.05, 0.95])
+    assert tuple(found.loc["piu_lower"]) == pytest.approx(absolute_interval(low, high))
+    rest = absolute_interval(*np.quantile(1.0 - a - b, [0.05, 0.95]))
+    assert tuple(found.loc["piu_upper"]) == pytest.approx((1.0 - rest[1], 1.0 - rest[0]))
+    assert found.loc[("piu_upper", "upper")] == 1.0
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_ends_given_units_with_signs_held_cross_0_as_the_effect_does(span: tuple[float, float]) -> None:
+    held = np.linspace(*span, 101)
+    found = ends(with_worlds(True, 2), {"piu_lower": held, "piu_upper": 1.0 - held})
+    low, high = np.quantile(held, [0.05, 0.95])
+    assert tuple(found.loc["piu_lower"]) == pytest.approx((low, high))
+    assert tuple(found.loc["piu_upper"]) == pytest.approx((1.0 - high, 1.0 - low))
+
+
+def test_ends_of_units_whose_means_are_exact_have_no_kink() -> None:
+    values = np.linspace(0.1, 0.2, 101)
+    found = ends(with_worlds(True, 1), {"piu_lower": values, "piu_upper": values})
+    for name in ("piu_lower", "piu_upper"):
+        assert tuple(found.loc[name]) == pytest.approx((0.105, 0.195))
+
+
+def test_a_small_group_leaves_no_interval_to_what_rests_on_it() -> None:
+    keys = {("", "m", "score", name): np.linspace(0.1, 0.2, 101) for name in ("positive_rate", *QUANTITIES[3:])}
+    frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
+    for small, without in [(("few", ""), {"p_y0"}), (("", "few"), {"p_ypi"})]:
+        table = main_table(estimator(), dict.fromkeys(keys, 0.5), {}, frame, 0.95, "", {"m": small})
+        found = table[table["decisions"] == "score"].set_index("quantity")
+        bare = set(found.index[found["lower"].isna()])
+        assert bare == without | {*QUANTITIES[5:]}
+        assert (found.loc[list(bare), "note"] == "no interval: few").all()
+        assert (found["estimate"] == 0.5).all()

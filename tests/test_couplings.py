@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyro
 import pyro.distributions as dist
 import pytest
 import torch
@@ -13,8 +15,10 @@ from scipy import stats
 from torch import Tensor
 
 from pyrofair.couplings import COUPLINGS, Coupling, CouplingError, gumbel_max, law_parameters, quantile, unwrap
+from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
-from pyrofair.noise import Noise, choose_noise
+from pyrofair.noise import Noise, choose_noise, draw_from
+from pyrofair.sem import SEM
 
 U = torch.linspace(0.001, 0.999, 333)
 
@@ -263,7 +267,7 @@ def test_noise_depends_on_neither_order_nor_company() -> None:
         right = other.pair("D", dist.Poisson(torch.ones(5)), (5,)), other.draw("U", dist.Normal(torch.zeros(5), 1.0))
     assert torch.equal(left[0], right[1])
     assert all(torch.equal(a, b) for a, b in zip(left[1], right[0], strict=True))
-    assert not torch.equal(one.values["U"], other.values["V"])
+    assert not torch.equal(one.values["U"], other.values["V"])  # noqa: PD011 - no table
     with isolated(0):
         assert not torch.equal(Noise(5, "monotone", seed=4).draw("U", dist.Normal(torch.zeros(5), 1.0)), left[0])
 
@@ -288,3 +292,118 @@ def test_a_transform_that_remembers_its_inverse_is_read() -> None:
     before = law_parameters(law)
     law.cdf(torch.ones(3))
     assert [each.tolist() for each in law_parameters(law)] == [each.tolist() for each in before]
+
+
+# -- families without a quantile function ----------------------------------------------------------------------------
+
+CLOSED: dict[str, Callable[[Tensor], Any]] = {
+    "VonMises": lambda x: dist.VonMises(x, 2.0),
+    "Folded": lambda x: dist.FoldedDistribution(dist.Normal(x, 1.0)),
+    "Straight through": lambda x: dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=3 * x - 1),
+    "Relaxed": lambda x: dist.RelaxedBernoulli(torch.tensor(0.5), logits=x),
+}
+
+
+def people(law: Callable[[Tensor], Any]) -> Callable[[int], None]:
+    """M reads A, and Q of half of the people alone; one law for those with Q = 0, whatever A."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Bernoulli(0.5))
+            M = pyro.sample("M", law(A * Q))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    return program
+
+
+UNFAIR = CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_independent_noise_needs_no_quantile_function(name: str) -> None:
+    law, n = CLOSED[name], 20_000
+    sem = SEM(people(law), UNFAIR, coupling="independent")
+    baseline, switched = sem.nodes(n, random_state=0)
+    read = baseline["Q"] == 1
+    one, other = baseline["M"], switched["M"]
+    assert one[~read].equals(other[~read])
+    with isolated(1):
+        drawn = [law(torch.full((n,), arm))().double().numpy() for arm in (0.0, 1.0)]
+    for ours, theirs in ((one, drawn[0]), (other[read], drawn[1])):
+        assert abs(ours.mean() - theirs.mean()) < 5 * theirs.std() * (2 / len(ours)) ** 0.5
+        assert abs(ours.std() / theirs.std() - 1) < 0.06
+    assert abs(np.corrcoef(one[read], other[read])[0, 1]) < 5 / read.sum() ** 0.5
+    with pytest.raises(CouplingError, match=r"'M' is drawn from .*or coupling='independent', which needs none"):
+        SEM(people(law), UNFAIR).nodes(3, random_state=0)
+
+
+@pytest.mark.parametrize("name", ["VonMises", "Folded"])
+def test_given_people_have_independent_noise_without_a_quantile_function(name: str) -> None:
+    given = pd.DataFrame({"A": [0, 1, 1], "Q": [1, 1, 0], "M": [0.5, 0.7, 0.9]})
+    sem = SEM(people(CLOSED[name]), UNFAIR, coupling="independent")
+    found = sem.counterfactual(given, draws=2000, random_state=0)
+    with isolated(1):
+        mean = [CLOSED[name](torch.full((50_000,), arm)).sample().mean().item() for arm in (0.0, 1.0)]
+    np.testing.assert_allclose(found.baseline["M"], [0.5, mean[0], 0.9], atol=0.08)
+    np.testing.assert_allclose(found.switched["M"], [mean[1], 0.7, 0.9], atol=0.08)
+    assert found.switched["M"].tolist()[1:] == pytest.approx([0.7, 0.9], abs=1e-12)
+
+
+def test_values_of_one_law_are_drawn_once() -> None:
+    noise = Noise(6, "independent", seed=3)
+    laws = [CLOSED["VonMises"](torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])), CLOSED["VonMises"](torch.zeros(6))]
+    redraws = noise.redraw("M", laws[0])
+    assert redraws is not None
+    first, second = (noise.draw_apart("M", law, redraws) for law in laws)
+    assert torch.equal(first[:3], second[:3])
+    assert bool((first[3:] != second[3:]).all())
+    assert torch.equal(noise.draw_apart("M", laws[1], redraws), second)
+    assert torch.equal(noise.draw_apart("M", laws[0], redraws), first)
+    assert noise.redraw("D", dist.Normal(0.0, 1.0)) is None
+
+
+def test_a_temperature_tells_two_laws_apart() -> None:
+    one, other = (law_parameters(dist.RelaxedBernoulli(t, logits=torch.zeros(2))) for t in (0.5, 0.7))
+    assert [bool((a == b).all()) for a, b in zip(one, other, strict=True)] == [True, False]
+
+
+def test_a_law_without_declared_parameters_is_refused() -> None:
+    class Bare(dist.Normal):  # type: ignore[misc]
+        arg_constraints: dict[str, Any] = {}  # noqa: RUF012
+
+    with pytest.raises(CouplingError, match="Bare declares no parameters"):
+        law_parameters(Bare(torch.zeros(3), torch.ones(3)))
+
+
+def test_straight_through_values_are_rounded() -> None:
+    law = dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=torch.zeros(1000)).mask(True)
+    with isolated(0):
+        assert set(draw_from(law).tolist()) == {0.0, 1.0}
+
+
+def test_numbers_of_a_transform_are_found_in_a_dictionary() -> None:
+    class Shift(dist.transforms.AffineTransform):  # type: ignore[misc]
+        def __init__(self, by: Tensor) -> None:
+            super().__init__(0.0, 1.0)
+            self.held = {"by": by}
+
+    law = dist.TransformedDistribution(dist.Normal(torch.zeros(2), 1.0), [Shift(torch.tensor([3.0, 4.0]))])
+    assert [3.0, 4.0] in [each.tolist() for each in law_parameters(law)]
+
+
+def test_an_unobserved_step_without_a_quantile_function_is_refused_for_given_rows() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            step = pyro.sample("step", dist.VonMises(A, 2.0))
+            pyro.sample("M", dist.Normal(step, 1.0))
+
+    unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    sem = SEM(program, unfair, coupling="independent")
+    baseline, switched = sem.nodes(20_000, random_state=0)
+    with isolated(1):
+        mean = dist.VonMises(torch.ones(100_000), 2.0).sample().mean().item()
+    assert abs((switched["M"] - baseline["M"]).mean() - mean) < 0.06
+    with pytest.raises(CouplingError, match="'step' is an unobserved random step drawn from VonMises"):
+        sem.counterfactual(pd.DataFrame({"A": [0, 1], "M": [0.0, 1.0]}))

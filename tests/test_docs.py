@@ -95,6 +95,16 @@ def test_every_decision_is_listed() -> None:
         assert [word for word in ("**Context.**", "**Decision.**", "**Consequence.**") if word not in text] == []
 
 
+def test_the_source_distribution_holds_all_that_tests_need() -> None:
+    manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf-8")
+    listed = {name for line in re.findall(r"^(?:include|graft) (.*)$", manifest, re.MULTILINE) for name in line.split()}
+    added_by_setuptools = {"pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "pyrofair"}
+    kept = {path.relative_to(ROOT).parts[0] for path in files()} | {".ci", ".gitignore", ".pre-commit-config.yaml"}
+    assert listed | added_by_setuptools == kept
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["license"] == "MIT AND CC-BY-4.0"
+
+
 def test_one_version() -> None:
     version = pyrofair.__version__
     assert f"## [{version}]" in (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")

@@ -5,13 +5,23 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
+import torch
+from pyro import poutine
+from pyro.infer.reparam import LocScaleReparam, TransformReparam
 
+from pyrofair.abduction import abduct
 from pyrofair.equations import read_equations
-from pyrofair.exceptions import PyrofairWarning
+from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
+from pyrofair.likelihood import PosteriorError
+from pyrofair.posteriors import fit_posterior
+from pyrofair.programs import Program, read_sites
+from pyrofair.sem import SEM
 from pyrofair.simulate import scenario
 
 
@@ -77,3 +87,117 @@ def test_the_papers_scenarios_are_fine(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_equations(paper.program, paper.unfair)
+
+
+# -- plates and handlers ----------------------------------------------------------------------------------------------
+
+CHAIN = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+UNFAIR = CHAIN.unfair("A -> M -> Y")
+
+
+def drawn(law: Any, **plate: Any) -> Program:
+    """M is drawn from a law that reads A."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n, **plate):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            M = pyro.sample("M", law(A))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    return program
+
+
+@pytest.mark.parametrize("centered", [0.0, 0.5, 1.0, None])
+def test_a_reparametrised_node_is_what_it_was(centered: float | None) -> None:
+    program = poutine.reparam(drawn(lambda A: dist.Normal(3 * A, 2.0)), {"M": LocScaleReparam(centered)})
+    found = CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y")
+    assert [edge for edge in found.edges if not {*edge} & {*found.latent}] == [("A", "M"), ("M", "Y")]
+    baseline, switched = SEM(program, UNFAIR).nodes(2000, random_state=0)
+    np.testing.assert_allclose(switched["M"] - baseline["M"], 3.0, atol=1e-5)
+    assert abs(baseline["M"].mean()) < 4 * 2 / 2000**0.5
+    assert abs(baseline["M"].std() - 2.0) < 4 * 2 / 4000**0.5
+
+
+def test_a_transformed_node_is_what_it_was() -> None:
+    program = poutine.reparam(drawn(lambda A: dist.LogNormal(A, 1.0)), {"M": TransformReparam()})
+    baseline, switched = SEM(program, UNFAIR).nodes(500, random_state=0)
+    np.testing.assert_allclose(np.log(switched["M"] / baseline["M"]), 1.0, atol=1e-4)
+
+
+def test_noise_of_a_reparametrised_node_is_inferred() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            E = pyro.sample("E", dist.Normal(1.0, 2.0))
+            pyro.deterministic("M", 3 * A + E)
+
+    reparametrised = poutine.reparam(program, {"E": LocScaleReparam(0.0)})
+    given = pd.DataFrame({"A": [0, 1], "M": [0.5, 4.0]})
+    assert abduct(reparametrised, given).do({"A": 1}).rows["M"].round(4).tolist() == [3.5, 4.0]
+
+
+def test_a_reparametrised_node_has_no_density_to_fit() -> None:
+    def program(n: int) -> None:
+        w = pyro.sample("w", dist.Normal(0.0, 3.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            pyro.sample("M", dist.Normal(w * A, 2.0))
+
+    df = pd.DataFrame({"A": [0, 1], "M": [0.0, 1.0]})
+    with pytest.raises(PosteriorError, match=r"The node 'M' is reparametrised \(poutine.reparam\).*Leave it out"):
+        fit_posterior(poutine.reparam(program, {"M": LocScaleReparam(0.0)}), df, CHAIN)
+
+
+def test_data_are_still_told_from_computed_values() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            pyro.sample("M", dist.Normal(A, 1.0), obs=torch.ones(n))
+
+    assert read_sites(program).observed == {"M"}
+    assert read_sites(program).reparametrised == frozenset()
+
+
+def test_straight_through_laws_mix_nobody() -> None:
+    program = drawn(lambda A: dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=A))
+    assert read_sites(program).reads == {"A": (), "M": ("A",), "Y": ("M",)}
+
+
+@pytest.mark.parametrize(
+    ("law", "match"),
+    [
+        (lambda A: dist.Normal(A, 1.0), r"'A' of the node 'A' has the shape \(n, 1\): people are not the last dim"),
+        (lambda A: dist.Normal(torch.zeros(A.shape[0]), 1.0), "'M' has the shapes .*Their plate has another dimension"),
+    ],
+)
+def test_a_plate_in_another_dimension_is_named(law: Any, match: str) -> None:
+    with pytest.raises(GraphError, match=match):
+        SEM(drawn(law, dim=-2), UNFAIR).nodes(3, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "plate",
+    [
+        {"subsample_size": 5},
+        {"subsample_size": 52},
+        {"subsample": torch.arange(5)},
+    ],
+)
+def test_a_subsample_is_named(plate: dict[str, Any]) -> None:
+    program = drawn(lambda A: dist.Normal(A, 1.0), **plate)
+    for ask in (
+        lambda: CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y"),
+        lambda: SEM(program, UNFAIR).nodes(3, random_state=0),
+        lambda: fit_posterior(program, pd.DataFrame({"A": [0], "M": [0.0]}), CHAIN),
+    ):
+        with pytest.raises(GraphError, match=r"'A' stands in the plate 'people', which takes a subsample of \d+ of 61"):
+            ask()
+
+
+def test_a_subsample_of_as_many_people_as_asked_for_is_one() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", 10_000, subsample_size=n):
+            pyro.sample("A", dist.Bernoulli(0.4))
+
+    with pytest.raises(GraphError, match="which takes a subsample of 61 of 10000"):
+        read_sites(program)

@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 import pyrofair as pf
 from pyrofair import law_learning
-from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
+from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.gcomputation import GComputation
 from pyrofair.law_graph import LawGraph
 
@@ -250,29 +250,49 @@ def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(KeyboardInterrupt):
             source.views()
     assert set(source.split_.learned) == {"all"}
-    monkeypatch.setattr(
-        law_learning, "fit_law", lambda *args, **how: (interrupted if "start" in how else fit_law)(*args, **how)
-    )
-    with pytest.raises(KeyboardInterrupt):
-        source.views()
-    assert set(source.split_.learned) == {"all"}
     monkeypatch.setattr(law_learning, "fit_law", fit_law)
+
+    def struck(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(law_learning, "refit_law", struck)
+        with pytest.raises(KeyboardInterrupt):
+            source.views()
+    assert set(source.split_.learned) == {"all"}
     fresh = make(parameters="linear").fit(people(400))
     for one, other in zip(source.views(random_state=0), fresh.views(random_state=0), strict=True):
         assert means(one) == means(other)
+
+
+def test_an_interrupted_fit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half learned laws serve no source, in an audit neither; what was fitted before stays as it was."""
+    source = make(parameters="linear").fit(people(400))
+    before = dict(vars(source))
+    fit_law = law_learning.fit_law
+    monkeypatch.setattr(law_learning, "fit_law", lambda *args, **how: replace(fit_law(*args, **how), interrupted=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        with pytest.raises(KeyboardInterrupt):
+            source.fit(people(500))
+        assert vars(source) == before
+        with pytest.raises(KeyboardInterrupt):
+            pf.audit({"scores": Scores()}, make(parameters="linear"), people(400), n_boot=0, progress=False)
 
 
 def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
     df = people(400)
     source = make(parameters="linear", draws=10).fit(df)
     source.views()
-    fit_law, calls = law_learning.fit_law, []
+    refit_law, calls = law_learning.refit_law, []
 
-    def interrupted(*args: Any, **settings: Any) -> Any:
+    def interrupted(*args: Any) -> Any:
         calls.append(1)
-        return replace(fit_law(*args, **settings), interrupted=len(calls) > 18)
+        if len(calls) > 18:
+            raise KeyboardInterrupt
+        return refit_law(*args)
 
-    monkeypatch.setattr(law_learning, "fit_law", interrupted)
+    monkeypatch.setattr(law_learning, "refit_law", interrupted)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
     with pytest.warns(PyrofairWarning, match="Interrupted: intervals rest on the 4 replicates"):
         pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)
@@ -312,7 +332,7 @@ def test_overlap() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"draws": 0}, "draws=0 must be a whole number"),
+        ({"draws": 0}, "draws=0 must be an integer of at least 1"),
         ({"shared": "both"}, "shared='both' is not known"),
         ({"couple": "tight"}, "couple='tight' is not known"),
         ({"most_units": 1.5}, "most_units=1.5"),
@@ -335,3 +355,30 @@ def test_consistent_needs_few_values() -> None:
 def test_rows_without_a_baseline() -> None:
     with pytest.raises(DataError, match="No row has A=0, the baseline, and a weight above 0"):
         fitted().worlds(df=people()[people()["A"] == 1])
+
+
+# --- what numbers rest on --------------------------------------------------------------------------------------------
+
+
+def few_of_the_baseline(rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    a = np.r_[np.zeros(rows, dtype=int), np.ones(300 - rows, dtype=int)]
+    q = rng.normal(size=300)
+    return pd.DataFrame({"A": a, "Q": q, "M": a + q + rng.normal(size=300)})
+
+
+def test_features_of_one_world_need_no_independent_errors() -> None:
+    """A -> Y alone is unfair: a unit is (Q, M(0)), nothing is drawn, and P(Ypi = 1) is the mean of c(1, Q, M(0))."""
+    graph = pf.CausalGraph("Q -> M; A -> M; {Q A M} -> Y", sensitive="A", outcome="Y")
+    source = pf.GComputation(graph.unfair("A -> Y"), progress=False, random_state=0).fit(few_of_the_baseline(100))
+    assert not any("NPSEM-IE" in text for text in source.assumptions)
+    assert [size.group for size in source.group_sizes()["unfair"]] == [0]
+    shuffled = few_of_the_baseline(100).sample(frac=1.0, random_state=1)
+    assert source.is_fitted_on(shuffled)
+    assert (source.fitted_places(shuffled) == shuffled.index).all()
+
+
+def test_a_group_of_a_few_rows_is_warned_of() -> None:
+    graph = pf.CausalGraph("Q -> M; A -> M; {Q A M} -> Y", sensitive="A", outcome="Y")
+    with pytest.warns(PositivityWarning, match=r"group 0 has 3 row\(s\), effective size 3\.0, fewer than 10"):
+        pf.GComputation(graph.unfair("A -> Y"), progress=False, random_state=0).fit(few_of_the_baseline(3))

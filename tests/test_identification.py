@@ -280,7 +280,7 @@ def test_what_another_formula_cannot_tell_either_is_not_identified() -> None:
 
 
 def test_target_must_be_known() -> None:
-    with pytest.raises(GraphError, match="target is 'effect'; it is 'prediction' or 'outcome'"):
+    with pytest.raises(GraphError, match="target='effect' is not known; it is 'prediction' or 'outcome'"):
         identify(hiring(), "effect")  # type: ignore[arg-type]
 
 
@@ -376,6 +376,37 @@ def test_independent_errors_are_assumed_only_across_worlds() -> None:
     assert any("NPSEM-IE" in text for text in identify(hiring()).assumptions)
     declared = identify(unfair_in("A -> M -> Y; A -> Y; U -> {M Y}", "A -> Y", latent="U")).assumptions[0]
     assert declared.endswith("missing beyond those declared (U).")
+
+
+@pytest.mark.parametrize(
+    ("edges", "paths", "prediction", "outcome"),
+    [
+        ("Q -> M; A -> M -> Y; A -> Y; Q -> Y", ["A -> Y"], False, True),  # E c(1, Q, M(0)) is of one world
+        ("A -> M -> Y; A -> Y", ["A -> M -> Y"], False, True),  # E c(0, M(1))
+        ("A -> M -> Y; A -> Y", ["A -> Y", "A -> M -> Y"], False, False),
+        ("A -> {M D}; {A M D} -> Y", ["A -> Y"], False, True),
+        ("A -> {M D}; {A M D} -> Y", ["A -> M -> Y"], True, True),  # M(1) beside D(0)
+        ("A -> {M D}; {A M D} -> Y", ["A -> M -> Y", "A -> D -> Y"], False, True),
+        ("A -> M -> D -> Y; A -> D; A -> Y", ["A -> D -> Y"], True, True),  # D(1, M(0))
+        ("A -> M -> D -> Y; A -> Y", ["A -> M -> D -> Y"], False, True),
+        ("A -> M -> Y", ["A -> M -> Y"], False, False),  # Y reads no A of its own
+        ("Q -> Y; A -> Y", ["A -> Y"], False, False),
+    ],
+)
+def test_worlds_are_joined_where_children_of_the_sensitive_attribute_read_different_values(
+    edges: str, paths: list[str], prediction: bool, outcome: bool
+) -> None:
+    unfair = unfair_in(edges, *paths)
+    for target, joined in [("prediction", prediction), ("outcome", outcome)]:
+        for each in (unfair, unfair.reversed()):
+            found = identify(each, target)
+            assert found.joins_worlds is joined
+            assert any("NPSEM-IE" in text for text in found.assumptions) is joined
+
+
+def test_a_child_of_the_sensitive_attribute_that_the_prediction_does_not_depend_on_joins_no_worlds() -> None:
+    unfair = unfair_in("A -> {M D}; M -> Y; D -> Z; A -> Y", "A -> Y")
+    assert not identify(unfair).joins_worlds
 
 
 def test_text_of_an_outcome_conditions_on_what_a_latent_node_joins_to_it() -> None:

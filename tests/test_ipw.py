@@ -13,14 +13,16 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from pyrofair.bounds import piu_bounds
-from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityWarning
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PositivityWarning
 from pyrofair.graph import CausalGraph
+from pyrofair.group_agreement import compare_groups, disagreeing
 from pyrofair.ipw import IPW
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample, PotentialOutcomes
@@ -268,21 +270,21 @@ def test_pooled_needs_no_row_of_a_group_where_no_law_of_it_is_conditioned_on() -
         assert source.overlap()["mean_weight"].tolist() == pytest.approx([1.0, 1.0])
 
 
-def test_auto_takes_the_largest_effective_size_among_groups_with_support() -> None:
+def test_auto_goes_by_support_then_by_the_propensities_to_estimate() -> None:
     unfair = ONE.unfair("A -> Y")
-    assert IPW(unfair).fit(one_mediator()).arm_ == {"baseline": "pooled", "unfair": "pooled"}
+    # P(M | A=0) is that of the rows of group 0, as they are.
+    assert IPW(unfair).fit(one_mediator()).arm_ == {"baseline": 0, "unfair": 0}
 
     # Group 1 lacks M=2, which a ninth of the target has; pooling needs it in either group.
-    with pytest.warns(PositivityWarning, match=r"group pooled: 5 row\(s\) have a propensity at 0 or 1\."):
-        source = IPW(unfair, propensity="saturated").fit(unsupported())
+    source = IPW(unfair, propensity="saturated").fit(unsupported())
     table = source.overlap().set_index(["regime", "group"])
     assert table["unsupported_mass"].tolist() == pytest.approx([0, 0, 1 / 9] * 2)
-    assert table["used"].tolist() == [True, False, False] * 2
+    assert table["used"].tolist() == [False, True, False] * 2
     assert means(source, lambda rows: (rows["M"] == 2).to_numpy(float)) == pytest.approx((1 / 9, 1 / 9))
 
 
-def test_auto_avoids_a_group_whose_mean_weight_is_off() -> None:
-    """Main effects miss the interactions here: pooling has the largest effective size, and a mean weight of 1.13."""
+def test_auto_needs_no_propensity_that_it_can_do_without() -> None:
+    """Main effects miss the interactions here: pooling has the largest effective size, and two propensities to fit."""
     rng, n = RNG(4), 1_500
     a = (rng.random(n) < rng.uniform(0.2, 0.8)).astype(int)
     k = rng.normal(size=8)
@@ -290,11 +292,66 @@ def test_auto_avoids_a_group_whose_mean_weight_is_off() -> None:
     d = k[2] * a + k[3] * m + k[4] * a * m + k[5] * m**2 * a * 0.5
     d += rng.normal(0, 1, n) * np.where(a == 1, np.exp(k[6] * 0.4), 1)
     source = IPW(TWO.unfair("A -> Y", "A -> D -> Y")).fit(pd.DataFrame({"A": a, "M": m, "D": d}))
-    assert source.arm_ == {"baseline": "pooled", "unfair": 1}
+    assert source.arm_ == {"baseline": 0, "unfair": 1}
     table = source.overlap().query("regime == 'unfair'").set_index("group")
     assert table["used"].to_dict() == {"pooled": False, "0": False, "1": True}
     assert table["mean_weight"].to_dict() == pytest.approx({"pooled": 1.129, "0": 1.284, "1": 1.036}, abs=1e-3)
     assert table.loc["pooled", "ess"] > 3 * table.loc["1", "ess"]
+
+
+def test_auto_does_not_go_by_a_mean_weight_that_the_fit_forces() -> None:
+    """M has mean 0 in both groups, and three times the spread in group 1: a logistic propensity finds no difference.
+
+    Its score equation makes the mean of the pooled weights 1, with nearly all rows as effective size, and both
+    marginals the share of all rows; the rows of either group as they are give the right ones.
+    """
+    rng, n = RNG(0), 4_000
+    a = rng.integers(0, 2, n)
+    table = pd.DataFrame({"A": a, "M": rng.normal(size=n) * np.where(a == 1, 3.0, 1.0)})
+
+    def decide(rows: pd.DataFrame) -> NDArray[np.float64]:
+        return (rows["M"].abs() > 1.5).to_numpy(float)
+
+    unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    source = IPW(unfair).fit(table)
+    overlap = source.overlap().set_index(["regime", "group"])
+    assert overlap.loc[("baseline", "pooled"), "mean_weight"] == pytest.approx(1.0, abs=1e-9)
+    assert overlap["ess"].idxmax()[1] == "pooled"
+    assert source.arm_ == {"baseline": 0, "unfair": 1}
+    right = 2.0 * norm.sf(1.5), 2.0 * norm.sf(0.5)  # .134, .617
+    assert means(source, decide) == pytest.approx(right, abs=0.025)
+    pooled = IPW(unfair, arm="pooled").fit(table)
+    assert means(pooled, decide) == pytest.approx((0.38, 0.38), abs=0.02)
+    for each in (source, pooled):
+        groups = compare_groups(each, decide).set_index("quantity")
+        assert groups["agree"].to_dict() == {"p_y0": False, "p_ypi": False, "mean_unfair_effect": True}
+        assert list(disagreeing(groups.reset_index())["quantity"]) == ["p_y0", "p_ypi"]
+        assert groups.loc["p_y0", ["group_0", "group_1"]].tolist() == pytest.approx([right[0], right[1]], abs=0.025)
+
+
+@pytest.mark.parametrize(("arm", "world"), [(1, "baseline"), (0, "unfair")])
+@pytest.mark.parametrize("propensity", ["logistic", "boosted", LogisticRegression()])
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_groups_that_the_features_tell_apart_are_refused_by_fit(
+    arm: int, world: str, propensity: Any, clip: float | None
+) -> None:
+    """M tells the groups apart: no row of one group looks like one of the other, and clipping makes none."""
+    a = np.arange(200) % 2
+    table = pd.DataFrame({"A": a, "M": 100.0 * a + RNG(0).normal(size=200)})
+    unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    cause = (
+        rf"no overlap in world '{world}', group {arm}: given M, the probability of A={1 - arm} is at most .* 100 rows"
+    )
+    with pytest.raises(PositivityError, match=cause):
+        IPW(unfair, arm=arm, propensity=propensity, clip=clip, random_state=0).fit(table)
+    assert IPW(unfair).fit(table).arm_ == {"baseline": 0, "unfair": 1}  # which needs no ratio
+
+
+def test_a_rare_group_is_not_told_apart_by_being_rare() -> None:
+    a = (np.arange(20_000) % 1000 == 0).astype(int)
+    table = pd.DataFrame({"A": a, "M": RNG(0).normal(size=len(a))})
+    source = IPW(CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y"), arm=0).fit(table)
+    assert source.overlap()["mean_weight"].tolist() == pytest.approx([1.0, 1.0], abs=0.05)
 
 
 def test_groups_agree_up_to_the_sample_and_are_offered_one_by_one() -> None:
@@ -332,10 +389,10 @@ def test_a_group_without_support_is_not_offered() -> None:
         ({"arm": 2}, "arm=2 is not known"),
         ({"arm": True}, "arm=True is not known"),
         ({"arm": None}, "arm=None is not known"),
-        ({"clip": 0.5}, "clip=0.5 must lie between 0 and 0.5, or be None"),
-        ({"clip": 0.0}, "clip=0.0 must lie"),
-        ({"trim": -0.1}, "trim=-0.1 must lie between 0 and 0.5"),
-        ({"max_unsupported": 1.5}, r"max_unsupported=1\.5 must lie in \[0, 1\]"),
+        ({"clip": 0.5}, "clip=0.5 must be a number above 0 and below 0.5"),
+        ({"clip": 0.0}, "clip=0.0 must be a number above 0"),
+        ({"trim": -0.1}, "trim=-0.1 must be a number above 0 and below 0.5"),
+        ({"max_unsupported": 1.5}, r"max_unsupported=1\.5 must be a number of at least 0 and of at most 1"),
         ({"propensity": "probit"}, "propensity='probit' is not known"),
     ],
 )
@@ -356,7 +413,7 @@ def test_before_fit(ask: Any) -> None:
 
 
 def test_worlds_are_not_drawn() -> None:
-    with pytest.raises(DataError, match="IPW weights the observed rows and draws none: leave n out"):
+    with pytest.raises(DataError, match="n=10 cannot be chosen: IPW draws no rows, it weights those observed"):
         IPW(ONE.unfair("A -> Y")).fit(one_mediator()).worlds(n=10)
 
 
@@ -557,9 +614,13 @@ def test_the_fitted_rows_keep_their_out_of_fold_propensities() -> None:
     weighted = source.worlds(df=table, sample_weight=np.full(300, 2.0))[1]
     assert weighted.weight == pytest.approx(source.worlds()[1].weight)
     shifted = table.set_axis(table.index + 1)
-    assert not np.allclose(source.weights(unfair.regimes[1], shifted), fitted)
+    assert (source.weights(unfair.regimes[1], shifted).to_numpy() == fitted.to_numpy()).all()
+    assert source.weights(unfair.regimes[1], shifted).index.equals(shifted.index)
+    other = table.assign(M=table["M"] + 1e-9)
+    assert not np.allclose(source.weights(unfair.regimes[1], other), fitted)
     assert source.is_fitted_on(table.copy())
-    assert not source.is_fitted_on(shifted)
+    assert source.is_fitted_on(shifted)
+    assert not source.is_fitted_on(other)
     assert source.n_fitted_ == 300
 
 

@@ -126,7 +126,7 @@ def full_cells(**columns: int) -> pd.DataFrame:
 
 def test_a_cell_of_two_nodes() -> None:
     """Each value of Q and of D occurs in group 1, but not Q=1 with D=1."""
-    table = full_cells(A=2, Q=2, D=2, M=2)
+    table = pd.concat([full_cells(A=2, Q=2, D=2, M=2)] * 3)
     table = table[~((table["A"] == 1) & (table["Q"] == 1) & (table["D"] == 1))]
     with pytest.raises(
         PositivityError, match=r"0\.214 .*: Q=1, D=1 \(0\.21 of the target, no row of group 1\)\. Merge"
@@ -208,6 +208,10 @@ def test_the_table() -> None:
         "trimmed",
         "unsupported_cells",
         "unsupported_mass",
+        "rows_0",
+        "rows_1",
+        "ess_0",
+        "ess_1",
     ]
     assert list(zip(overlap["regime"], overlap["group"], strict=True)) == [
         (regime, group) for regime in ("baseline", "unfair") for group in ("pooled", "0", "1")
@@ -219,6 +223,8 @@ def test_the_table() -> None:
     pooled, one = 100**2 / (45 * (5 / 3) ** 2 + 55 * (5 / 11) ** 2), 100**2 / (15 * 25 + 45 * 25 / 81)
     assert overlap["ess"].tolist() == pytest.approx([pooled, 40.0, one] * 2)
     assert (overlap[["at_bounds", "clipped", "trimmed", "unsupported_mass"]] == 0).all(axis=None)
+    counted = overlap[["rows_0", "rows_1", "ess_0", "ess_1"]].to_numpy()
+    assert counted == pytest.approx(np.tile([40, 60, 40, 60], (6, 1)))
 
 
 def test_the_effective_size_counts_sample_weights() -> None:
@@ -263,43 +269,62 @@ def overlap(**changes: Any) -> GroupOverlap:
 
 
 @pytest.mark.parametrize(
-    ("changes", "serves"),
-    [
-        ({}, True),
-        ({"mean_weight": 0.9}, True),
-        ({"mean_weight": 1.1}, True),
-        ({"mean_weight": 0.89}, False),
-        ({"mean_weight": 1.11}, False),
-        ({"mean_weight": float("nan")}, False),
-        ({"unsupported": 0.01}, True),
-        ({"unsupported": 0.011}, False),
-        ({"effective_size": 1.0}, True),
-    ],
-)
-def test_serves(changes: dict[str, Any], serves: bool) -> None:
-    assert overlap(**changes).serves(0.01) is serves
-
-
-@pytest.mark.parametrize(
     ("pooled", "zero", "one", "chosen"),
     [
         ({"effective_size": 90.0}, {"effective_size": 40.0}, {"effective_size": 50.0}, None),
-        ({"mean_weight": 1.2, "effective_size": 90.0}, {"effective_size": 40.0}, {"effective_size": 50.0}, 1),
         ({"unsupported": 0.3, "effective_size": 90.0}, {"effective_size": 50.0}, {"effective_size": 40.0}, 0),
-        # None serves: support comes first, then the mean weight nearest to 1.
-        ({"mean_weight": 1.4}, {"mean_weight": 0.8}, {"unsupported": 0.3}, 0),
-        (
-            {"unsupported": 0.2},
-            {"unsupported": 0.2, "mean_weight": 0.8},
-            {"unsupported": 0.1, "mean_weight": 0.9},
-            None,
-        ),
+        # Support comes before the propensities to be estimated, and these before the effective size.
+        ({"estimated": 2, "effective_size": 90.0}, {"estimated": 1, "effective_size": 20.0}, {"estimated": 2}, 0),
+        ({"unsupported": 0.3}, {"estimated": 3}, {"estimated": 2}, 1),
+        ({"separated": "M tells them apart."}, {"unsupported": 0.3}, {"unsupported": 0.3, "estimated": 1}, 0),
+        # The mean weight has no say.
+        ({"mean_weight": 1.4, "effective_size": 60.0}, {"mean_weight": 1.0}, {"mean_weight": 1.0}, None),
     ],
 )
 def test_the_choice_among_groups(pooled: Any, zero: Any, one: Any, chosen: int | None) -> None:
     candidates = [overlap(group=None, **pooled), overlap(group=0, **zero), overlap(group=1, **one)]
     assert IPW(ONE)._choose(candidates).group == chosen
     assert IPW(ONE)._choose(candidates[::-1]).group == chosen
+
+
+def small_group(rows: int) -> tuple[pd.DataFrame, CausalGraph]:
+    """400 rows, few of them of group 0: M = 2 A + Q + noise."""
+    rng = np.random.default_rng(0)
+    a = np.r_[np.zeros(rows, dtype=int), np.ones(400 - rows, dtype=int)]
+    q = rng.normal(size=400)
+    graph = CausalGraph("Q -> M; A -> M; M -> Y", sensitive="A", outcome="Y")
+    return pd.DataFrame({"A": a, "Q": q, "M": 2.0 * a + q + rng.normal(size=400)}), graph
+
+
+@pytest.mark.parametrize("arm", ["auto", "pooled"])
+def test_rows_of_a_group_are_counted_and_few_are_warned_of(arm: Any) -> None:
+    table, graph = small_group(1)
+    with pytest.warns(PositivityWarning, match=r"'baseline', .*group 0 has 1 row\(s\), effective size 1\.0, fewer"):
+        source = IPW(graph.unfair("A -> M -> Y"), arm=arm).fit(table)
+    used = source.overlap().query("used").set_index("regime")
+    assert used[["rows_0", "rows_1"]].to_numpy().tolist() == [[1, 399], [1, 399]]
+    assert used["ess_0"].tolist() == pytest.approx([1.0, 1.0])
+    assert (used["ess_1"] > 390).all()
+    sizes = source.group_sizes()
+    assert [size.group for size in sizes["baseline"]] == [0]
+    assert [size.group for size in sizes["unfair"]] == [1]
+
+
+def test_the_effective_size_of_a_group_is_that_in_the_population_of_the_roots() -> None:
+    table = pd.DataFrame({"A": [0] * 4 + [1] * 4, "Q": [0, 0, 0, 1, 0, 1, 1, 1], "M": [0, 1] * 4})
+    graph = CausalGraph("Q -> {A M}; A -> M; M -> Y", sensitive="A", outcome="Y")
+    with pytest.warns(PositivityWarning, match="fewer than 10"):
+        source = IPW(graph.unfair("A -> M -> Y"), propensity="saturated").fit(table)
+    weight = np.array([4 / 3, 4 / 3, 4 / 3, 4.0])  # 1 / P(A=0 | Q)
+    assert source.overlap()["ess_0"].tolist() == pytest.approx([weight.sum() ** 2 / (weight @ weight)] * 6)
+
+
+def test_no_group_is_needed_where_the_sensitive_attribute_causes_no_feature() -> None:
+    table, _ = small_group(1)
+    graph = CausalGraph("Q -> Y; A -> Y", sensitive="A", outcome="Y")
+    source = IPW(graph.unfair("A -> Y"), arm="auto").fit(table[["A", "Q"]])
+    assert source.arm_ == {"baseline": "pooled", "unfair": "pooled"}
+    assert source.group_sizes() == {"baseline": (), "unfair": ()}
 
 
 def test_problems_are_listed_together() -> None:

@@ -18,6 +18,7 @@ from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.interventions import do
 from pyrofair.programs import Program, read_sites
+from pyrofair.sem import SEM
 
 # -- graphs -----------------------------------------------------------------------------------------------------------
 
@@ -280,8 +281,8 @@ def test_a_check_of_all_people_needs_no_warning() -> None:
     assert reads_of(law) == ("A", "Q")
 
 
-def test_what_a_program_knows_of_each_person_is_no_dependence() -> None:
-    assert reads_of(lambda A, Q: torch.arange(float(len(A)))) == ()
+def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None:
+    assert reads_of(lambda A, Q: torch.ones(len(A))) == ()
 
 
 # -- other people -----------------------------------------------------------------------------------------------------
@@ -495,7 +496,7 @@ def squared(n: int) -> None:
         (lambda n: None, "no per-person sites"),
         (outside, r"'A' has a value for each of n people, but stands outside the plate"),
         (one_by_one, r"other sites for 61 people than for 53: A_53.*do not loop over people"),
-        (subsampled, "'A' stands in a subsampled plate"),
+        (subsampled, r"'A' stands in the plate 'people', which takes a subsample of 5 of 61 \(subsample_size="),
         (hard_coded, r"failed when it was called with n=61 people: RuntimeError.*It must run for any number"),
         (lambda: None, "failed when it was called with n=61 people: TypeError"),
         (3, "A program is a function of the number of people, not 3"),
@@ -551,4 +552,234 @@ def test_reading_a_large_model_takes_few_runs() -> None:
                 total = pyro.sample(f"X{i}", dist.Normal(total, 1.0))
 
     assert read_sites(program).reads["X7"] == ("X6",)
-    assert len(runs) <= 3 * k + 20
+    assert len(runs) <= 3 * k + 30
+
+
+# -- a step that fails is a refusal -----------------------------------------------------------------------------------
+
+T = dist.transforms
+LAWS: dict[str, Callable[[], Any]] = {
+    "Gumbel": lambda: dist.Gumbel(0.0, 1.0),
+    "sigmoid inverted": lambda: dist.TransformedDistribution(dist.Uniform(0.0, 1.0), [T.SigmoidTransform().inv]),
+    "tanh inverted": lambda: dist.TransformedDistribution(dist.Uniform(-1.0, 1.0), [T.TanhTransform().inv]),
+    "two inverses": lambda: dist.TransformedDistribution(
+        dist.Normal(0.0, 1.0), [T.ExpTransform(), T.AffineTransform(0.0, 2.0).inv, T.ExpTransform().inv.inv.inv]
+    ),
+}
+
+
+def shifted(law: Callable[[], Any], prior: Callable[[], Any] | None = None) -> Program:
+    """M is A plus noise from a law; a parameter from a prior moves everybody alike."""
+
+    def program(n: int) -> None:
+        b = 0.0 if prior is None else pyro.sample("b", prior())
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            M = pyro.deterministic("M", A + pyro.sample("U", law()) + b)
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    return program
+
+
+CHAIN = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+
+
+def both_readings(program: Program) -> list[Callable[[], Any]]:
+    """The graph of a program, and its nodes in both worlds."""
+    return [
+        lambda: CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y").edges,
+        lambda: SEM(program, CHAIN.unfair("A -> M -> Y")).nodes(200, random_state=0),
+    ]
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("as_prior", [False, True])
+def test_laws_that_hold_their_own_inverse_are_read(name: str, as_prior: bool) -> None:
+    normal = lambda: dist.Normal(0.0, 1.0)  # noqa: E731
+    program = shifted(normal, LAWS[name]) if as_prior else shifted(LAWS[name])
+    graph, nodes = both_readings(program)
+    assert graph() == (("A", "M"), ("M", "Y"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)  # of a parameter without a posterior
+        baseline, switched = nodes()
+    assert (switched["M"] - baseline["M"]).round(5).unique().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("made", [T.SigmoidTransform, T.TanhTransform, lambda: T.AffineTransform(0.0, 2.0)])
+def test_parents_are_found_behind_an_inverse(made: Callable[[], Any]) -> None:
+    def law(A: Tensor, Q: Tensor) -> Any:
+        class Hidden(dist.TransformedDistribution):  # type: ignore[misc]
+            def log_prob(self, value: Tensor) -> Tensor:
+                raise NotImplementedError
+
+        return Hidden(dist.Uniform(0.0 * A, 1.0 + Q.abs()), [made().inv, T.AffineTransform(A, 1.0).inv])
+
+    assert reads_of(law) == ("A", "Q")
+
+
+READING = [
+    "probing._numbers",
+    "probing.says",
+    "probing.get_provenance",
+    "probing.run_program",
+    "trials.says",
+    "trials.run_program",
+    "trials._differ",
+    "trials._near",
+    "programs.run_program",
+    "programs._shapes",
+    "programs.followed",
+    "programs.separated",
+    "programs.require_exchangeable",
+    "programs.perturbed",
+    "programs._unclear",
+]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, MemoryError, ValueError])
+@pytest.mark.parametrize("step", READING)
+def test_a_step_of_the_reading_that_fails_is_a_refusal(
+    step: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error("no more")
+
+    monkeypatch.setattr(f"pyrofair.{step}", fail)
+    for read in both_readings(shifted(lambda: dist.Normal(0.0, 1.0))):
+        with pytest.raises(GraphError, match=f"{error.__name__}: no more"):
+            read()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, ValueError, TypeError, IndexError])
+def test_a_law_that_cannot_be_read_is_named(error: type[Exception]) -> None:
+    class Broken(dist.Normal):  # type: ignore[misc]
+        def log_prob(self, value: Tensor) -> Tensor:
+            raise error("no density here")
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            M = pyro.sample("M", Broken(A, 1.0))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    for read in both_readings(program):
+        with pytest.raises(GraphError, match=f"law of the site 'M', Broken, cannot be read: {error.__name__}: no den"):
+            read()
+
+
+def test_a_law_without_density_and_numbers_is_refused() -> None:
+    class Closed(dist.Normal):  # type: ignore[misc]
+        def __init__(self, A: Tensor) -> None:
+            super().__init__(0.0, 1.0)
+            self._batch_shape = A.shape
+            self.hidden = lambda: A
+            del self.loc, self.scale
+
+        def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+            return self
+
+        def rsample(self, sample_shape: Any = ()) -> Tensor:
+            return self.hidden() + torch.randn(self._batch_shape)
+
+        def log_prob(self, value: Tensor) -> Tensor:
+            raise NotImplementedError("closed")
+
+    with pytest.raises(GraphError, match="law of the site 'D', Closed, cannot be read: NotImplementedError: closed"):
+        reads_of(lambda A, Q: Closed(A.float()))
+
+
+def test_values_that_never_go_together_are_passed_over() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            D = pyro.deterministic("D", A + Q.exp())
+            if bool((D < A).any()):
+                raise ValueError("D is at least A")
+            pyro.deterministic("Y", torch.as_tensor(A.numpy()) + D)
+
+    with pytest.warns(PyrofairWarning, match="'Y' reads 'A' in a way that torch does not show"):
+        assert read_sites(program).reads == {"A": (), "Q": (), "D": ("A", "Q"), "Y": ("A", "D")}
+
+
+def test_a_site_that_can_never_be_changed_alone_is_named() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            D = pyro.deterministic("D", 2 * A)
+            if not torch.equal(D, 2 * A):
+                raise ValueError("D is twice A")
+            pyro.deterministic("Y", D)
+
+    with pytest.raises(
+        GraphError, match=r"Who reads the site 'A' cannot be seen.*after its site 'D': ValueError: D is"
+    ):
+        read_sites(program)
+
+
+def test_a_program_that_fails_with_other_people_is_refused() -> None:
+    first: list[Tensor] = []
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Normal(0.0, 1.0))
+            first.append(A)
+            if len(first) > 9:
+                raise ValueError("too late")
+            pyro.deterministic("Y", A)
+
+    with pytest.raises(GraphError, match=r"Whether the program mixes people cannot be seen.*ValueError: too late"):
+        read_sites(program)
+
+
+# -- where people stand -----------------------------------------------------------------------------------------------
+
+KNOWN = torch.linspace(-1.0, 1.0, 3000)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: A * KNOWN[: len(A)] + Q,
+        lambda A, Q: Q + torch.arange(len(A)) % 2,
+        lambda A, Q: Q + (torch.arange(len(A)) == 17),
+        lambda A, Q: A * torch.cat([torch.zeros(500), KNOWN])[: len(A)] + Q,
+        lambda A, Q: dist.Normal(Q, 1.0 + torch.arange(len(A))),
+        lambda A, Q: dist.Bernoulli(torch.linspace(0.1, 0.9, len(A))),
+        lambda A, Q: torch.where(torch.arange(len(A)) < len(A) // 2, Q, A),
+        lambda A, Q: TABLE[torch.arange(len(A)) % 3, 0] * Q,
+        lambda A, Q: torch.as_tensor(np.arange(len(A)) * 1.0),
+        lambda A, Q: torch.stack([Q, Q + torch.arange(len(A))], -1),
+    ],
+)
+def test_equations_that_depend_on_the_place_are_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
+    match = (
+        r"'D' depends on a person's place among the n people.*with_covariates\(program, table\).*in place of x\[:n\]"
+    )
+    with pytest.raises(GraphError, match=match):
+        reads_of(law)
+
+
+def test_indices_of_the_plate_are_places() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n) as place:
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            M = pyro.sample("M", dist.Normal(A * KNOWN[place], 1.0))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    for read in both_readings(program):
+        with pytest.raises(GraphError, match="'M' depends on a person's place"):
+            read()
+
+
+@pytest.mark.parametrize("size", [53, 61, 997, 1009])
+def test_a_table_of_as_many_rows_as_people_is_no_place(size: int) -> None:
+    weight = torch.arange(1.0, size + 1)
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            K = pyro.sample("K", dist.Categorical(weight))
+            pyro.deterministic("Y", A + weight[K])
+
+    assert read_sites(program).reads["Y"] == ("A", "K")

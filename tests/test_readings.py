@@ -32,6 +32,11 @@ SETTING: dict[str, Any] = {
     "assumptions": ("The graph is right.", "The groups overlap."),
     "warnings": [],
     "failure": "",
+    "small": {},
+    "kinds": {},
+    "outcomes": [],
+    "outcome_assumptions": (),
+    "resampling": "",
 }
 Span = tuple[float, float, float]
 NOTHING: Span = (np.nan, np.nan, np.nan)

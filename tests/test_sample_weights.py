@@ -144,8 +144,8 @@ def test_a_series_is_taken_on_its_own_rows_or_not_at_all(name: str) -> None:
     df = people()
     weight = pd.Series(np.where(df["M"] == 1, 5.0, 1.0), index=df.index)
     np.testing.assert_array_equal(ways[name](df, weight), ways[name](df, weight.to_numpy()))
-    for other in (weight.iloc[::-1], weight.reset_index(drop=True)):
-        with pytest.raises(DataError, match=r"index of sample_weight is not that of .*\.loc\[.*\.index\].*to_numpy"):
+    for other, cure in ((weight.iloc[::-1], r"\.loc\[.*\.index\]"), (weight.reset_index(drop=True), "one index")):
+        with pytest.raises(DataError, match=rf"index of sample_weight is not that of .*{cure}.*to_numpy"):
             ways[name](df, other)
 
 

@@ -88,16 +88,70 @@ def test_expectations_lie_outside_the_true_ends() -> None:
     assert lower > true[0] - 0.1
 
 
-def test_never_wider_than_the_marginals() -> None:
+def noisy_views(a: NDArray[Any], b: NDArray[Any], common: float, own: float, rng: np.random.Generator) -> list[Any]:
+    """Two views of equal units, each with an error that all its units have in common, and own ones of each."""
+    k = len(a)
+    return [
+        UnitMeans(np.full(k, 1 / k), *(p + rng.normal(0.0, common) + rng.normal(0.0, own, k) for p in (a, b)))
+        for _ in range(2)
+    ]
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.01, 0.05, 0.3])
+@pytest.mark.parametrize("middle", [0.5, 0.45, 0.2])
+@pytest.mark.parametrize("alternating", [True, False])
+def test_errors_in_common_to_all_units_err_outward(gap: float, middle: float, alternating: bool) -> None:
+    """At the kinks and off them: a = b = .5 has [0, 1], and one sign for all where it is tighter gives [.016, .984]."""
+    rng = np.random.default_rng(8)
+    side = np.where(np.arange(50) % 2 == 0, 1.0, -1.0 if alternating else 1.0)
+    a, b = middle - gap / 2 * side, middle + gap / 2 * side
+    views = [noisy_views(a, b, 0.02, 0.05, rng) for _ in range(400)]
+    found = np.array([unit_ends(each, choose_signs(each)) for each in views])
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert found[:, 0].mean() < np.abs(b - a).mean() + 3.0 * error[0]
+    assert found[:, 1].mean() > 1.0 - np.abs(1.0 - a - b).mean() - 3.0 * error[1]
+    if gap == 0.0 and middle == 0.5:
+        assert error.max() < 0.001
+        assert tuple(found.mean(axis=0)) == pytest.approx((0.0, 1.0), abs=0.003)
+    if gap == 0.3:
+        assert found[:, 0].mean() == pytest.approx(0.3, abs=0.005)
+
+
+def test_never_wider_than_the_marginals_but_for_errors() -> None:
+    """Without errors the interval given units lies inside that of the marginals; so it does where one sign is right."""
     rng = np.random.default_rng(4)
     for _ in range(200):
         k = int(rng.integers(1, 6))
-        weight = rng.dirichlet(np.ones(k))
-        views = [UnitMeans(weight, rng.random(k), rng.random(k)) for _ in range(2)]
-        p0, p1 = (np.mean([weight @ getattr(v, side) for v in views]) for side in ("first", "second"))
-        lower, upper = unit_ends(views, choose_signs(views))
+        view = UnitMeans(rng.dirichlet(np.ones(k)), rng.random(k), rng.random(k))
+        p0, p1 = view.weight @ view.first, view.weight @ view.second
+        lower, upper = unit_ends([view, view], choose_signs([view, view]))
         assert lower >= abs(p1 - p0) - 1e-12
         assert upper <= 1.0 - abs(1.0 - p0 - p1) + 1e-12
+
+
+def test_units_that_differ_by_drawing_alone_have_one_sign() -> None:
+    """a = .3, b = .35 from 20 draws a view: signs unit by unit give .013, one sign .05."""
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(20):
+        worlds, _ = drawn(np.full(500, 0.3), np.full(500, 0.35), 40, rng)
+        found.append(measure_views(*views_of(worlds))[0])
+    lower, marginal = (np.mean([each[name] for each in found]) for name in ("piu_lower", "mean_unfair_effect"))
+    assert lower == pytest.approx(0.05, abs=0.005)
+    assert lower == pytest.approx(marginal, abs=0.003)
+
+
+def test_rows_with_probabilities_are_no_draws() -> None:
+    """Units whose values are summed over have no noise of drawing: each keeps its sign."""
+    unit = np.repeat(np.arange(2), 2)
+    one, other = (
+        CounterfactualSample(pd.DataFrame({"x": range(4)}), np.array(p) / 2, unit)
+        for p in ([0.6, 0.4, 0.6, 0.4], [0.4, 0.6, 0.8, 0.2])
+    )
+    scores = np.array([0.0, 1.0, 0.0, 1.0])
+    found, _ = measure_views([(scores, scores)] * 2, [(one, other)] * 2)
+    assert found["piu_lower"] == pytest.approx(0.2)
+    assert found["mean_unfair_effect"] == pytest.approx(0.0)
 
 
 def test_replicates_keep_their_signs() -> None:

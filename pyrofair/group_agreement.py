@@ -1,0 +1,181 @@
+"""Whether the two observed groups, weighted alone, estimate the same: the test that withholds a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair._validation import require_real
+from pyrofair.exceptions import DataError
+from pyrofair.overlap import FEWEST_ROWS, SMALLEST_SHARE
+from pyrofair.potential_outcomes import CounterfactualSample, Worlds
+
+__all__ = ["GROUP_COLUMNS", "GROUP_QUANTITIES", "TOO_LITTLE", "compare_estimates", "compare_groups", "disagreeing"]
+
+GROUP_QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect")
+GROUP_COLUMNS = (
+    "quantity",
+    "group_0",
+    "group_1",
+    "difference",
+    "lower",
+    "upper",
+    "agree",
+    "ess_0",
+    "ess_1",
+    "note",
+)
+TOO_LITTLE = "too little overlap to compare"
+ROUNDING = 1e-9
+
+
+def compare_groups(
+    source: Any,
+    score: Callable[[pd.DataFrame], npt.ArrayLike],
+    df: pd.DataFrame | None = None,
+    *,
+    sample_weight: npt.ArrayLike | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """Estimate both marginals and the effect from either observed group alone, and tell whether the two agree.
+
+    Where the graph and the propensities are right the two groups estimate the same numbers. No bootstrap is needed: an
+    interval is that of a difference of weighted means over different rows, the weights taken as known, which is wider
+    than it need be where they are estimated by a right model. :func:`pyrofair.audit` judges the same differences by its
+    bootstrap.
+
+    Parameters
+    ----------
+    source
+        A fitted source that weights observed rows, such as :class:`pyrofair.IPW`. Any other gives an empty table.
+    score
+        Gives the scores, or the decisions in 0 and 1, of m rows as the classifier reads them, shape (m,).
+    df
+        Rows to weight, by default those that the source was fitted on.
+    sample_weight
+        Their weights, shape (n,).
+    level
+        The level of the intervals.
+
+    Returns
+    -------
+    DataFrame
+        A row for each of p_y0, p_ypi and mean_unfair_effect: group_0, group_1, difference, lower, upper, agree (missing
+        where a group has too little overlap), ess_0, ess_1 (effective sizes in rows) and note. Empty if a group cannot
+        be weighted alone. :func:`disagreeing` has the rows that matter.
+
+    Raises
+    ------
+    DataError
+        If the level is no probability, or as for the ``worlds`` of the source.
+    """
+    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
+    single = source.by_group() if hasattr(source, "by_group") else {}
+    if len(single) < 2:
+        return pd.DataFrame(columns=list(GROUP_COLUMNS))
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    found: list[dict[str, tuple[float, float]]] = []
+    worlds: list[Worlds] = []
+    for each in single.values():
+        pair: Worlds = each.worlds(df=df, sample_weight=sample_weight)
+        first, second = (np.asarray(score(world.rows), dtype=np.float64) for world in pair)
+        parts = _parts(pair[0], first), _parts(pair[1], second)
+        if len(parts[0]) != len(parts[1]):
+            raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
+        means = [float(world.weight @ own) for world, own in zip(pair, (first, second), strict=True)]
+        found.append(
+            {
+                "p_y0": (means[0], _variance(parts[0])),
+                "p_ypi": (means[1], _variance(parts[1])),
+                "mean_unfair_effect": (means[1] - means[0], _variance(parts[1] - parts[0])),
+            }
+        )
+        worlds.append(pair)
+    rows = []
+    for quantity in GROUP_QUANTITIES:
+        (zero, spread_0), (one, spread_1) = found[0][quantity], found[1][quantity]
+        half = reach * float(np.sqrt(spread_0 + spread_1))
+        gap = one - zero
+        rows.append({"quantity": quantity} | compare_estimates(zero, one, gap - half, gap + half, quantity, worlds))
+    return pd.DataFrame(rows, columns=list(GROUP_COLUMNS))
+
+
+def compare_estimates(
+    zero: float, one: float, lower: float, upper: float, quantity: str, worlds: Sequence[Sequence[CounterfactualSample]]
+) -> dict[str, Any]:
+    """Judge whether two groups agree on a quantity: whether the interval of their difference holds 0.
+
+    Parameters
+    ----------
+    zero, one
+        The estimates of groups 0 and 1.
+    lower, upper
+        The interval of ``one - zero``, or NaN.
+    quantity
+        One of ``GROUP_QUANTITIES``; it tells which world counts.
+    worlds
+        The two worlds of either group.
+
+    Returns
+    -------
+    dict
+        The columns of a comparison but its quantity. A group of fewer than 10 effective rows in a world, or of fewer
+        than 5 % of its rows, may rest on a single weight: then there is no interval, and agree is missing.
+    """
+    used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]
+    sizes = [min(world.effective_size for world in pair) for pair in used]
+    few = any(size < FEWEST_ROWS for size in sizes)
+    note = "" if not few and all(_has_overlap(world) for pair in used for world in pair) else TOO_LITTLE
+    if few:
+        lower = upper = np.nan
+    agree = pd.NA if note or np.isnan(lower) else bool(lower <= ROUNDING and upper >= -ROUNDING)
+    return {
+        "group_0": zero,
+        "group_1": one,
+        "difference": one - zero,
+        "lower": lower,
+        "upper": upper,
+        "agree": agree,
+        "ess_0": sizes[0],
+        "ess_1": sizes[1],
+        "note": note,
+    }
+
+
+def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Return the comparisons of two groups that disagree beyond their intervals, those undecided left out.
+
+    Parameters
+    ----------
+    groups
+        A table of :func:`compare_groups`, or ``groups`` of an audit.
+    where
+        Values of further columns to restrict it to, such as ``{"model": "plain", "decisions": "score"}``.
+    """
+    if groups.empty:
+        return groups
+    apart = groups["note"].eq("") & np.array([value is not pd.NA and not value for value in groups["agree"]])
+    for column, value in (where or {}).items():
+        apart &= groups[column] == value
+    return groups[apart]
+
+
+def _parts(world: CounterfactualSample, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what each row adds to the error of a weighted mean, shape (m,)."""
+    total = world.weight.sum()
+    center = world.weight @ scores / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson
+    return np.asarray(world.weight * (scores - center), dtype=np.float64)
+
+
+def _variance(parts: NDArray[np.float64]) -> float:
+    return float(parts @ parts)
+
+
+def _has_overlap(world: CounterfactualSample) -> bool:
+    return world.effective_size >= max(FEWEST_ROWS, SMALLEST_SHARE * len(world.rows))

@@ -1,0 +1,367 @@
+"""Sets of directed paths as states along edges: they are counted, compared and walked without listing the paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TypeVar, overload
+
+__all__ = ["Path", "PathSet", "parting_node", "partings", "show_count", "show_path", "show_paths", "smallest_automaton"]
+
+Path = tuple[str, ...]
+S = TypeVar("S", bound=Hashable)
+
+SHOWN = 8
+"""How many paths a text names before it only counts them."""
+_HASHED_AS_TUPLE = 1000
+
+
+def show_path(path: Iterable[str]) -> str:
+    """Write a path as text.
+
+    >>> show_path(("A", "D", "Y"))
+    'A -> D -> Y'
+    """
+    return " -> ".join(path)
+
+
+def show_count(number: int) -> str:
+    """Write a count of paths as text: exactly up to 10^12, and by a power of two beyond.
+
+    >>> show_count(1048576), show_count(2**200 + 1)
+    ('1,048,576', 'at least 2^200')
+    """
+    return f"{number:,}" if number <= 10**12 else f"at least 2^{number.bit_length() - 1}"
+
+
+def show_paths(paths: PathSet) -> str:
+    """Write the first paths of a set as text, and how many there are if these are not all.
+
+    >>> show_paths(PathSet((("Y", ()), ("D", (0,)), ("A", (1, 0)))))
+    'A -> D -> Y; A -> Y'
+    """
+    shown = "; ".join(map(show_path, paths[:SHOWN])) or "none"
+    return shown if paths.size <= SHOWN else f"{shown}; ... ({show_count(paths.size)} paths)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PathSet(Sequence[Path]):
+    """A set of directed paths from one node to another, as the smallest automaton that accepts them.
+
+    It is a sequence of tuples of node names, depth first in the order of declaration. Its length, membership, single
+    paths and comparison cost what its states and edges cost, however many paths there are. It equals the tuple or list
+    of its paths.
+
+    Parameters
+    ----------
+    states
+        Each state is a node and the states that follow on its outgoing edges, in the order of declaration. The first
+        state is the end of all paths, the last one their start, and each stands after those that follow it. There is
+        none in the empty set.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> paths = CausalGraph("A -> D -> Y; A -> Y", sensitive="A", outcome="Y").directed_paths("A", "Y")
+    >>> paths
+    PathSet('A -> D -> Y', 'A -> Y')
+    >>> len(paths), ("A", "Y") in paths, paths[0]
+    (2, True, ('A', 'D', 'Y'))
+    """
+
+    states: tuple[tuple[str, tuple[int, ...]], ...]
+
+    # -- as a sequence ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        """For each state the number of ways from it to the end."""
+        sizes: list[int] = []
+        for _, following in self.states:
+            sizes.append(sum(sizes[state] for state in following) if following else 1)
+        return tuple(sizes)
+
+    @property
+    def size(self) -> int:
+        """The number of paths, which ``len`` returns as well where it is below 2^63."""
+        return self._sizes[-1] if self.states else 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bool__(self) -> bool:
+        return bool(self.states)
+
+    def __contains__(self, path: object) -> bool:
+        if not isinstance(path, tuple) or not self.states or not path or path[0] != self.states[-1][0]:
+            return False
+        state: int | None = len(self.states) - 1
+        for node in path[1:]:
+            state = None if state is None else self.step(state, node)
+        return state is not None and not self.states[state][1]
+
+    def __iter__(self) -> Iterator[Path]:
+        if not self.states:
+            return
+        path: list[str] = [self.states[-1][0]]
+        waiting = [iter(self.states[-1][1])]
+        if len(self.states) == 1:
+            yield tuple(path)
+        while waiting:
+            state = next(waiting[-1], None)
+            if state is None:
+                waiting.pop()
+                path.pop()
+                continue
+            node, following = self.states[state]
+            path.append(node)
+            waiting.append(iter(following))
+            if not following:
+                yield tuple(path)
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Path, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Path | tuple[Path, ...]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self.size)
+            if step > 0 and start == 0:
+                return tuple(islice(self, start, stop, step))
+            return tuple(self[place] for place in range(start, stop, step))
+        place = index + self.size if index < 0 else index
+        if not 0 <= place < self.size:
+            raise IndexError(f"There is no path {index}; the set has {show_count(self.size)}.")
+        state = len(self.states) - 1
+        path = [self.states[state][0]]
+        while self.states[state][1]:
+            for each in self.states[state][1]:
+                state = each
+                if place < self._sizes[state]:
+                    break
+                place -= self._sizes[state]
+            path.append(self.states[state][0])
+        return tuple(path)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PathSet):
+            return self.states == other.states
+        if isinstance(other, tuple | list):
+            return self.size == len(other) and all(own == each for own, each in zip(self, other, strict=True))
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        # As the equal tuple, where that is short enough for anybody to have it.
+        return hash(tuple(self)) if self.size <= _HASHED_AS_TUPLE else hash(self.states)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(show_path(path)) for path in self[:SHOWN])
+        return f"PathSet({shown}{'' if self.size <= SHOWN else f', ... {show_count(self.size)} paths'})"
+
+    # -- as an automaton ----------------------------------------------------------------------------------------------
+
+    def step(self, state: int, node: str) -> int | None:
+        """Return the state after a step to a node; None where no path of the set goes on so."""
+        return next((each for each in self.states[state][1] if self.states[each][0] == node), None)
+
+    @property
+    def start(self) -> int | None:
+        """The state in which every path begins; None in the empty set."""
+        return len(self.states) - 1 if self.states else None
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """The nodes on the paths, both ends included."""
+        return frozenset(node for node, _ in self.states)
+
+    @cached_property
+    def edges(self) -> frozenset[tuple[str, str]]:
+        """The edges on the paths."""
+        return frozenset((node, self.states[each][0]) for node, following in self.states for each in following)
+
+    @property
+    def first_steps(self) -> tuple[str, ...]:
+        """The nodes that the paths meet first after their start."""
+        return tuple(self.states[each][0] for each in self.states[-1][1]) if self.states else ()
+
+    @cached_property
+    def _before(self) -> tuple[dict[str, list[int]], ...]:
+        """For each state the states one edge before it, by their nodes."""
+        before: tuple[dict[str, list[int]], ...] = tuple({} for _ in self.states)
+        for state, (node, following) in enumerate(self.states):
+            for each in following:
+                before[each].setdefault(node, []).append(state)
+        return before
+
+    def before(self, states: Iterable[int], node: str) -> frozenset[int]:
+        """Return the states of a node from which one edge leads to one of the given states."""
+        return frozenset(each for state in states for each in self._before[state].get(node, ()))
+
+    def rest(self, state: int) -> Path:
+        """Return the first way from a state to the end, the node of the state included."""
+        path = [self.states[state][0]]
+        while following := self.states[state][1]:
+            state = following[0]
+            path.append(self.states[state][0])
+        return tuple(path)
+
+    def select(self, begin: S, step: Callable[[S, str, str], S | None], accept: Callable[[S], bool]) -> PathSet:
+        """Return the paths that another automaton accepts.
+
+        Parameters
+        ----------
+        begin
+            Its state at the first node.
+        step
+            Its state after an edge, from its state before, the edge's first node and its second; None to refuse.
+        accept
+            Whether it accepts a path that ends in a state.
+        """
+
+        def follow(pair: tuple[int, S]) -> list[tuple[int, S]]:
+            state, other = pair
+            node, following = self.states[state]
+            found = ((each, step(other, node, self.states[each][0])) for each in following)
+            return [(each, new) for each, new in found if new is not None]
+
+        def ends(pair: tuple[int, S]) -> bool:
+            return not self.states[pair[0]][1] and accept(pair[1])
+
+        if self.start is None:
+            return self
+        return smallest_automaton((self.start, begin), lambda pair: self.states[pair[0]][0], follow, ends)
+
+    def without(self, other: PathSet) -> PathSet:
+        """Return the paths that are not in another set with the same two ends."""
+        if other.start is None:
+            return self
+        away = -1
+        return self.select(
+            other.start,
+            lambda state, _, node: away if state == away or (new := other.step(state, node)) is None else new,
+            lambda state: state == away or bool(other.states[state][1]),
+        )
+
+    def through(self, nodes: Collection[str]) -> PathSet:
+        """Return the paths that meet one of the nodes after their start."""
+        wanted = frozenset(nodes)
+        return self.select(False, lambda met, _, node: met or node in wanted, bool)
+
+    def without_edges(self, edges: Collection[tuple[str, str]]) -> PathSet:
+        """Return the paths that run along none of the edges."""
+        barred = frozenset(edges)
+        return self.select(True, lambda _, *edge: None if edge in barred else True, bool)
+
+    def first_past(self, hidden: Collection[str]) -> dict[str, Path]:
+        """Return, for each node that is the first on a path after its start that is not hidden, the first such path."""
+        found: dict[str, Path] = {}
+        for state, prefix in _depth_first(self.states[-1][1] if self.states else (), self._if_hidden(hidden)):
+            if self.states[state][0] not in hidden:
+                way = (*(self.states[each][0] for each in prefix), *self.rest(state))
+                found.setdefault(self.states[state][0], (self.states[-1][0], *way))
+        return found
+
+    def _if_hidden(self, hidden: Collection[str]) -> Callable[[int], Iterable[int]]:
+        return lambda state: self.states[state][1] if self.states[state][0] in hidden else ()
+
+
+def smallest_automaton(
+    start: S, name: Callable[[S], str], follow: Callable[[S], Iterable[S]], ends: Callable[[S], bool]
+) -> PathSet:
+    """Build the set of the paths that an automaton without cycles accepts; equal sets have equal states.
+
+    Parameters
+    ----------
+    start
+        The state at the first node.
+    name
+        The node of a state; the states that follow one state have different nodes.
+    follow
+        The states that follow a state, in the order of declaration.
+    ends
+        Whether a state is the end of accepted paths. All such states have one node, and nothing follows them.
+    """
+    known: dict[S, int | None] = {}
+    table: dict[tuple[str, tuple[int, ...]], int] = {}
+    waiting: list[tuple[S, list[S] | None]] = [(start, None)]
+    while waiting:
+        state, following = waiting.pop()
+        if state in known:
+            continue
+        if following is None:  # number what follows first
+            following = list(follow(state))
+            waiting.append((state, following))
+            waiting.extend((each, None) for each in reversed(following) if each not in known)
+            continue
+        kept = tuple(number for each in following if (number := known[each]) is not None)
+        known[state] = table.setdefault((name(state), kept), len(table)) if kept or ends(state) else None
+    return PathSet(tuple(table))
+
+
+def partings(one: PathSet, other: PathSet) -> dict[str, tuple[Path, Path]]:
+    """Return each node where a path of one set and a path of the other part after a common first edge.
+
+    Returns
+    -------
+    dict of node to (path of the one, path of the other)
+        The first such pair of each node, in the order of the sets.
+    """
+    found: dict[str, tuple[Path, Path]] = {}
+    if not one or not other:
+        return found
+
+    def common(pair: tuple[int, int]) -> list[tuple[int, int]]:
+        right = {other.states[each][0]: each for each in other.states[pair[1]][1]}
+        named = ((each, one.states[each][0]) for each in one.states[pair[0]][1])
+        return [(each, right[node]) for each, node in named if node in right]
+
+    ends = (len(one.states) - 1, len(other.states) - 1)
+    for pair, before in _depth_first(common(ends), common):
+        node = one.states[pair[0]][0]
+        if node in found:
+            continue
+        split = next(
+            (
+                (left, right)
+                for left in one.states[pair[0]][1]
+                for right in other.states[pair[1]][1]
+                if one.states[left][0] != other.states[right][0]
+            ),
+            None,
+        )
+        if split is not None:
+            prefix = (one.states[-1][0], *(one.states[state][0] for state, _ in before), node)
+            found[node] = (*prefix, *one.rest(split[0])), (*prefix, *other.rest(split[1]))
+    return found
+
+
+def _depth_first(roots: Iterable[S], follow: Callable[[S], Iterable[S]]) -> Iterator[tuple[S, list[S]]]:
+    """Yield each state once, with those that lead to it, in the order of the first way to it."""
+    seen: set[S] = set()
+    way: list[S] = []
+    waiting = [iter(tuple(roots))]
+    while waiting:
+        state = next(waiting[-1], None)
+        if state is None:
+            waiting.pop()
+            if way:
+                way.pop()
+        elif state not in seen:
+            seen.add(state)
+            yield state, way
+            way.append(state)
+            waiting.append(iter(tuple(follow(state))))
+
+
+def parting_node(one: Path, other: Path) -> str:
+    """Return the last node that two paths have in common before they part.
+
+    >>> parting_node(("A", "M", "Y"), ("A", "M", "D", "Y"))
+    'M'
+    """
+    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[length - 1]

@@ -1,0 +1,153 @@
+"""Which rows of one table are rows of another: told by their content, and by their index where contents repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
+
+__all__ = ["hash_rows", "match_rows"]
+
+SIGMAS = 3.0
+"""By how much more than chance contents must agree before rows of other tables are taken for the same."""
+CHANCE = 1e-6
+"""How unlikely equal contents under equal labels must be before an index is believed."""
+
+
+def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
+    """Return a hash of the content of each row, shape (n,), whatever its index, the column order and the types.
+
+    A number has one hash as an integer, a float or a boolean, in a column of numbers, objects or categories.
+
+    Examples
+    --------
+    >>> one, other = pd.DataFrame({"A": [0, 1], "M": [2, 3]}), pd.DataFrame({"M": [3.0, 2.0], "A": [True, False]})
+    >>> bool((hash_rows(one) == hash_rows(other)[::-1]).all())
+    True
+    """
+    columns = {str(name): _canonical(table[name]) for name in sorted(table.columns, key=str)}
+    return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(columns), index=False), dtype=np.uint64)
+
+
+def _canonical(values: pd.Series[Any]) -> NDArray[np.uint64]:
+    """Return a hash of each value, equal for equal values of different types."""
+    if is_numeric_dtype(values.dtype):
+        return _hash_numbers(values.to_numpy(dtype=np.float64))
+    codes, levels = pd.factorize(np.asarray(values, dtype=object))
+    numbers = [isinstance(level, Real | np.bool_) for level in levels]
+    hashed = pd.util.hash_array(np.array([str(level) for level in levels], dtype=object), categorize=False)
+    if any(numbers):
+        as_numbers = np.array([float(level) if real else 0.0 for level, real in zip(levels, numbers, strict=True)])
+        hashed = np.where(numbers, _hash_numbers(as_numbers), hashed)
+    return np.asarray(hashed[codes], dtype=np.uint64)
+
+
+def _hash_numbers(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    return np.asarray(pd.util.hash_array(values + 0.0), dtype=np.uint64)  # -0 becomes 0
+
+
+def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
+    """Return for each row of a table its place among the rows of another, shape (n,), or -1 if it is none of these.
+
+    All rows are matched if both tables hold the same contents equally often, in whatever order. Of tables that overlap
+    in part, rows are matched that have one label and one content in both, if labels and contents agree too well for
+    chance; otherwise those whose content occurs once in either table, if these are more than independent samples of one
+    population would have in common. No row is matched twice.
+
+    Parameters
+    ----------
+    table, others
+        Tables of n and m rows with the same columns.
+
+    Examples
+    --------
+    >>> fitted = pd.DataFrame({"M": [0.5, 1.5, 2.5]})
+    >>> match_rows(fitted.iloc[::-1], fitted), match_rows(pd.DataFrame({"M": [2.5, 3.5]}), fitted)
+    (array([2, 1, 0]), array([ 2, -1]))
+    """
+    return _Contents.of(table).match(_Contents.of(others))
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """The hashes of n rows (n,), and their index."""
+
+    hashes: NDArray[np.uint64]
+    index: pd.Index[Any]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> _Contents:
+        return cls(hash_rows(table), table.index)
+
+    def match(self, other: _Contents) -> NDArray[np.int64]:
+        if np.array_equal(self.hashes, other.hashes):
+            return np.arange(len(self.hashes))
+        found = self._permuted(other)
+        if found is None:
+            found = self._by_label(other)
+        if found is None:
+            found = self._by_content(other)
+        return np.full(len(self.hashes), -1) if found is None else found
+
+    def _permuted(self, other: _Contents) -> NDArray[np.int64] | None:
+        """Match all rows if the contents are the same, those with one label and one content to each other first."""
+        if not np.array_equal(np.sort(self.hashes), np.sort(other.hashes)):
+            return None
+        own, theirs = self._labelled(), other._labelled()
+        if own is not None and theirs is not None:
+            place = theirs.get_indexer(own)
+            if (place >= 0).all():
+                return np.asarray(place, dtype=np.int64)
+        found = np.empty(len(self.hashes), dtype=np.int64)
+        found[np.argsort(self.hashes, kind="stable")] = np.argsort(other.hashes, kind="stable")
+        return found
+
+    def _labelled(self) -> pd.MultiIndex | None:
+        """Return labels with contents, if no label occurs twice."""
+        return pd.MultiIndex.from_arrays([self.index, self.hashes]) if self.index.is_unique else None
+
+    def _by_label(self, other: _Contents) -> NDArray[np.int64] | None:
+        """Match rows by their labels if all rows with one label have one content, and chance would not make it so."""
+        if not (self.index.is_unique and other.index.is_unique):
+            return None
+        place = other.index.get_indexer(self.index).astype(np.int64)
+        common = place >= 0
+        if not common.any() or not np.array_equal(self.hashes[common], other.hashes[place[common]]):
+            return None
+        share = np.unique(other.hashes, return_counts=True)[1] / len(other.hashes)
+        return place if float(share @ share) ** int(common.sum()) < CHANCE else None
+
+    def _by_content(self, other: _Contents) -> NDArray[np.int64] | None:
+        """Match rows whose content occurs once in either table, if these are more than chance makes.
+
+        Pooled and dealt out at random, a content that occurs twice falls on both tables with the probability
+        2 n m / ((n + m) (n + m - 1)).
+        """
+        n, m = len(self.hashes), len(other.hashes)
+        mine, theirs = (_once(each.hashes) for each in (self, other))
+        both, place, their_place = np.intersect1d(self.hashes[mine], other.hashes[theirs], return_indices=True)
+        within = sum(_twice(each.hashes, apart.hashes) for each, apart in ((self, other), (other, self)))
+        split, pairs = len(both), len(both) + within
+        p = 2.0 * n * m / ((n + m) * (n + m - 1.0))
+        if not split or (within and split <= pairs * p + SIGMAS * np.sqrt(pairs * p * (1.0 - p))):
+            return None
+        found = np.full(n, -1)
+        found[mine[place]] = theirs[their_place]
+        return found
+
+
+def _once(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the places of contents that occur once."""
+    _, first, count = np.unique(hashes, return_index=True, return_counts=True)
+    return np.asarray(first[count == 1], dtype=np.int64)
+
+
+def _twice(hashes: NDArray[np.uint64], others: NDArray[np.uint64]) -> int:
+    """Count contents that occur twice here and nowhere there."""
+    values, count = np.unique(hashes, return_counts=True)
+    return int((~np.isin(values[count == 2], others)).sum())

@@ -1,0 +1,469 @@
+"""Every setting of every public function is read before any work: a wrong one is refused by its name and value."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+import pyrofair as pf
+
+GRAPH = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y")
+TABLE = pd.DataFrame({"A": [0, 1] * 30, "M": np.tile([0, 1, 1, 0, 1], 12), "Y": np.tile([0, 1, 1], 20)})
+
+
+def must_not_run(*_: Any, **__: Any) -> NoReturn:
+    raise AssertionError("work was done before the setting was read")
+
+
+class Untouchable(ClassifierMixin, BaseEstimator):
+    """A classifier that nobody may fit or ask before all settings are read."""
+
+    fit = predict_proba = must_not_run
+
+
+def program(n: int) -> None:
+    must_not_run(n)
+
+
+def usable(n: int) -> None:
+    slope = pyro.sample("slope", dist.Normal(0.0, 1.0))
+    with pyro.plate("people", n):
+        a = pyro.sample("A", dist.Bernoulli(0.5))
+        m = pyro.deterministic("M", slope * a + pyro.sample("U", dist.Normal(0.0, 1.0)))
+        pyro.sample("Y", dist.Bernoulli(logits=m))
+
+
+def plain(n: int) -> None:
+    with pyro.plate("people", n):
+        a = pyro.sample("A", dist.Bernoulli(0.5))
+        m = pyro.deterministic("M", a + pyro.sample("U", dist.Normal(0.0, 1.0)))
+        pyro.sample("Y", dist.Bernoulli(logits=m))
+
+
+THING = object()
+NEVER: tuple[Any, ...] = ("x", [1], THING, math.nan)
+WRONG: dict[str, tuple[Any, ...]] = {
+    "count": (*NEVER, True, None, 2.5, -1, 0, math.inf),
+    "count or none": (*NEVER, True, 2.5, -1, 0, math.inf),
+    "people": (*NEVER, True, None, 2.5, -1, 0, math.inf, 2**63),
+    "people or none": (*NEVER, True, 2.5, -1, 0, math.inf, 2**63),
+    "whole": (*NEVER, True, None, 2.5, -1, math.inf),
+    "positive": (*NEVER, True, None, -1, 0, math.inf),
+    "positive or none": (*NEVER, True, -1, 0, math.inf),
+    "not negative": (*NEVER, True, None, -1, math.inf),
+    "share": (*NEVER, True, None, -1, 2, math.inf),
+    "inner share": (*NEVER, True, None, -1, 0, 1, math.inf),
+    "inner share or none": (*NEVER, True, -1, 0, 1, math.inf),
+    "below half or none": (*NEVER, True, -1, 0, 0.5, math.inf),
+    "threshold": (*NEVER, True, None, -0.1, 1, math.inf),
+    "flag": (*NEVER, "no", 1, 0, None),
+    "choice": (*NEVER, True, None, -1, 2**63),
+    "choice or none": (*NEVER, True, -1),
+    "seed": (*NEVER, "a", True, 1.5, -1, math.inf, 2**64),
+    "names": ("A", 1, True, [1], THING, math.nan),
+    "names or one": (1, True, [1], THING, math.nan),
+    "mapping": ("x", 1, True, [1], THING, math.nan),
+    "layers": ("x", 1, True, None, [0], [2.5], [True], ["x"], THING, math.nan),
+    "paths": (*NEVER, None, "A -> Y", GRAPH),
+    "paths or none": (*NEVER, "A -> Y", GRAPH),
+    "label": ([1], {1: 2}, math.nan, None, THING.__class__.__subclasses__),
+    "node": (1, True, [1], THING, math.nan, None),
+    "jobs": (*NEVER, True, None, 2.5, 0, 2**63),
+    "strengths": ("x", [], [-1], ["x"], [True], THING, math.nan, True, None, -1, math.inf, 0),
+    "seeds": ("x", [], [-1], ["x"], [True], [2.5], [1, 1], THING, math.nan, True, None, -1, math.inf, 0),
+    "shares": ("x", [2], ["x"], THING, math.nan, True, None, -1, math.inf),
+    "callable": (*NEVER, 1),
+    "source": (*NEVER, 1, UNFAIR),
+}
+
+Call = Callable[..., Any]
+CALLS: dict[str, tuple[Call, dict[str, str]]] = {}
+SIGNATURES: dict[str, tuple[Call, set[str]]] = {}
+
+
+def settings(of: Call, call: Call, *, besides: str = "", **kinds: str) -> None:
+    """List the settings of a public function; ``besides`` names those that are no settings but data."""
+    name = of.__qualname__
+    CALLS[name] = call, kinds
+    SIGNATURES[name] = of, {*kinds, *besides.split()}
+
+
+settings(
+    pf.CausalGraph,
+    lambda **given: pf.CausalGraph("A -> M -> Y", **({"sensitive": "A", "outcome": "Y"} | given)),
+    besides="edges",
+    sensitive="node",
+    outcome="node",
+    baseline="label",
+    contrast="label",
+    positive="label",
+    columns="mapping",
+    latent="names or one",
+)
+settings(
+    pf.CausalGraph.from_pyro,
+    lambda **given: pf.CausalGraph.from_pyro(
+        given.pop("program", program), **({"nodes": ["A", "M", "Y"], "sensitive": "A", "outcome": "Y"} | given)
+    ),
+    program="callable",
+    nodes="names",
+    sensitive="node",
+    outcome="node",
+    baseline="label",
+    contrast="label",
+    positive="label",
+    columns="mapping",
+)
+settings(
+    pf.CausalGraph.unfair, GRAPH.unfair, besides="paths", direct="flag", through="names or one", predicate="callable"
+)
+settings(pf.CausalGraph.columns_of, GRAPH.columns_of, nodes="names")
+for each in ("parents", "children", "ancestors", "descendants"):
+    settings(getattr(pf.CausalGraph, each), getattr(GRAPH, each), node="node")
+settings(
+    pf.CausalGraph.directed_paths,
+    lambda **given: GRAPH.directed_paths(**({"source": "A", "target": "Y"} | given)),
+    source="node",
+    target="node",
+)
+settings(pf.CausalGraph.label, GRAPH.label, value="choice")
+settings(pf.CausalGraph.draw, GRAPH.draw, besides="ax", unfair="paths or none")
+settings(pf.identify, lambda **given: pf.identify(**({"unfair": UNFAIR} | given)), unfair="paths", target="choice")
+settings(pf.remove, lambda **given: pf.remove(UNFAIR, **given), besides="graph", kind="choice")
+settings(
+    pf.IPW,
+    lambda **given: pf.IPW(**({"unfair": UNFAIR, "propensity": Untouchable()} | given)).fit(TABLE),
+    unfair="paths",
+    arm="choice",
+    propensity="choice",
+    normalize="flag",
+    clip="below half or none",
+    trim="below half or none",
+    max_unsupported="share",
+    random_state="seed",
+)
+settings(
+    pf.IPW.worlds,
+    lambda **given: pf.IPW(UNFAIR, arm="pooled").fit(TABLE).worlds(**given),
+    besides="df sample_weight n",
+    random_state="seed",
+)
+settings(
+    pf.GComputation,
+    lambda **given: pf.GComputation(**({"unfair": UNFAIR} | given)).fit(TABLE),
+    unfair="paths",
+    draws="count",
+    shared="choice",
+    couple="choice or none",
+    most_units="count",
+    families="mapping",
+    parameters="choice",
+    hidden="layers",
+    components="count",
+    propensity="choice",
+    progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.SEM,
+    lambda **given: pf.SEM(given.pop("program", program), given.pop("unfair", UNFAIR), **given).nodes(10),
+    program="callable",
+    unfair="paths",
+    unit="choice",
+    coupling="choice",
+    posterior="mapping",
+    draws="count",
+    random_state="seed",
+    levels="mapping",
+)
+settings(
+    pf.SEM.nodes, lambda **given: pf.SEM(program, UNFAIR).nodes(**({"n": 10} | given)), n="people", random_state="seed"
+)
+settings(
+    pf.SEM.worlds,
+    lambda **given: pf.SEM(program, UNFAIR).worlds(**({"n": 10} | given)),
+    besides="df sample_weight",
+    n="people or none",
+    random_state="seed",
+)
+settings(
+    pf.SEM.truth,
+    lambda **given: pf.SEM(program, UNFAIR).truth(Untouchable(), **given),
+    besides="model",
+    n="people",
+    random_state="seed",
+    decisions="choice",
+    threshold="threshold",
+)
+settings(
+    pf.SEM.counterfactual,
+    lambda **given: pf.SEM(program, UNFAIR).counterfactual(TABLE, **given),
+    besides="df tolerance",
+    method="choice",
+    inverses="mapping",
+    draws="count",
+    guide="choice",
+    do="mapping",
+    random_state="seed",
+)
+settings(
+    pf.abduct,
+    lambda **given: pf.abduct(given.pop("program", program), TABLE, **given),
+    besides="df tolerance",
+    program="callable",
+    nodes="names",
+    method="choice",
+    inverses="mapping",
+    draws="count",
+    guide="choice",
+    coupling="choice",
+    parameters="mapping",
+    random_state="seed",
+)
+settings(
+    pf.fit_posterior,
+    lambda **given: pf.fit_posterior(
+        given.pop("program", program), TABLE, given.pop("graph_or_unfair", GRAPH), **({"progress": False} | given)
+    ),
+    besides="df",
+    program="callable",
+    graph_or_unfair="choice",
+    method="choice",
+    guide="choice",
+    draws="count",
+    warmup="count",
+    chains="count",
+    steps="count",
+    learning_rate="positive",
+    progress="flag",
+    random_state="seed",
+    levels="mapping",
+)
+settings(
+    pf.predictive,
+    lambda **given: pf.predictive(given.pop("program", program), {"slope": np.zeros(4)}, **({"n": 3} | given)),
+    besides="posterior",
+    program="callable",
+    do="mapping",
+    n="people or none",
+    draws="count or none",
+    random_state="seed",
+)
+settings(
+    pf.effect_posterior,
+    lambda **given: pf.effect_posterior(
+        given.pop("sem_or_program", program),
+        given.pop("unfair", UNFAIR),
+        Untouchable(),
+        {"slope": np.zeros(4)},
+        **given,
+    ),
+    besides="model posterior",
+    sem_or_program="callable",
+    unfair="paths",
+    people="people",
+    draws="count or none",
+    decisions="choice",
+    threshold="threshold",
+    coupling="choice or none",
+    level="inner share",
+    progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.learn_laws,
+    lambda **given: pf.learn_laws(TABLE, given.pop("graph_or_unfair", GRAPH), **given),
+    besides="df sample_weight",
+    graph_or_unfair="choice",
+    families="mapping",
+    parameters="choice",
+    hidden="layers",
+    components="count",
+    posterior="choice",
+    posterior_draws="count",
+    given="mapping",
+    nodes="names or one",
+    steps="count",
+    batch_size="count",
+    learning_rate="positive",
+    validation_fraction="share",
+    patience="count",
+    progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.PenalizedClassifier,
+    lambda **given: pf.PenalizedClassifier(**({"progress": False} | given)).fit(TABLE[["A", "M"]], TABLE["Y"]),
+    model="choice",
+    source="source",
+    penalty="callable",
+    strength="not negative",
+    columns="names",
+    encoder="choice or none",
+    epochs="count or none",
+    batch_size="count",
+    optimizer="choice",
+    learning_rate="positive or none",
+    validation_fraction="inner share or none",
+    patience="count or none",
+    dtype="choice",
+    device="choice",
+    progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.PSCF,
+    lambda **given: pf.PSCF(**({"unfair": UNFAIR, "progress": False} | given)).fit(TABLE[["A", "M"]], TABLE["Y"]),
+    unfair="paths",
+    latents="choice",
+    average="choice",
+    samples="count",
+    mmd="not negative",
+    latent_size="count or none",
+    own_noise="positive or none",
+    hidden="count",
+    encoder_hidden="layers",
+    components="count",
+    families="mapping",
+    epochs="count or none",
+    batch_size="count",
+    learning_rate="positive",
+    weight_decay="not negative",
+    progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.audit,
+    lambda **given: pf.audit(
+        given.pop("models", {"m": Untouchable()}),
+        given.pop("source", pf.IPW(UNFAIR, propensity=Untouchable())),
+        TABLE,
+        **given,
+    ),
+    besides="df sample_weight",
+    models="mapping",
+    source="source",
+    n_boot="whole",
+    level="inner share",
+    threshold="threshold",
+    bootstrap="choice",
+    scores="choice",
+    n_jobs="jobs",
+    progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.penalty_path,
+    lambda **given: pf.penalty_path(
+        given.pop("classifier", pf.PenalizedClassifier(source=pf.IPW(UNFAIR, propensity=Untouchable()))),
+        TABLE[["A", "M"]],
+        TABLE["Y"],
+        **given,
+    ),
+    besides="X y",
+    classifier="source",
+    strengths="strengths",
+    seeds="seeds",
+    test="names or one",
+    threshold="threshold",
+    progress="flag",
+    resume="source",
+)
+settings(
+    pf.test_set_bound,
+    lambda **given: pf.test_set_bound(**({"errors": 3, "n": 10} | given)),
+    errors="whole",
+    n="count",
+    delta="inner share",
+)
+settings(pf.plot_feasible_region, pf.plot_feasible_region, besides="ax", levels="shares")
+settings(
+    pf.feasible_interval,
+    lambda **given: pf.feasible_interval(**({"p0": 0.5, "level": 0.1} | given)),
+    p0="shares",
+    level="shares",
+)
+settings(pf.piu_bounds, lambda **given: pf.piu_bounds(**({"p0": 0.5, "p1": 0.1} | given)), p0="shares", p1="shares")
+settings(
+    pf.do,
+    lambda **given: pf.do(**({"program": program, "values": {"A": 1}} | given)),
+    program="callable",
+    values="mapping",
+)
+settings(pf.simulate.scenario, lambda **given: pf.simulate.scenario(**given), besides="parameters", name="choice")
+settings(
+    pf.simulate.Scenario.draw,
+    lambda **given: pf.simulate.scenario("hiring").draw(**({"n": 5} | given)),
+    n="people",
+    random_state="seed",
+)
+settings(
+    pf.simulate.Scenario.facts,
+    lambda **given: pf.simulate.scenario("hiring").facts(**given),
+    n="people",
+    random_state="seed",
+)
+settings(pf.datasets.load_adult, pf.datasets.load_adult, besides="path", variant="choice", columns="choice")
+settings(pf.datasets.load_german, pf.datasets.load_german, besides="path", columns="choice")
+settings(pf.datasets.Dataset.split, lambda **given: pf.datasets.load_german().split(**given), random_state="seed")
+settings(
+    pf.families.choose_family,
+    lambda **given: pf.families.choose_family(TABLE["M"], **given),
+    besides="values weight",
+    most_levels="count",
+    components="count",
+)
+
+EACH = [(name, setting) for name, (_, kinds) in CALLS.items() for setting in kinds]
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("classifiers.train", "pscf.fit_elbo", "mechanisms.fit_laws", "law_learning.fit_laws"):
+        monkeypatch.setattr(f"pyrofair.{place}", must_not_run, raising=False)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(("name", "setting"), EACH)
+def test_a_wrong_setting_is_refused_by_name(name: str, setting: str) -> None:
+    call, kinds = CALLS[name]
+    for value in WRONG[kinds[setting]]:
+        with pytest.raises((ValueError, TypeError)) as caught:
+            call(**{setting: value})
+        text = str(caught.value)
+        assert isinstance(caught.value, pf.PyrofairError), f"{setting}={value!r}: {text}"
+        assert "work was done" not in text
+        assert re.search(rf"\b{setting}\b", text), f"{setting}={value!r}: {text}"
+        first = value[0] if isinstance(value, list) and value else value
+        assert repr(value) in text or repr(first) in text or type(value).__name__ in text, f"{value!r}: {text}"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_setting_is_forgotten(name: str) -> None:
+    function, listed = SIGNATURES[name]
+    assert {*inspect.signature(function).parameters} - {"self", "cls"} == listed
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("name", [name for name, (_, kinds) in CALLS.items() if "seed" in kinds.values()])
+def test_a_generator_is_taken_wherever_a_seed_is(name: str) -> None:
+    """Either there is a result, or what fails is the work, after all settings were read."""
+    for seed in (np.random.default_rng(0), np.random.RandomState(0), np.int64(3), None):
+        failure = ""
+        try:
+            CALLS[name][0](random_state=seed)
+        except (AssertionError, pf.PyrofairError) as error:
+            failure = str(error)
+        assert failure == "" or "work was done before the setting was read" in failure
