@@ -160,7 +160,7 @@ def test_test_set_bound_is_no_test() -> None:
     "counts", [(1, 1e300), (1, 2**60), (1, 10**400), ("1", 2), (True, 2), (None, 2), (1, np.inf), (np.nan, 2), (1, 1.5)]
 )
 def test_counts_beyond_exact_tails_are_refused(counts: tuple[Any, Any]) -> None:
-    with pytest.raises(DataError, match=r"errors among .* test rows; counts are whole numbers with 0 <= errors"):
+    with pytest.raises(DataError, match=r"(n|errors)=.* must be an integer from"):
         test_set_bound(*counts)
 
 
@@ -173,5 +173,5 @@ def test_the_most_rows_still_have_exact_tails() -> None:
 @pytest.mark.parametrize("wrong", [np.ma.masked_equal([0.1, 0.5], 0.5), "0.5", 0.5j, ["a"], object()])
 def test_probabilities_are_real_numbers(wrong: Any) -> None:
     for call in (piu_bounds, feasible_interval):
-        with pytest.raises(DataError, match=r"p0 is a masked array that hides 1 of its 2|p0=.* holds no real numbers"):
+        with pytest.raises(DataError, match=r"p0 is a masked array that hides 1 of its 2|p0=.* must be a number in"):
             call(wrong, 0.5)
