@@ -25,6 +25,7 @@ __all__ = [
     "require_people",
     "require_real",
     "require_seed",
+    "require_unmasked",
     "shown",
 ]
 
@@ -266,6 +267,28 @@ def require_seed(value: object, name: str = "random_state") -> None:
         raise DataError(
             f"{name}={shown(value)} must be a non-negative integer below 2^63, a NumPy generator, or None for a fresh "
             "seed."
+        )
+
+
+def require_unmasked(name: str, values: object) -> None:
+    """Refuse a masked array that hides values: NumPy drops the mask wherever plain numbers are made of it.
+
+    Raises
+    ------
+    DataError
+        With how many are hidden, and what to do.
+
+    Examples
+    --------
+    >>> require_unmasked("y", np.ma.masked_equal([0, 9, 1], 9))
+    Traceback (most recent call last):
+    pyrofair.exceptions.DataError: y is a masked array that hides 1 of its 3 values. Drop these rows or fill them, \
+y.filled(...), before.
+    """
+    if isinstance(values, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(values).sum())):
+        raise DataError(
+            f"{name} is a masked array that hides {hidden} of its {values.size} values. Drop these rows or fill them, "
+            f"{name}.filled(...), before."
         )
 
 

@@ -44,7 +44,6 @@ from pyrofair.tables import (
     read_sensitive,
     read_table,
     read_weight,
-    require_aligned,
     warn_unused,
 )
 
@@ -207,9 +206,7 @@ def audit(
     a = read_sensitive(table, graph, both=False)
     outcome, said = _outcome(df, graph)
     warn_unused(df, graph)
-    if isinstance(sample_weight, pd.Series):
-        require_aligned(table, sample_weight, "sample_weight", table="df")
-    weight = read_weight(sample_weight, len(table))
+    weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
     audited = tuple(AuditedModel(name, model, graph, order) for name, model in models.items())
     observed = {model.name: model.observed(table) for model in audited}

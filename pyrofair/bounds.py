@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from pyrofair._validation import require_integer, require_real, shown
+from pyrofair._validation import require_integer, require_real, require_unmasked, shown
 from pyrofair.exceptions import DataError
 
 __all__ = ["PIUBounds", "feasible_interval", "piu_bounds", "test_set_bound"]
+
+MOST_ROWS = 10**15
+"""The most test rows of :func:`test_set_bound`; beyond them exact tails lose their digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +170,7 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     >>> round(low, 5), round(high, 5)
     (0.17135, 0.3206)
     """
-    n = require_integer("n", _count(n), hint="It is the number of test rows.")
+    n = require_integer("n", _count(n), most=MOST_ROWS, hint="It is the number of test rows.")
     errors = require_integer(
         "errors", _count(errors), least=0, most=n, hint="Pass the number of errors, not the error rate."
     )
@@ -189,6 +192,7 @@ def _count(value: object) -> object:
 
 
 def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    require_unmasked(name, values)
     array = _numbers(values, name)
     wrong = ~((array >= 0) & (array <= 1))
     if wrong.any():

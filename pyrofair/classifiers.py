@@ -25,6 +25,7 @@ from pyrofair._validation import (
     require_names,
     require_real,
     require_seed,
+    require_unmasked,
 )
 from pyrofair.batches import Problem, hold_out, stack_worlds
 from pyrofair.exceptions import DataError, PositivityWarning
@@ -220,9 +221,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_settings()
         table, target = self._read_training(X, y)
-        if isinstance(X, pd.DataFrame) and isinstance(sample_weight, pd.Series):
-            require_aligned(X, sample_weight, "sample_weight")
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table))
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         kept = np.flatnonzero(weight > 0)
@@ -394,6 +393,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = read_table(X, list(X.columns), what="X")
         else:
+            require_unmasked("X", X)
             matrix = validate_data(self, X, reset=reset, dtype=np.float64)
             table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
         if reset:
@@ -402,6 +402,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_target(self, y: Any, graph: CausalGraph | None) -> NDArray[np.int8]:
         """Learn the labels, and return for each row whether it has the last one."""
+        require_unmasked("y", y)
         values = column_or_1d(y, warn=True)
         if graph is None:
             if values.dtype.kind == "f":

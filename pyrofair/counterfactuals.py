@@ -17,6 +17,7 @@ from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
 from pyrofair.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.scoring import positive_scores
+from pyrofair.tables import as_column
 from pyrofair.uncertain import Uncertain
 from pyrofair.world_tables import Levels, labels_of
 
@@ -58,6 +59,7 @@ class SupposedWorld:
     count: int
     exact: bool
     labels: Levels = field(default_factory=dict)
+    dtypes: Mapping[Any, Any] = field(default_factory=dict)
 
     @cached_property
     def draws(self) -> dict[str, NDArray[Any]] | None:
@@ -79,13 +81,19 @@ class SupposedWorld:
         """Return a node's values, or their labels if it has some."""
         return labels_of(name, self.labels[name], values) if name in self.labels else values
 
-    def labelled(self, labels: Levels) -> SupposedWorld:
-        """Return the same world with labels in place of the codes of some nodes."""
+    def typed(self, name: str, values: NDArray[Any]) -> pd.Series[Any]:
+        """Return labels of a node, shape (n,), in the type of its column; numbers, which may be means, as they are."""
+        dtype = self.dtypes.get(name)
+        return pd.Series(values) if dtype is None or name not in self.labels else as_column(name, values, dtype)
+
+    def labelled(self, labels: Levels, dtypes: Mapping[Any, Any]) -> SupposedWorld:
+        """Return the same world with labels in place of the codes of some nodes, in the types of their columns."""
         mine = {name: each for name, each in labels.items() if name in self.nodes}
         if not mine:
             return self
-        world = replace(self, labels=mine)
-        names = {name: world.named(name, self.nodes[name].mode) for name in mine}
+        world = replace(self, labels=mine, dtypes=dtypes)
+        index = self.rows.index
+        names = {name: world.typed(name, world.named(name, self.nodes[name].mode)).set_axis(index) for name in mine}
         return replace(world, rows=self.rows.assign(**names))
 
 
@@ -153,9 +161,10 @@ class Counterfactuals:
 
     __repr__ = __str__
 
-    def labelled(self, labels: Levels) -> Counterfactuals:
-        """Return the same with labels in place of the codes of some nodes."""
-        return replace(self, worlds=(self.worlds[0].labelled(labels), self.worlds[1].labelled(labels)))
+    def labelled(self, labels: Levels, dtypes: Mapping[Any, Any]) -> Counterfactuals:
+        """Return the same with labels in place of the codes of some nodes, in the types of their columns."""
+        first, second = (world.labelled(labels, dtypes) for world in self.worlds)
+        return replace(self, worlds=(first, second))
 
     @property
     def baseline(self) -> pd.DataFrame:
@@ -230,9 +239,9 @@ class Counterfactuals:
         data: dict[str, Any] = {}
         for name in reads:
             if name in world.nodes:
-                data[name] = world.named(name, world.nodes[name].take(rows, count).ravel())
+                data[name] = world.typed(name, world.named(name, world.nodes[name].take(rows, count).ravel()))
             else:
-                data[name] = world.rows[name].iloc[rows].repeat(count).to_numpy()
+                data[name] = world.rows[name].iloc[rows].repeat(count).reset_index(drop=True)
         return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
 
     def to_inference_data(self) -> Any:

@@ -270,14 +270,15 @@ def choose_family(
         require_integer(name, number)
     name = "values" if values.name is None else str(values.name)
     values = read_table(values.to_frame(name), [name])[name]
-    shares = read_weight(weight, len(values))
+    shares = read_weight(weight, values)
     shares = shares / shares.sum()
     kind = kind_of(values, shares, most_levels)
     if kind == "categories":
         return _categories(values, shares)
     numbers = values.to_numpy(dtype=np.float64)
     if kind == "binary":
-        return Binary((float(shares @ numbers) * len(numbers) + 0.5) / (len(numbers) + 1.0))
+        n = int((shares > 0.0).sum())
+        return Binary((float(shares @ numbers) * n + 0.5) / (n + 1.0))
     if kind == "positive":
         return Positive(*moments(np.log(numbers), shares), components)
     mean, sd = moments(numbers, shares)
@@ -292,7 +293,7 @@ def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Cate
     numbers = known.to_numpy()
     if is_numeric_dtype(known.dtype) and bool(((numbers == np.round(numbers)) & (np.abs(numbers) < 2.0**53)).all()):
         known = pd.Index(numbers.astype(np.int64))
-    n = len(values)
+    n = int((shares > 0.0).sum())
     counts = n * np.bincount(encode_levels(values, known), weights=shares, minlength=len(known)) + 0.5
     ordered = values.cat.ordered if isinstance(values.dtype, pd.CategoricalDtype) else not is_categorical(values)
     return Categories(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()), bool(ordered))

@@ -38,7 +38,7 @@ from pyrofair.nuisances import Nuisances, Rows
 from pyrofair.overlap import FEWEST_ROWS, MEAN_WEIGHT, GroupSize, group_sizes
 from pyrofair.paths import UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
-from pyrofair.propensity import PropensityKind, make_propensity
+from pyrofair.propensity import FOLDS, PropensityKind, make_propensity
 from pyrofair.split_laws import HALVES, PARTS, SplitLaws
 from pyrofair.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
 
@@ -73,6 +73,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         How laws are learned, as in :func:`pyrofair.mechanisms.learn_laws`.
     propensity
         The model of P(A | what A does not cause), as in :class:`pyrofair.IPW`.
+    folds
+        The folds of cross-fitting it, as there.
     progress
         Whether bars are shown.
     random_state
@@ -118,6 +120,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         hidden: tuple[int, ...] = (32, 32),
         components: int = 5,
         propensity: PropensityKind | ClassifierMixin = "logistic",
+        folds: int = FOLDS,
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -131,6 +134,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.hidden = hidden
         self.components = components
         self.propensity = propensity
+        self.folds = folds
         self.progress = progress
         self.random_state = random_state
 
@@ -157,7 +161,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self._check_settings()
         estimand = identify(self.unfair)
         table = read_table(df, feature_columns(self.unfair.graph))
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         a = read_sensitive(table, self.unfair.graph)
         self._check_groups(a, weight)
         warn_unused(df, self.unfair.graph)
@@ -165,7 +169,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         fitted.graph_ = LawGraph.of(estimand)
         fitted.seed_ = seed_from(fitted.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None)
+        fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None, fitted.folds)
         nodes = (*fitted.graph_.drawn, *(fitted.graph_.caused if fitted.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
         learn = partial(learn_laws, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how)
@@ -209,7 +213,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Its laws start from those found, and take a few steps.
         """
-        weight = self.rows_.weight * read_weight(sample_weight, self.n_fitted_)
+        weight = self.rows_.weight * read_weight(sample_weight, self.rows_.table)
         self._check_groups(self.rows_.a, weight)
         other = copy.copy(self)
         other.nuisances_ = self.nuisances_.refit(weight)
@@ -267,7 +271,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             require_choice("parameters", self.parameters, ("network", "linear"))
         if self.families is not None:
             require_instance("families", self.families, Mapping, "a dictionary from columns to families, or None")
-        make_propensity(self.propensity, empty=False, seed=0)
+        make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
 
     # -- units --------------------------------------------------------------------------------------------------------
 
@@ -423,7 +427,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         table = self.rows_.table if df is None else read_table(df, feature_columns(self.unfair.graph))
         if df is None and sample_weight is None:
             return self.rows_
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         return self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:

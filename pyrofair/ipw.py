@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ from pyrofair.nuisances import Nuisances, Prefix, Rows
 from pyrofair.overlap import GroupOverlap, GroupSize, group_overlap
 from pyrofair.paths import Regime, UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
-from pyrofair.propensity import PropensityKind, make_propensity
-from pyrofair.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
+from pyrofair.propensity import FOLDS, PropensityKind, make_propensity
+from pyrofair.tables import feature_columns, read_sensitive, read_table, read_weight, repeat_label, warn_unused
 
 __all__ = ["IPW"]
 
@@ -47,8 +47,12 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         :meth:`overlap`. It does not go by the mean weight, which a fitted propensity can make 1 by its score equation,
         however wrong it is.
     propensity
-        ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (5-fold cross-fitted trees), ``"saturated"`` (cell
-        frequencies), or a scikit-learn classifier, cloned and given the columns of each prefix as they are.
+        ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees), ``"saturated"`` (cell
+        frequencies), or a scikit-learn classifier, cloned, given the columns of each prefix as they are, and
+        cross-fitted too, whatever it is.
+    folds
+        The folds of cross-fitting: each row is judged by models that did not see it. 1 fits ``"boosted"`` or a
+        classifier on all rows, which serves those of few parameters, such as ``LogisticRegression``.
     normalize
         Whether weights are divided by their sum (Hajek); if False, by the number of rows (Horvitz-Thompson, the
         paper's).
@@ -93,6 +97,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         *,
         arm: Arm = "auto",
         propensity: PropensityKind | ClassifierMixin = "logistic",
+        folds: int = FOLDS,
         normalize: bool = True,
         clip: float | None = None,
         trim: float | None = None,
@@ -102,6 +107,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         self.unfair = unfair
         self.arm = arm
         self.propensity = propensity
+        self.folds = folds
         self.normalize = normalize
         self.clip = clip
         self.trim = trim
@@ -132,13 +138,13 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         self._check_settings()
         estimand = identify(self.unfair)
         table = self._read(df)
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         a = read_sensitive(table, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
         self.estimand_ = estimand
         seed = int(fresh_state(self.random_state).randint(2**31 - 1))
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip)
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
         self.trimmer_: Nuisances | None = None
         if self.trim is not None:
             self._trim(rows, self.trim)
@@ -186,7 +192,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         The choice of groups and the trimmed rows are kept.
         """
         other = copy.copy(self)
-        other.nuisances_ = self.nuisances_.refit(self.nuisances_.rows.weight * sample_weight)
+        rows = self.nuisances_.rows
+        other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
         return other
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
@@ -266,7 +273,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 require_real(name, getattr(self, name), above=0.0, below=0.5)
         require_real("max_unsupported", self.max_unsupported, least=0.0, most=1.0)
         require_seed(self.random_state)
-        make_propensity(self.propensity, empty=False, seed=0)
+        make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
 
     def _read(self, df: pd.DataFrame) -> pd.DataFrame:
         return read_table(df, feature_columns(self.unfair.graph))
@@ -286,7 +293,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         rows = Rows(rows.table, rows.a, rows.weight, kept)
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.trimmer_.seed, self.clip)
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.trimmer_.seed, self.clip, self.folds)
 
     def _trimming_prefixes(self) -> list[Prefix]:
         found = [
@@ -340,7 +347,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         if df is None and sample_weight is None:
             return fitted
         table = fitted.table if df is None else self._read(df)
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
         if rows.place is not None and self.trimmer_ is not None and self.trim is not None:
             rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
@@ -425,13 +432,14 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         features = rows.table[graph.input_columns].iloc[member]
         changed = rows.a[member] != part.outcome_arm if part.outcome_arm is not None else np.zeros(len(member), bool)
         if changed.any():
-            features = features.assign(**{graph.sensitive_column: self._label(part.outcome_arm, features.index)})
+            label = self._label(rows, part.outcome_arm, features.index)
+            features = features.assign(**{graph.sensitive_column: label})
         origin = np.where(changed, -1, member).astype(np.int64)
         return CounterfactualSample(features, w[member] / total, None, origin)
 
-    def _label(self, value: int | None, index: pd.Index[str]) -> pd.Series[str]:
-        """Return the label of a value of the sensitive attribute, repeated, in the type that its column has."""
-        fitted = self.nuisances_.rows
-        place = int(np.flatnonzero(fitted.a == value)[0])
-        column = fitted.table[self.unfair.graph.sensitive_column]
-        return column.iloc[[place] * len(index)].set_axis(index)
+    def _label(self, rows: Rows, value: int | None, index: pd.Index[Any]) -> pd.Series[Any]:
+        """Return the label of a value of the sensitive attribute, repeated, in the type that the rows' column has."""
+        graph = self.unfair.graph
+        source = rows if (rows.a == value).any() else self.nuisances_.rows
+        label = repeat_label(source.table[graph.sensitive_column], graph.label(int(value == 1)), index)
+        return label.astype(rows.table[graph.sensitive_column].dtype)

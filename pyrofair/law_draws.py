@@ -11,13 +11,15 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pandas.api.types import is_integer_dtype
 
 from pyrofair.couplings import quantile
 from pyrofair.exceptions import DataError
-from pyrofair.families import decode, support
+from pyrofair.families import decode, features, support
 from pyrofair.law_graph import LawGraph
 from pyrofair.law_units import Units
 from pyrofair.nuisances import Rows
+from pyrofair.tables import as_column, repeat_label, span_of
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms import LearnedLaws
@@ -26,6 +28,8 @@ __all__ = ["DrawnWorld", "draw_caused", "draw_nodes", "draw_worlds", "outside_su
 
 FEWEST = 20
 """The fewest draws of all else in a cell."""
+MOST_ENTRIES = 50_000_000
+"""So many numbers of laws are held at once: 200 MB in single precision."""
 LEAST = 1e-9
 """Values that are less probable than this are left out of exact sums, and the others' probabilities divided by their
 sum."""
@@ -99,8 +103,8 @@ def _combinations(laws: LearnedLaws, columns: Sequence[str]) -> float:
 def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: pd.DataFrame) -> DrawnWorld:
     """Return a world with the sensitive attribute that the outcome reads there."""
     name = graph.graph.sensitive_column
-    label = pd.Series([graph.graph.label(graph.outcome_arms[which])], dtype=like[name].dtype)
-    return replace(world, rows=world.rows.assign(**{name: label.repeat(len(world.rows)).to_numpy()}))
+    label = repeat_label(like[name], graph.graph.label(graph.outcome_arms[which]), world.rows.index)
+    return replace(world, rows=world.rows.assign(**{name: label}))
 
 
 def pair_worlds(
@@ -203,12 +207,26 @@ def draw_nodes(
     """
     for node in nodes:
         for column in graph.graph.columns_of([node]):
-            law = laws.law(column, _as_read(rows, graph, node, which))
+            read = _as_read(rows, graph, node, which)
             order = random.random((len(rows) // strata, strata)).argsort(axis=1).ravel()
             u = (order + random.random(len(rows))) / strata
-            value = quantile(column, law, torch.as_tensor(u.clip(1e-7, 1.0 - 1e-7), dtype=torch.float32))
+            at = torch.as_tensor(u.clip(1e-7, 1.0 - 1e-7), dtype=torch.float32)
+            size = max(1, MOST_ENTRIES // _width(laws, column))
+            value = torch.cat(
+                [
+                    quantile(column, laws.law(column, read.iloc[first : first + size]), at[first : first + size])
+                    for first in range(0, len(rows), size)
+                ]
+            )
             rows = rows.assign(**{column: _typed(decode(laws.families[column], value), like[column])})
     return rows
+
+
+def _width(laws: LearnedLaws, column: str) -> int:
+    """Return how many numbers a row of a column's law takes: what it reads, and its own."""
+    fit = laws.fits[column]
+    read = sum(features(laws.families[name], torch.zeros(1)).shape[-1] for name in fit.law.reads)
+    return read + fit.law.family.size
 
 
 def _all_values(
@@ -246,8 +264,10 @@ def _as_read(rows: pd.DataFrame, graph: LawGraph, node: str, which: int) -> pd.D
 
 
 def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
-    whole = values.dtype.kind == "f" and pd.api.types.is_integer_dtype(like.dtype)
-    return pd.Series(np.rint(values) if whole else values).astype(like.dtype)
+    """Return drawn values in the type of a column; fractions that stand for whole numbers are rounded."""
+    if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
+        values = np.rint(values).clip(*span_of(like.dtype))
+    return as_column(str(like.name), values, like.dtype)
 
 
 def outside_support(

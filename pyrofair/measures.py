@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._validation import require_unmasked
 from pyrofair.consistent import choose_potentials, consistent_ends
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement, effect_gap, piu_upper
@@ -122,7 +123,10 @@ class AuditedModel:
             )
         if isinstance(self.model, pd.Series):
             require_aligned(table, self.model, f"the scores {self.name!r}", table="df")
+        require_unmasked(repr(self.name), self.model)
         try:
+            if getattr(getattr(self.model, "dtype", None), "kind", "") == "c":
+                raise TypeError("complex numbers")
             scores = np.array(self.model, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"{self.name!r} is given as scores, but they are no numbers: {error}.") from error

@@ -76,6 +76,10 @@ class LearnedLaws:
         How the laws were fitted.
     seed
         Seeds the marginal laws.
+    dtypes
+        The pandas type of each column of the table.
+    index
+        The index of the table.
     """
 
     graph: CausalGraph
@@ -85,6 +89,8 @@ class LearnedLaws:
     outcome_labels: tuple[Hashable, ...] | None
     settings: Settings
     seed: int
+    dtypes: Mapping[str, Any]
+    index: pd.Index[Any]
 
     # -- as a program -------------------------------------------------------------------------------------------------
 
@@ -131,6 +137,7 @@ class LearnedLaws:
         require_graph(unfair, self.graph)
         if self.levels:
             settings.setdefault("levels", self.levels)
+        settings.setdefault("dtypes", {name: self.dtypes[name] for name in self.fits if name in self.dtypes})
         return SEM(self.program, unfair, **{"posterior": self.posterior or None, **settings})
 
     def law(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
@@ -245,7 +252,7 @@ class LearnedLaws:
         KeyboardInterrupt
             If Ctrl-C struck: a replicate that is half done is none.
         """
-        weight = read_weight(sample_weight, len(self.rows.weight))
+        weight = read_weight(sample_weight, self.index)
         with neutral_torch():
             rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
@@ -409,8 +416,9 @@ def learn_laws(
     read_table(df, [])  # whatever its columns, it is a table
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
-    coded, labels = code_labels(read_table(df, columns), graph)
-    weight = read_weight(sample_weight, len(coded))
+    table = read_table(df, columns)
+    coded, labels = code_labels(table, graph)
+    weight = read_weight(sample_weight, coded)
     if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
     chosen = choose_families(coded, families or {}, components, weight)
@@ -427,4 +435,5 @@ def learn_laws(
         texts.append(f"Constant, so that their laws know no other value: {', '.join(map(repr, constant))}.")
     for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
-    return LearnedLaws(graph, fits, chosen, rows, labels, settings, seed)
+    dtypes = {str(name): dtype for name, dtype in table.dtypes.items()}
+    return LearnedLaws(graph, fits, chosen, rows, labels, settings, seed, dtypes, table.index)

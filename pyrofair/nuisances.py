@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from pyrofair.estimands import RegimeEstimand
 from pyrofair.graph import CausalGraph
-from pyrofair.propensity import Propensity, PropensityKind, make_propensity
+from pyrofair.propensity import FOLDS, Propensity, PropensityKind, make_propensity
 from pyrofair.row_identity import match_rows
 
 __all__ = ["Nuisances", "Prefix", "Rows"]
@@ -54,6 +54,8 @@ class Nuisances:
         Seeds cross-fitting.
     clip
         Bounds the propensities that weights are made of.
+    folds
+        The folds of cross-fitting, for the kinds that are cross-fitted.
     """
 
     graph: CausalGraph
@@ -61,13 +63,14 @@ class Nuisances:
     rows: Rows
     seed: int
     clip: float | None
+    folds: int = FOLDS
     models: dict[Prefix, Propensity] = field(default_factory=dict)
     matches: list[tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=list)
 
     def model(self, prefix: Prefix) -> Propensity:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            model = make_propensity(self.kind, empty=not prefix, seed=self.seed)
+            model = make_propensity(self.kind, empty=not prefix, seed=self.seed, folds=self.folds)
             table, a, weight = self._data(self.rows, prefix)
             self.models[prefix] = model.fit(table, a, weight)
         return self.models[prefix]
@@ -75,7 +78,7 @@ class Nuisances:
     def refit(self, weight: NDArray[np.float64]) -> Nuisances:
         """Return the same propensities on the same rows with other weights (n,)."""
         rows = Rows(self.rows.table, self.rows.a, weight, self.rows.kept)
-        other = Nuisances(self.graph, self.kind, rows, self.seed, self.clip, matches=self.matches)
+        other = Nuisances(self.graph, self.kind, rows, self.seed, self.clip, self.folds, matches=self.matches)
         other.models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
         return other
 

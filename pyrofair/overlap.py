@@ -362,15 +362,17 @@ def unsupported_cells(
             for value in sorted(needed):
                 present = np.bincount(codes, weights=weight * (a == value), minlength=len(names)) > 0
                 occurs = np.bincount(codes, weights=weight, minlength=len(names)) > 0
-                for level in np.flatnonzero(occurs & ~present):
-                    rows = (codes == level) & ~lost & ~fresh
-                    if mass is None:
-                        with np.errstate(invalid="ignore"):
-                            mass = np.nan_to_num(weight * target_weight(place + 1), posinf=0.0) / weight.sum()
-                    share = float(mass[rows].sum())
-                    if share > NEGLIGIBLE:
-                        cells.append(Cell(names[level], value, share))
-                        fresh |= rows
-                        total += share
+                absent = occurs & ~present
+                if not absent.any():
+                    continue
+                if mass is None:
+                    with np.errstate(invalid="ignore"):
+                        mass = np.nan_to_num(weight * target_weight(place + 1), posinf=0.0) / weight.sum()
+                left = absent[codes] & ~lost & ~fresh
+                share = np.bincount(codes[left], weights=mass[left], minlength=len(names))
+                found = share > NEGLIGIBLE
+                cells += [Cell(names[level], value, float(share[level])) for level in np.flatnonzero(found)]
+                fresh |= left & found[codes]
+                total += float(share[found].sum())
         lost |= fresh
     return tuple(cells), total

@@ -495,10 +495,8 @@ class _Rows:
         found = read_table(table, feature_columns(graph), what=what)
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
-        if isinstance(weight, pd.Series):
-            require_aligned(found, weight, "sample_weight")
         y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)
-        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], read_weight(weight, len(found)))
+        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], read_weight(weight, found))
 
     def split(self, fraction: float) -> tuple[_Rows, _Rows]:
         """Return the rows to train on and those held out, at random but always the same ones."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
+from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
 
 __all__ = ["CounterfactualSample", "MarginalBounds", "PotentialOutcomes", "Scored", "Worlds"]
@@ -109,6 +110,7 @@ class CounterfactualSample:
 
     def __post_init__(self) -> None:
         m = len(self.rows)
+        require_unmasked("weight", self.weight)
         weight = np.asarray(self.weight, dtype=np.float64)
         _check_length("weight", weight, m)
         wrong = ~(np.isfinite(weight) & (weight >= 0))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -16,13 +17,25 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from pyrofair._validation import require_integer
 from pyrofair.exceptions import DataError
-from pyrofair.tables import TableEncoder, as_levels, encode_levels, is_categorical
+from pyrofair.scoring import read_classes, read_probabilities
+from pyrofair.tables import TableEncoder, as_levels, encode_levels, is_categorical, read_weight
 
-__all__ = ["Propensity", "PropensityKind", "make_propensity"]
+__all__ = ["FOLDS", "Propensity", "PropensityKind", "make_propensity"]
 
 PropensityKind = Literal["logistic", "boosted", "saturated"]
 FOLDS = 5
+"""The folds of cross-fitting, unless told otherwise."""
+WIDE = 256
+"""Encoded tables of more columns are held in compressed rows."""
+MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
+"""The end of conjugate gradients: so many products, a residual that has shrunk so far, or so little curvature."""
+MOST_COPIES = 1000
+"""The most often that a row is repeated for a classifier that takes no weights."""
+
+Design: TypeAlias = Any
+"""A matrix (n, k): a NumPy array, or one of SciPy in compressed rows."""
 
 
 class Propensity(ABC):
@@ -110,15 +123,18 @@ class Logistic(Propensity):
         other.fitted = expit(self.cached_ @ other.coef_)
         return other
 
-    def _design(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        return np.hstack([np.ones((len(X), 1)), self.encoder_.transform(X)])
+    def _design(self, X: pd.DataFrame) -> Design:
+        ones = np.ones((len(X), 1))
+        if self.encoder_.width_ > WIDE:
+            return sparse.csr_array(sparse.hstack([sparse.csr_array(ones), self.encoder_.transform_sparse(X)]))
+        return np.hstack([ones, self.encoder_.transform(X)])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "cached_"}
 
 
 def newton_logistic(
-    X: NDArray[np.float64],
+    X: Design,
     a: NDArray[np.int8],
     weight: NDArray[np.float64],
     start: NDArray[np.float64],
@@ -129,7 +145,8 @@ def newton_logistic(
     """Return coefficients that maximise the weighted logistic likelihood, shape (k,).
 
     Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
-    that every refit of a bootstrap goes through. Under separation it stops once the likelihood gains no more.
+    that every refit of a bootstrap goes through. Under separation it stops once the likelihood gains no more. With a
+    sparse design the equations of a step are solved by conjugate gradients, which never leave the design's row space.
     """
     scale = float(weight.sum())
     coef = start
@@ -142,9 +159,12 @@ def newton_logistic(
     for _ in range(max_steps):
         p = expit(eta)
         gradient = X.T @ (weight * (a - p)) / scale
-        curved = np.sqrt(weight * p * (1.0 - p) / scale)[:, None] * X
-        hessian = curved.T @ curved
-        step = linalg.lstsq(hessian, gradient, cond=1e-12, lapack_driver="gelsy")[0]
+        curvature = weight * p * (1.0 - p) / scale
+        if isinstance(X, np.ndarray):
+            curved = np.sqrt(curvature)[:, None] * X
+            step = linalg.lstsq(curved.T @ curved, gradient, cond=1e-12, lapack_driver="gelsy")[0]
+        else:
+            step = _conjugate_gradients(X, curvature, gradient)
         eta_step = X @ step
         size = 1.0
         # Near the maximum the loss is flat to its last digit, which must not shorten the last steps.
@@ -157,62 +177,116 @@ def newton_logistic(
     return coef
 
 
+def _conjugate_gradients(
+    X: Design, curvature: NDArray[np.float64], gradient: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Solve X' diag(curvature) X step = gradient, shape (k,), scaled by the diagonal; a column without any stays 0."""
+    diagonal = np.asarray(X.multiply(X).T @ curvature)
+    inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0)
+    step, residual = np.zeros_like(gradient), gradient.copy()
+    scaled = inverse * residual
+    direction, size = scaled.copy(), float(residual @ scaled)
+    first = size
+    for _ in range(MOST_PRODUCTS):
+        if not size > CG_TOLERANCE**2 * first:
+            break
+        curved = X.T @ (curvature * (X @ direction))
+        along = float(direction @ curved)
+        if not along > FLAT * float(direction @ (diagonal * direction)):  # nothing but rounding: a collinear direction
+            break
+        step += (size / along) * direction
+        residual -= (size / along) * curved
+        scaled = inverse * residual
+        before, size = size, float(residual @ scaled)
+        direction = scaled + (size / before) * direction
+    return step
+
+
 class FromClassifier(Propensity):
-    """Any scikit-learn classifier or pipeline, cloned, given the columns as they are."""
+    """Any scikit-learn classifier or pipeline, given the columns as they are, cross-fitted.
 
-    def __init__(self, classifier: Any) -> None:
-        self.classifier = classifier
-        self.settings = {"classifier": classifier}
+    A clone is fitted for each fold; a fitted row is judged by the clone of the fold without it, and a new one by the
+    average of them. A classifier that sees the row it judges takes chance for overlap, the more so the more flexible it
+    is, and which ones are flexible cannot be told from outside.
 
-    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
-        """Fit a clone."""
-        self.model_ = fit_weighted(clone(self.classifier), X, a, weight)
-        self.fitted = self.predict(X)
-        return self
+    Parameters
+    ----------
+    classifier
+        The classifier.
+    folds
+        The number of folds, stratified by group; 1 fits one clone on all rows, which serves models of few parameters.
+    seed
+        Seeds the folds.
+    """
 
-    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        """Return the clone's probabilities."""
-        return np.asarray(self.model_.predict_proba(X)[:, 1], dtype=np.float64)
-
-
-class Boosted(Propensity):
-    """Gradient-boosted trees, cross-fitted: a fitted row is judged by the trees of the folds without it."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.settings = {"seed": seed}
+    def __init__(self, classifier: Any, folds: int = FOLDS, seed: int = 0) -> None:
+        self.classifier, self.folds, self.seed = classifier, folds, seed
+        self.settings = {"classifier": classifier, "folds": folds, "seed": seed}
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
-        """Fit one set of trees for each fold."""
-        smallest = int(np.bincount(a, minlength=2).min())
-        if smallest < FOLDS:
+        """Fit a clone for each fold, on the rows that have a weight."""
+        weight = read_weight(weight, len(X))
+        places = np.flatnonzero(weight > 0.0)
+        smallest = int(np.bincount(a[places], minlength=2).min())
+        if smallest < self.folds:
             raise DataError(
-                f"A group has {smallest} rows, too few for {FOLDS}-fold cross-fitting; use propensity='logistic'."
+                f"A group has {smallest} rows with a weight, too few for {self.folds}-fold cross-fitting; use "
+                "propensity='logistic', or fewer folds (folds=1 fits on all rows)."
             )
-        self.levels_ = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
-        self.models_ = []
-        self.fitted = np.empty(len(X))
+        self._learn_types(X)
         data = self._typed(X)
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=self.seed)
-        for train, test in folds.split(data, a):
-            trees = HistGradientBoostingClassifier(
-                learning_rate=0.1,
-                max_iter=400,
-                max_leaf_nodes=15,
-                early_stopping=True,
-                n_iter_no_change=20,
-                categorical_features="from_dtype",
-                random_state=self.seed,
-            )
-            trees.fit(data.iloc[train], a[train], sample_weight=weight[train])
-            self.fitted[test] = trees.predict_proba(data.iloc[test])[:, 1]
-            self.models_.append(trees)
+        self.models_: list[Any] = []
+        self.fitted = np.empty(len(X))
+        for train, test in self._split(a, places):
+            model = clone(self.classifier)
+            self.models_.append(fit_weighted(model, data.iloc[train], a[train], weight[train]))
+            self.fitted[test] = _chance(model, data.iloc[test])
+        if len(places) < len(X):
+            absent = np.flatnonzero(weight <= 0.0)
+            self.fitted[absent] = self.predict(X.iloc[absent])
         return self
 
     def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Average the folds' probabilities."""
         data = self._typed(X)
-        return np.asarray(np.mean([trees.predict_proba(data)[:, 1] for trees in self.models_], axis=0))
+        return np.asarray(np.mean([_chance(model, data) for model in self.models_], axis=0))
+
+    def _split(
+        self, a: NDArray[np.int8], places: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the rows to fit on and those to judge, fold by fold."""
+        if self.folds == 1:
+            yield places, places
+            return
+        folds = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
+        for train, test in folds.split(places, a[places]):
+            yield places[train], places[test]
+
+    def _learn_types(self, X: pd.DataFrame) -> None:
+        """Learn from the fitted table how tables are handed to the classifier: as they are."""
+
+    def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
+        return X
+
+
+class Boosted(FromClassifier):
+    """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
+
+    def __init__(self, seed: int, folds: int = FOLDS) -> None:
+        trees = HistGradientBoostingClassifier(
+            learning_rate=0.1,
+            max_iter=400,
+            max_leaf_nodes=15,
+            early_stopping=True,
+            n_iter_no_change=20,
+            categorical_features="from_dtype",
+            random_state=seed,
+        )
+        super().__init__(trees, folds, seed)
+        self.settings = {"seed": seed, "folds": folds}
+
+    def _learn_types(self, X: pd.DataFrame) -> None:
+        self.levels_ = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
 
     def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
         typed = {
@@ -220,6 +294,15 @@ class Boosted(Propensity):
             for name, levels in self.levels_.items()
         }
         return X.assign(**typed)
+
+
+def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the probability of group 1 that a fitted classifier gives to each row, shape (m,)."""
+    name = f"the propensity model {type(model).__name__}"
+    classes = read_classes(name, model, default=(0, 1))
+    if set(classes) != {0, 1}:
+        raise DataError(f"{name} knows the classes {classes}, but was fitted on 0 and 1; leave its labels as they are.")
+    return read_probabilities(name, model.predict_proba(X), len(X))[:, classes.index(1)]
 
 
 def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Any:
@@ -230,23 +313,38 @@ def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: 
     DataError
         If it takes no ``sample_weight`` and the weights are not whole numbers.
     """
-    if (weight == 1).all():
+    if (weight == weight[0]).all():
         return classifier.fit(X, a)
     last = classifier.steps[-1] if isinstance(classifier, Pipeline) else None
     if has_fit_parameter(last[1] if last else classifier, "sample_weight"):
         return classifier.fit(X, a, **{f"{last[0]}__sample_weight" if last else "sample_weight": weight})
-    counts = np.rint(weight).astype(np.int64)
-    if not np.allclose(counts, weight):
+    counts = _as_counts(weight)
+    if counts is None:
         raise DataError(
             f"The propensity model {type(last[1] if last else classifier).__name__} takes no sample_weight, and the "
-            "weights are not whole numbers by which rows could be repeated. Use a model that takes weights, or in an "
-            "audit bootstrap='multinomial'."
+            "weights are not in the ratio of whole numbers by which rows could be repeated. Use a model that takes "
+            "weights, or in an audit bootstrap='multinomial'."
         )
     rows = np.repeat(np.arange(len(a)), counts)
     return classifier.fit(X.iloc[rows], a[rows])
 
 
-def make_propensity(kind: PropensityKind | ClassifierMixin, *, empty: bool, seed: int) -> Propensity:
+def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """Return the smallest whole numbers in the ratio of some weights, shape (n,); None if they would be large."""
+    ratio = weight / weight[weight > 0.0].min()
+    known: NDArray[np.float64] = np.unique(ratio)
+    for factor in range(1, MOST_COPIES + 1):
+        whole = np.rint(factor * known)
+        if whole[-1] > MOST_COPIES:
+            break
+        if np.allclose(factor * known, whole, rtol=1e-9, atol=0.0):
+            return np.asarray(np.rint(factor * ratio), dtype=np.int64)
+    return None
+
+
+def make_propensity(
+    kind: PropensityKind | ClassifierMixin, *, empty: bool, seed: int, folds: int = FOLDS
+) -> Propensity:
     """Return an unfitted estimate of one kind; with no column to condition on it is always the group frequency.
 
     Parameters
@@ -257,22 +355,25 @@ def make_propensity(kind: PropensityKind | ClassifierMixin, *, empty: bool, seed
         Whether there is no column.
     seed
         Seeds the folds and the trees.
+    folds
+        The folds of ``"boosted"`` and of a classifier; 1 fits on all rows.
 
     Raises
     ------
     DataError
         For anything else.
     """
+    require_integer("folds", folds)
     named = kind if isinstance(kind, str) else None
     if empty or named == "saturated":
         return Saturated()
     if named == "logistic":
         return Logistic()
     if named == "boosted":
-        return Boosted(seed)
+        return Boosted(seed, folds)
     if isinstance(kind, str | type) or not hasattr(kind, "predict_proba") or not hasattr(kind, "fit"):
         raise DataError(
             f"propensity={kind!r} is not known. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classifier "
             "with predict_proba."
         )
-    return FromClassifier(kind)
+    return FromClassifier(kind, folds, seed)

@@ -16,6 +16,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from pyrofair._validation import require_unmasked
 from pyrofair.elbo import Steps, doubt, evidence, fit_elbo
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, choose_family, encode
@@ -217,9 +218,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = read_table(X, feature_columns(graph), what="X")
         require_aligned(X, y)
         warn_unused(X, graph)
-        if isinstance(sample_weight, pd.Series):
-            require_aligned(X, sample_weight, "sample_weight")
-        weight = read_weight(sample_weight, len(table))
+        weight = read_weight(sample_weight, table)
         target = self._read_target(y)
         kept = np.flatnonzero(weight > 0)
         table, target, weight = table.iloc[kept], target[kept], weight[kept]
@@ -243,6 +242,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_target(self, y: Any) -> NDArray[np.int8]:
         """Learn the labels, and return for each row whether it has the graph's positive one."""
+        require_unmasked("y", y)
         values = column_or_1d(y, warn=True)
         coded, labels = read_outcome(values, self.unfair.graph.positive, what="y")
         self.classes_ = sort_labels(values, labels)

@@ -10,10 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 
-__all__ = ["positive_scores"]
+__all__ = ["positive_scores", "read_classes", "read_probabilities"]
+
+NEAR_ONE = 1e-6
+"""The two probabilities of a row may sum to 1 plus or minus this, for they are often made in single precision."""
 
 
 def positive_scores(
@@ -43,7 +47,7 @@ def positive_scores(
     ------
     DataError
         If the model has no ``predict_proba``, reads other columns than the observed parents of the outcome, does not
-        know the positive label, or returns scores outside [0, 1] or of another shape than (m, 2).
+        know the positive label among two classes, or returns anything but two probabilities a row that sum to 1.
 
     Examples
     --------
@@ -59,20 +63,87 @@ def positive_scores(
             f"{name!r} is a {type(model).__name__} without predict_proba. Pass a fitted classifier that has it: scores "
             "of observed rows do not tell those of rows in another world."
         )
-    proba = np.asarray(_proba(name, model, _in_double(rows), graph, order), dtype=np.float64)
-    if proba.shape != (len(rows), 2):
+    place = _positive_column(name, model, graph)
+    return read_probabilities(repr(name), _proba(name, model, _in_double(rows), graph, order), len(rows))[:, place]
+
+
+def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float64]:
+    """Return what ``predict_proba`` returned for n rows, shape (n, 2), or say why it is no pair of probabilities.
+
+    Parameters
+    ----------
+    name
+        What messages call the model.
+    returned
+        The probabilities of two classes, row by row.
+    n
+        The number of rows.
+
+    Raises
+    ------
+    DataError
+        If they are masked, no real numbers, not of shape (n, 2), outside [0, 1], or do not sum to 1 in each row, to
+        within 1e-6 or the precision of their type.
+
+    Examples
+    --------
+    >>> read_probabilities("the model", [[0.25, 0.75]], 1)
+    array([[0.25, 0.75]])
+    >>> read_probabilities("the model", [[0.75, 0.75]], 1)
+    Traceback (most recent call last):
+    pyrofair.exceptions.DataError: the model: predict_proba returned rows that do not sum to 1, in 1 of 1 row(s), such \
+as [0.75 0.75]. Its two columns are the probabilities of the two classes.
+    """
+    require_unmasked(f"the output of predict_proba of {name}", returned)
+    raw = np.asarray(returned)
+    if raw.dtype.kind not in "fiub":
+        raise DataError(f"{name}: predict_proba returned the type {raw.dtype}, expected real numbers.")
+    if raw.shape != (n, 2):
         raise DataError(
-            f"{name!r}: predict_proba returned the shape {proba.shape}, expected {(len(rows), 2)}, a column for each "
-            "of two classes."
+            f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column for each of two "
+            "classes."
         )
-    scores: NDArray[np.float64] = proba[:, _positive_column(name, model, graph)]
-    wrong = ~((scores >= 0.0) & (scores <= 1.0))
+    proba = raw.astype(np.float64)
+    near = max(NEAR_ONE, 4.0 * float(np.finfo(raw.dtype).eps)) if raw.dtype.kind == "f" else NEAR_ONE
+    wrong = ~((proba >= 0.0) & (proba <= 1.0)).all(axis=1)
+    if wrong.any():
+        low, high = np.sort(proba[wrong][0])
+        worst = low if high <= 1.0 else high
+        raise DataError(
+            f"{name} gives {int(wrong.sum())} score(s) outside [0, 1], such as {worst}. Scores are probabilities "
+            "of the two classes; log-odds must be put through the logistic function."
+        )
+    wrong = np.abs(proba.sum(axis=1) - 1.0) > near
     if wrong.any():
         raise DataError(
-            f"{name!r} gives {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. Scores are "
-            "probabilities of the positive outcome; log-odds must be put through the logistic function."
+            f"{name}: predict_proba returned rows that do not sum to 1, in {int(wrong.sum())} of {n} row(s), such as "
+            f"{proba[wrong][0]}. Its two columns are the probabilities of the two classes."
         )
-    return scores
+    return proba
+
+
+def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
+    """Return the two classes of a model in the order of its columns; those given, if it names none.
+
+    Raises
+    ------
+    DataError
+        If it names other than two different ones.
+    """
+    named = getattr(model, "classes_", None)
+    if named is None:
+        return [*default]
+    try:
+        found = [each.item() if isinstance(each, np.generic) else each for each in named]
+        different = len(set(found))
+    except TypeError as error:
+        raise DataError(f"{name} has classes_={named!r:.60}, expected a list of its two classes.") from error
+    if len(found) != 2 or different != 2:
+        raise DataError(
+            f"{name} knows the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
+            "which is binary."
+        )
+    return found
 
 
 def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
@@ -140,11 +211,10 @@ def _is_code_of(column: object, source: str, graph: CausalGraph) -> bool:
 
 def _positive_column(name: str, model: Any, graph: CausalGraph) -> int:
     positive = graph.positive
-    classes = list(getattr(model, "classes_", [None, positive]))
+    classes = read_classes(repr(name), model, default=(None, positive))
     if positive not in classes:
-        known = [each.item() if isinstance(each, np.generic) else each for each in classes]
         raise DataError(
-            f"{name!r} knows the classes {known}, not the graph's positive value {positive!r}. Fit it on the labels "
+            f"{name!r} knows the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
             "that the data hold, or make the graph with positive=... of these."
         )
     return classes.index(positive)

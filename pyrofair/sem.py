@@ -36,6 +36,7 @@ from pyrofair.paths import UnfairPaths
 from pyrofair.populations import People, Population, read_population
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.programs import Program
+from pyrofair.tables import read_weight
 from pyrofair.truth import Truth, TruthDecisions, measure_truth, require_settings
 from pyrofair.world_tables import by_column, codes_of_do, codes_of_rows, outcome_levels, read_levels, world_tables
 
@@ -79,6 +80,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     levels
         For a node site whose values are codes 0, 1, ..., their labels, which tables handed out and taken in then hold.
         (The sensitive attribute has those of the graph.)
+    dtypes
+        For some columns the pandas type that worlds hold them in, such as ``df.dtypes``. By default that of the table
+        given to ``worlds``, or else to ``fit``; without any table, numbers are as the program has them. Numbers that a
+        type cannot hold exactly, such as fractions in a column of integers, stay as they are.
 
     References
     ----------
@@ -110,6 +115,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         draws: int = 200,
         random_state: int | None = None,
         levels: Mapping[str, Sequence[Any]] | None = None,
+        dtypes: Mapping[Any, Any] | None = None,
     ) -> None:
         self.program = program
         self.unfair = unfair
@@ -119,12 +125,16 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         self.draws = draws
         self.random_state = random_state
         self.levels = levels
+        self.dtypes = dtypes
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Return itself: the program is given, and nothing is learned from the table."""
+        """Return itself: the program is given, and nothing is learned from the table or its weights."""
+        _require_weights(sample_weight, df)
+        if isinstance(df, pd.DataFrame):
+            self._given = df.dtypes
         read_levels(self.levels, self.equations())
         self._held(warn=False)
         return self
@@ -216,13 +226,15 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         random_state
             Seeds the draw.
         df, sample_weight
-            Only their number is used: people come from the program.
+            Only the number of rows and the types of columns are used: people come from the program.
 
         Returns
         -------
         baseline, switched : CounterfactualSample
-            In the program's precision, mostly float32: put ``rows`` in float64 before scoring them by hand.
+            In the types of the table, if there is one; else in the program's precision, mostly float32: put ``rows`` in
+            float64 before scoring them by hand.
         """
+        _require_weights(sample_weight, df)
         require_seed(random_state)
         size = require_people("n", n) if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
         population, seed, held = self._population(), self._seed(random_state), self._held()
@@ -231,7 +243,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         else:
             people, unit = population.draw(size, seed, held, population.inputs), np.arange(size)
         weight = np.broadcast_to(1.0 / len(unit), len(unit))  # takes no memory, which costs more time than arithmetic
-        first, second = self._tables(people, self.unfair.graph.input_columns, len(unit))
+        types = df.dtypes if isinstance(df, pd.DataFrame) else None
+        first, second = self._tables(people, self.unfair.graph.input_columns, len(unit), types)
         return CounterfactualSample(first, weight, unit), CounterfactualSample(second, weight, unit)
 
     # -- given people -------------------------------------------------------------------------------------------------
@@ -313,7 +326,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             random_state=self._seed(random_state),
         )
         used = self._population().priors.use(held, min(draws, MOST_DRAWS))
-        return replace(found.labelled(by_column(equations, levels)), parameters=used)
+        types = self._types(getattr(df, "dtypes", None))
+        return replace(found.labelled(by_column(equations, levels), types), parameters=used)
 
     # -- the truth about a model --------------------------------------------------------------------------------------
 
@@ -407,9 +421,22 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         self.equations()
         return self._read[1]
 
-    def _tables(self, people: People, columns: Sequence[str], size: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def _tables(
+        self, people: People, columns: Sequence[str], size: int, types: Mapping[Any, Any] | pd.Series[Any] | None = None
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
         equations = self.equations()
-        return world_tables(equations, people.worlds[:2], columns, size, read_levels(self.levels, equations))
+        levels = read_levels(self.levels, equations)
+        return world_tables(equations, people.worlds[:2], columns, size, levels, self._types(types))
+
+    def _types(self, types: Mapping[Any, Any] | pd.Series[Any] | None) -> dict[Any, Any]:
+        """Return the pandas types that worlds take: those given, of the constructor, or of the table of ``fit``."""
+        if self.dtypes is not None and not isinstance(self.dtypes, Mapping | pd.Series):
+            raise DataError(f"dtypes={self.dtypes!r:.60} must be types by column, such as df.dtypes.")
+        found = types if types is not None else self.dtypes if self.dtypes is not None else getattr(self, "_given", {})
+        try:
+            return {name: pd.api.types.pandas_dtype(each) for name, each in found.items()}
+        except TypeError as error:
+            raise DataError(f"dtypes holds what is no type: {error}. Pass df.dtypes, say.") from error
 
     def _seed(self, random_state: int | None) -> int:
         require_seed(random_state)
@@ -426,3 +453,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         if priors.names and warn:
             warnings.warn(priors.unknown(), PyrofairWarning, stacklevel=3)
         return {}
+
+
+def _require_weights(sample_weight: object, df: object) -> None:
+    """Refuse what are no weights of the rows of a table, though only the number of its rows is used."""
+    if sample_weight is not None and isinstance(df, pd.DataFrame):
+        read_weight(sample_weight, df)

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from numbers import Number
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_complex_dtype, is_numeric_dtype, is_object_dtype
+from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype, is_object_dtype
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, require_unmasked
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 
 __all__ = [
     "TableEncoder",
+    "as_column",
+    "as_levels",
+    "encode_levels",
     "feature_columns",
     "is_categorical",
+    "is_text",
     "read_outcome",
     "read_sensitive",
     "read_table",
     "read_weight",
+    "repeat_label",
     "require_aligned",
     "sort_labels",
+    "span_of",
     "warn_unused",
 ]
+
+
+EXACT = 2.0**53
+"""Integers up to this size have a double-precision number of their own."""
+FARTHEST = 1e150
+"""Numbers beyond this size, or below one over it, have no square in double precision."""
+DAYS = "(pd.to_datetime(df[{name}]) - pd.Timestamp('2000-01-01')).dt.days"
+MOST_ENTRIES = 250_000_000
+"""The most numbers of an encoded table, 2 GB in double precision."""
+SAME_MEAN = 1e-12
+"""Weights whose mean is so near 1 are left as they are, so that reading them twice changes nothing."""
 
 
 def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:
@@ -48,7 +68,8 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     ------
     DataError
         If it is no DataFrame, has no rows, lacks or duplicates a column, or if a used column holds missing or infinite
-        values, or values that are neither numbers nor categories.
+        values, numbers beyond double precision, numbers or dates of the type object, or values that are neither numbers
+        nor categories.
     """
     if not isinstance(df, pd.DataFrame):
         names = f" ({', '.join(columns)})" if columns else ""
@@ -92,24 +113,63 @@ def _check_values(values: pd.Series[Any], what: str) -> None:
             f"{what} has {int(missing.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
             f"{values.index[int(np.argmax(missing))]!r}. Drop or impute them before; nothing is dropped for you."
         )
-    if is_complex_dtype(values.dtype):
-        raise DataError(f"Complex data not supported: the column {values.name!r} of {what}.")
-    if is_numeric_dtype(values.dtype):
-        infinite = ~np.isfinite(values.to_numpy(dtype=np.float64))
-        if infinite.any():
-            raise DataError(
-                f"{what} has an infinite value (inf) in the column {values.name!r}, the first in row "
-                f"{values.index[int(np.argmax(infinite))]!r}."
-            )
+    name, dtype = values.name, values.dtype
+    if is_complex_dtype(dtype):
+        raise DataError(f"Complex data not supported: the column {name!r} of {what}.")
+    if is_numeric_dtype(dtype) or is_bool_dtype(dtype):
+        _check_numbers(values, what)
     elif not is_categorical(values):
         raise DataError(
-            f"The column {values.name!r} of {what} has the type {values.dtype}, which is neither a number nor a "
-            "category. Convert it to one of them."
+            f"The column {name!r} of {what} has the type {dtype}, which is neither a number nor a category. Make a "
+            f"number of it, such as the days since a date: {DAYS.format(name=repr(name))}; or categories: "
+            f"df[{name!r}].astype(str).astype('category')."
         )
-    elif is_object_dtype(values.dtype) and not all(isinstance(value, Hashable) for value in values):
+    elif is_object_dtype(dtype):
+        _check_objects(values, what)
+
+
+def _check_numbers(values: pd.Series[Any], what: str) -> None:
+    """Refuse numbers that are infinite, or whose squares or differences double precision cannot tell."""
+    name, numbers = values.name, values.to_numpy(dtype=np.float64)
+    infinite = ~np.isfinite(numbers)
+    if infinite.any():
         raise DataError(
-            f"The column {values.name!r} of {what} holds lists or other containers, which are no categories. Spread "
+            f"{what} has an infinite value (inf) in the column {name!r}, the first in row "
+            f"{values.index[int(np.argmax(infinite))]!r}."
+        )
+    largest = float(np.abs(numbers).max(initial=0.0))
+    if largest and not 1.0 / FARTHEST <= largest <= FARTHEST:
+        raise DataError(
+            f"The column {name!r} of {what} holds numbers up to {largest:g} in size, whose squares leave double "
+            f"precision. Give it in another unit: df[{name!r}] / {largest:.0e}."
+        )
+    if is_integer_dtype(values.dtype) and largest > EXACT:
+        raise DataError(
+            f"The column {name!r} of {what} holds integers up to {largest:g} in size; beyond 2**53 double precision "
+            f"does not tell neighbours apart. Subtract an offset, df[{name!r}] - df[{name!r}].min(), make categories, "
+            f"df[{name!r}].astype('category'), or leave an identifier out of the graph."
+        )
+
+
+def _check_objects(values: pd.Series[Any], what: str) -> None:
+    """Refuse a column of Python objects that hides numbers or dates, or holds containers."""
+    name = values.name
+    if not all(isinstance(value, Hashable) for value in values):
+        raise DataError(
+            f"The column {name!r} of {what} holds lists or other containers, which are no categories. Spread "
             "them over several columns, one value each."
+        )
+    if all(isinstance(value, Number) and not isinstance(value, bool | np.bool_) for value in values):
+        raise DataError(
+            f"The column {name!r} of {what} has the type object and holds numbers, such as {_show(values[:1])}, which "
+            f"would be read as categories. Make numbers of them, df[{name!r}].astype(float), of all such columns at "
+            f"once, df.infer_objects(), or say that they are categories: df[{name!r}].astype('category')."
+        )
+    if any(isinstance(value, datetime.date | datetime.time | datetime.timedelta | np.datetime64) for value in values):
+        raise DataError(
+            f"The column {name!r} of {what} has the type object and holds dates or times, such as {_show(values[:1])}. "
+            f"Make a number of it, such as the days since a date: {DAYS.format(name=repr(name))}; or categories: "
+            f"df[{name!r}].astype(str).astype('category')."
         )
 
 
@@ -122,7 +182,12 @@ def _show(values: Iterable[Any], most: int = 5) -> str:
 def is_categorical(values: pd.Series[Any]) -> bool:
     """Tell whether a column holds categories (categorical, text or object) rather than numbers."""
     dtype = values.dtype
-    return isinstance(dtype, pd.CategoricalDtype | pd.StringDtype) or is_object_dtype(dtype)
+    return isinstance(dtype, pd.CategoricalDtype) or is_object_dtype(dtype) or is_text(dtype)
+
+
+def is_text(dtype: object) -> bool:
+    """Tell whether a pandas type is one of text: ``str``, ``string`` in any storage, or a string type of Arrow."""
+    return isinstance(dtype, pd.StringDtype) or (isinstance(dtype, pd.ArrowDtype) and dtype.type is str)
 
 
 def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
@@ -181,6 +246,7 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
     DataError
         If it holds a missing value, a third value, one value only, or never the positive one.
     """
+    require_unmasked(what, y)
     values = pd.Series(np.asarray(y) if not isinstance(y, pd.Series) else y)
     if values.isna().any():
         raise DataError(f"{what} has missing values (NaN); drop these rows before.")
@@ -222,23 +288,54 @@ def sort_labels(values: NDArray[Any], labels: Sequence[Any]) -> NDArray[Any]:
 def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
     coded = np.full(len(values), -1, dtype=np.int8)
     for i, label in enumerate(labels):
-        coded[np.asarray(values == label, dtype=bool)] = i
+        own = np.asarray(values == label, dtype=bool)
+        if (coded[own] >= 0).any():
+            raise DataError(
+                f"The labels {_show(labels)} are the same number in the type {values.dtype} of {values.name!r}, so "
+                "that rows cannot be told apart. Use short labels, such as 0 and 1."
+            )
+        coded[own] = i
     return coded
 
 
-def read_weight(sample_weight: object, n: int) -> NDArray[np.float64]:
-    """Return sample weights as an array of shape (n,), ones by default.
+def read_weight(
+    sample_weight: object, rows: pd.DataFrame | pd.Series[Any] | pd.Index[Any] | int
+) -> NDArray[np.float64]:
+    """Return sample weights as an array of shape (n,) whose positive values have the mean 1; ones by default.
+
+    Weights are relative: a common factor changes nothing, and a row of weight 0 is as good as absent.
+
+    Parameters
+    ----------
+    sample_weight
+        None, a number for each row, or one number for all. A Series or DataFrame must have the index of the rows, in
+        its order: it is refused otherwise, for its values would meet other rows.
+    rows
+        The table, or its index; or the number n of rows that have no index.
 
     Raises
     ------
     DataError
-        If they are no numbers, their number differs from n, or one is negative, missing or infinite, or all are zero.
+        If they are no numbers, or masked, their number or index differs from that of the rows, or one is negative,
+        missing or infinite, or all are zero.
+
+    Examples
+    --------
+    >>> read_weight([0.0, 2.0, 6.0], 3).tolist()
+    [0.0, 0.5, 1.5]
     """
+    n = rows if isinstance(rows, int) else len(rows)
     if sample_weight is None:
         return np.ones(n)
+    require_unmasked("sample_weight", sample_weight)
+    if not isinstance(rows, int):
+        _require_index(rows if isinstance(rows, pd.Index) else rows.index, sample_weight, "sample_weight", "df")
+    kind = getattr(getattr(sample_weight, "dtype", None), "kind", "")
     try:
+        if kind in tuple("cmM"):
+            raise TypeError
         weight = np.array(sample_weight, dtype=np.float64)  # a copy: pandas hands out views that torch must not alias
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"sample_weight={sample_weight!r:.60} holds no numbers; give one for each of {n} rows."
         ) from error
@@ -248,7 +345,12 @@ def read_weight(sample_weight: object, n: int) -> NDArray[np.float64]:
         raise DataError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight for each row.")
     if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
         raise DataError("sample_weight must be finite, not negative, and not zero for every row.")
-    return weight
+    positive = weight[weight > 0.0]
+    if (positive == positive[0]).all():
+        return (weight > 0.0).astype(np.float64)
+    largest = positive.max()
+    mean = float((positive / largest).mean()) * largest
+    return weight if abs(mean - 1.0) < SAME_MEAN else weight / largest / (mean / largest)
 
 
 def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: str = "X") -> None:
@@ -271,9 +373,13 @@ def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: s
     size = len(other) if hasattr(other, "__len__") else -1
     if size != len(X):
         raise DataError(f"{table} has {len(X)} rows and {what} has {size}; they must be the same rows.")
-    if isinstance(other, pd.Series | pd.DataFrame) and not other.index.equals(X.index):
+    _require_index(X.index, other, what, table)
+
+
+def _require_index(index: pd.Index[Any], other: object, what: str, table: str) -> None:
+    if isinstance(other, pd.Series | pd.DataFrame) and len(other) == len(index) and not other.index.equals(index):
         code = what if what.isidentifier() else "scores"
-        permuted = X.index.is_unique and other.index.is_unique and not len(X.index.difference(other.index))
+        permuted = index.is_unique and other.index.is_unique and not len(index.difference(other.index))
         align = f"Align them ({code} = {code}.loc[{table}.index])" if permuted else "Give both one index"
         raise DataError(
             f"The index of {what} is not that of {table}, so their rows would be matched by position only. {align}, or "
@@ -295,7 +401,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
            [ 1.,  0.,  1.]])
     """
 
-    def fit(self, X: pd.DataFrame, y: object = None, sample_weight: NDArray[np.float64] | None = None) -> Self:
+    def fit(self, X: pd.DataFrame, y: object = None, sample_weight: object = None) -> Self:
         """Learn the categories, and the mean and scale of numbers (weighted, if weights are given).
 
         Parameters
@@ -305,15 +411,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         y
             Not used.
         sample_weight
-            Weights of shape (n,).
+            Weights of shape (n,), as :func:`read_weight` takes them.
         """
+        weight: NDArray[np.float64] | None = read_weight(sample_weight, X)
+        if np.all(weight == 1.0):
+            weight = None
         self.categories_ = {name: _categories(X[name]) for name in X.columns if is_categorical(X[name])}
         self.numeric_ = [name for name in X.columns if name not in self.categories_]
         if self.numeric_:
-            self.scaler_ = StandardScaler().fit(self._numbers(X), sample_weight=sample_weight)
+            self.scaler_ = StandardScaler().fit(self._numbers(X), sample_weight=weight)
         if self.categories_:
             levels = [np.arange(len(categories)) for categories in self.categories_.values()]
-            self.one_hot_ = OneHotEncoder(categories=levels, sparse_output=False).fit(self._codes(X))
+            self.one_hot_ = OneHotEncoder(categories=levels).fit(self._codes(X))
         return self
 
     def transform(self, X: pd.DataFrame) -> NDArray[np.float64]:
@@ -322,15 +431,35 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            For a category that ``fit`` neither saw nor found declared.
+            For a category that ``fit`` neither saw nor found declared, or a matrix of more than 2 GB.
         """
         check_is_fitted(self)
+        if len(X) * self.width_ > MOST_ENTRIES:
+            widest = max(self.categories_, key=lambda name: len(self.categories_[name]), default="")
+            raise DataError(
+                f"The matrix of {len(X):,} rows and {self.width_:,} encoded columns would take "
+                f"{8 * len(X) * self.width_ / 1e9:.0f} GB. The column {widest!r} has "
+                f"{len(self.categories_.get(widest, ())):,} categories: join rare ones, or pass another encoder."
+            )
         parts = []
         if self.numeric_:
             parts.append(self.scaler_.transform(self._numbers(X)))
         if self.categories_:
-            parts.append(self.one_hot_.transform(self._codes(X)))
+            parts.append(self.one_hot_.transform(self._codes(X)).toarray())
         return np.hstack(parts) if parts else np.empty((len(X), 0))
+
+    def transform_sparse(self, X: pd.DataFrame) -> sparse.csr_array[np.float64]:
+        """Return the matrix of :meth:`transform` in compressed rows, which wide categories need."""
+        check_is_fitted(self)
+        parts = [sparse.csr_array(self.scaler_.transform(self._numbers(X)))] if self.numeric_ else []
+        if self.categories_:
+            parts.append(sparse.csr_array(self.one_hot_.transform(self._codes(X))))
+        return sparse.csr_array(sparse.hstack(parts)) if parts else sparse.csr_array((len(X), 0))
+
+    @property
+    def width_(self) -> int:
+        """The number of columns of the matrix."""
+        return len(self.numeric_) + sum(map(len, self.categories_.values()))
 
     def _numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
         return np.asarray(X[self.numeric_].to_numpy(dtype=np.float64))
@@ -368,6 +497,80 @@ def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.i
 def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
     """Return the distinct values of any column, in order, as levels for :func:`encode_levels`."""
     return _categories(values) if is_categorical(values) else pd.Index(np.unique(values.to_numpy()))
+
+
+def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
+    """Return values, or labels, in the pandas type of a column; numbers that it cannot hold exactly stay as they are.
+
+    The index is 0 to n - 1, and memory is shared with the values where their type is that of the column.
+
+    Parameters
+    ----------
+    name
+        The column, for messages.
+    values
+        Numbers or labels, shape (n,).
+    dtype
+        The pandas type.
+
+    Raises
+    ------
+    DataError
+        If the type is one of categories or text, and the values are not among its levels, or are numbers.
+
+    Examples
+    --------
+    >>> as_column("M", np.array([1.0, 0.0]), np.dtype("int8")).to_numpy()
+    array([1, 0], dtype=int8)
+    >>> as_column("M", np.array([1.5, 0.0]), np.dtype("int8")).to_numpy()
+    array([1.5, 0. ])
+    """
+    if is_object_dtype(dtype):
+        return pd.Series(values.astype(object), dtype=object)
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes = dtype.categories.get_indexer(pd.Index(values))
+        if (codes < 0).any():
+            raise DataError(
+                f"The column {name!r} has the categories {_show(dtype.categories, 20)}, and a world takes the value "
+                f"{_show(values[codes < 0], 1)}. If it is a code, name the labels: levels={{{name!r}: [...]}}."
+            )
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype))
+    numbers = values.dtype.kind in "fiub"
+    if is_text(dtype):
+        if numbers:
+            raise DataError(
+                f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "
+                f"labels: levels={{{name!r}: [...]}}."
+            )
+        text: pd.Series[Any] = pd.Series(values.astype(object)).astype(dtype)
+        return text
+    if not numbers or not _holds(dtype, values):
+        return pd.Series(values, copy=False)
+    if isinstance(dtype, np.dtype):
+        return pd.Series(values.astype(dtype, copy=False), copy=False)
+    return pd.Series(values.astype(getattr(dtype, "numpy_dtype", None) or np.float64)).astype(dtype)
+
+
+def span_of(dtype: Any) -> tuple[int, int]:
+    """Return the least and the greatest number of a pandas type of integers."""
+    span = np.iinfo(np.dtype(f"{dtype.kind}{dtype.itemsize}"))
+    return int(span.min), int(span.max)
+
+
+def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
+    """Tell whether a type of numbers holds these exactly, but for the precision of fractions."""
+    if is_bool_dtype(dtype):
+        return bool(((numbers == 0) | (numbers == 1)).all())
+    if not is_integer_dtype(dtype):
+        return True
+    low, high = span_of(dtype)
+    return bool(((numbers == np.rint(numbers)) & (numbers >= low) & (numbers <= high)).all())
+
+
+def repeat_label(values: pd.Series[Any], label: Hashable, index: pd.Index[Any]) -> pd.Series[Any]:
+    """Return a label on an index, in the type that it has in a column which holds it."""
+    place = int(np.argmax(np.asarray(values == label, dtype=bool)))
+    return values.iloc[np.full(len(index), place)].set_axis(index)
 
 
 def feature_columns(graph: CausalGraph) -> list[str]:

@@ -14,7 +14,7 @@ from pyrofair._validation import did_you_mean
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
-from pyrofair.tables import is_categorical
+from pyrofair.tables import as_column, is_categorical
 from pyrofair.worlds import World
 
 __all__ = [
@@ -51,7 +51,12 @@ def column_of(equations: Equations, site: str) -> str:
 
 
 def world_tables(
-    equations: Equations, worlds: Sequence[World], columns: Sequence[str], size: int, levels: Levels
+    equations: Equations,
+    worlds: Sequence[World],
+    columns: Sequence[str],
+    size: int,
+    levels: Levels,
+    dtypes: Mapping[Any, Any] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return some columns of both worlds as tables, the sensitive attribute as the outcome reads it.
 
@@ -69,17 +74,23 @@ def world_tables(
         The number of rows.
     levels
         The labels of sites that hold codes.
+    dtypes
+        For some columns the pandas type that they take.
     """
+    types = dict(dtypes or {})
     graph = equations.unfair.graph
     path = (graph.sensitive, graph.outcome)
-    made: dict[tuple[Any, ...], NDArray[Any]] = {}
+    made: dict[tuple[Any, ...], Any] = {}
     tables = []
     for world, regime in zip(worlds, equations.unfair.regimes, strict=True):
-        data: dict[str, NDArray[Any]] = {}
+        data: dict[str, Any] = {}
         for column in columns:
             if column == graph.sensitive_column:
                 label = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
                 data[column] = np.broadcast_to(np.asarray(label), size)
+                if column in types:
+                    one = as_column(column, np.asarray([label]), types[column])
+                    data[column] = one.iloc[np.zeros(size, dtype=np.int64)].set_axis(range(size))
                 continue
             site = site_of(equations, column)
             values = world[site]
@@ -88,10 +99,18 @@ def world_tables(
                 made[key] = values.expand(size).numpy()
                 if site in levels:
                     made[key] = labels_of(site, levels[site], made[key])
-                made[key].flags.writeable = False
+                if column in types:
+                    typed = as_column(column, made[key], types[column])
+                    made[key] = typed.to_numpy() if _is_plain(typed) and typed.dtype != object else typed
+                if isinstance(made[key], np.ndarray):
+                    made[key].flags.writeable = False
             data[column] = made[key]
         tables.append(pd.DataFrame(data, copy=False))
     return tables[0], tables[1]
+
+
+def _is_plain(values: pd.Series[Any]) -> bool:
+    return isinstance(values.dtype, np.dtype)
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

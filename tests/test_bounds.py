@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,3 +154,24 @@ def test_test_set_bound_refuses_a_delta(delta: float) -> None:
 
 def test_test_set_bound_is_no_test() -> None:
     assert test_set_bound.__test__ is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "counts", [(1, 1e300), (1, 2**60), (1, 10**400), ("1", 2), (True, 2), (None, 2), (1, np.inf), (np.nan, 2), (1, 1.5)]
+)
+def test_counts_beyond_exact_tails_are_refused(counts: tuple[Any, Any]) -> None:
+    with pytest.raises(DataError, match=r"(n|errors)=.* must be an integer from"):
+        test_set_bound(*counts)
+
+
+def test_the_most_rows_still_have_exact_tails() -> None:
+    n = 10**15
+    assert test_set_bound(0, n)[1] == pytest.approx(-np.log(0.05) / n, rel=1e-9)
+    assert test_set_bound(1, float(n))[0] == pytest.approx(-np.log(0.95) / n, rel=1e-9)
+
+
+@pytest.mark.parametrize("wrong", [np.ma.masked_equal([0.1, 0.5], 0.5), "0.5", 0.5j, ["a"], object()])
+def test_probabilities_are_real_numbers(wrong: Any) -> None:
+    for call in (piu_bounds, feasible_interval):
+        with pytest.raises(DataError, match=r"p0 is a masked array that hides 1 of its 2|p0=.* must be a number in"):
+            call(wrong, 0.5)

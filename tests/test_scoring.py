@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.scoring import positive_scores
@@ -96,3 +97,55 @@ def test_a_model_that_reads_the_sensitive_attribute_needs_its_edge() -> None:
     model = Fixed(column([0.1, 0.2, 0.3]), feature_names_in_=np.array(["A", "M"]))
     with pytest.raises(DataError, match=r"reads 'A', but the graph has no edge A -> Y"):
         positive_scores("model", model, ROWS, graph)
+
+
+@pytest.mark.parametrize(
+    ("proba", "message"),
+    [
+        (np.zeros((3, 2)), r"rows that do not sum to 1, in 3 of 3 row\(s\), such as \[0\. 0\.\]"),
+        (np.full((3, 2), 0.7), r"do not sum to 1, in 3 of 3 row\(s\), such as \[0\.7 0\.7\]"),
+        (np.full((3, 2), 0.5 + 1e-5), "do not sum to 1"),
+        (np.full((3, 2), 0.5 + 0j), "returned the type complex128, expected real numbers"),
+        (np.full((3, 2), "0.5"), "returned the type <U3, expected real numbers"),
+        (np.ma.masked_equal([[0.0, 1.0]] * 3, 0.0), "is a masked array that hides 3 of its 6 values"),
+        ([[0.5, 0.5], [0.5], [1.0]], "predict_proba|inhomogeneous"),
+    ],
+)
+def test_what_is_no_pair_of_probabilities_is_refused(proba: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        positive_scores("model", Fixed(proba), ROWS, GRAPH)
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ([0, 1, 2], r"knows the classes \[0, 1, 2\], expected two different ones"),
+        ([1, 1], r"knows the classes \[1, 1\], expected two different ones"),
+        ([1], r"knows the classes \[1\], expected two"),
+        ([[0], [1]], "has classes_="),
+        (1, "has classes_=1"),
+    ],
+)
+def test_classes_are_two(classes: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        positive_scores("model", Fixed(np.full((3, 2), 0.5), classes_=classes), ROWS, GRAPH)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_low_precision_is_borne(dtype: Any) -> None:
+    p = np.array([0.1, 1 / 3, 0.9], dtype=dtype)
+    found = positive_scores("model", Fixed(np.column_stack([1 - p, p])), ROWS, GRAPH)
+    assert found.dtype == np.float64
+    assert found == pytest.approx(p.astype(float))
+
+
+def test_a_propensity_model_is_checked_as_well() -> None:
+    unfair = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+    table = pd.DataFrame({"A": [0, 1] * 10, "M": [0, 0, 1, 1] * 5})
+
+    class Odd(LogisticRegression):  # type: ignore[misc]
+        def predict_proba(self, X: Any) -> Any:
+            return np.full((len(X), 2), 0.7)
+
+    with pytest.raises(DataError, match="the propensity model Odd: predict_proba returned rows that do not sum to 1"):
+        pf.IPW(unfair, propensity=Odd()).fit(table)

@@ -65,12 +65,15 @@ BAD_TABLES: dict[str, tuple[Any, str]] = {
     "complex": (with_column("M", 1j), "Complex data not supported: the column 'M'"),
     "dates": (
         with_column("M", pd.Timestamp("2021-02-02")),
-        r"'M' .* has the type datetime64.*Convert it to one of them",
+        r"'M' .* has the type datetime64.*Make a number of it",
     ),
     "durations": (with_column("M", pd.Timedelta(days=1)), "has the type timedelta64"),
     "periods": (with_column("M", pd.Period("2021-02")), "has the type period"),
     "lists": (with_column("M", [[1]] * 100), "'M' .* holds lists or other containers.*Spread them"),
-    "third value": (changed("A", 7, 2), r"'A' holds 2 besides baseline=0 and contrast=1\. It must be binary"),
+    "third value": (
+        people().assign(A=[2, *people()["A"][1:]]),
+        r"'A' holds 2 besides baseline=0 and contrast=1\. It must be binary",
+    ),
     "text": (changed("A", 7, "1"), "'A' holds '1' besides baseline=0 and contrast=1"),
     "only 1": (people()[40:], "'A' never takes the value 0 in these 60 rows; both groups are needed"),
     "only 0": (people()[:40], "'A' never takes the value 1 in these 40 rows"),
@@ -107,8 +110,14 @@ def test_weights_refused(weight: Any, message: str) -> None:
 
 def test_weights_read() -> None:
     assert read_weight(None, 3).tolist() == [1.0, 1.0, 1.0]
-    assert read_weight(2, 3).tolist() == [2.0, 2.0, 2.0]
-    assert read_weight(pd.Series([1, 0, 2], index=[5, 5, 5]), 3).tolist() == [1.0, 0.0, 2.0]
+    assert read_weight(2, 3).tolist() == [1.0, 1.0, 1.0]
+    assert read_weight([0, 1e-6, 0, 3e-6], 4).tolist() == [0.0, 0.5, 0.0, 1.5]
+    index = pd.Index([5, 5, 5])
+    assert read_weight(pd.Series([1, 0, 3], index=index), index).tolist() == [0.5, 0.0, 1.5]
+    assert read_weight(np.array([5e-324, 0.0]), 2).tolist() == [1.0, 0.0]
+    assert read_weight(np.array([1.0, 3.0]) * 5e307, 2).tolist() == [0.5, 1.5]
+    once = read_weight(np.random.default_rng(0).exponential(size=99), 99)
+    assert np.array_equal(read_weight(once, 99), once)
 
 
 @pytest.mark.parametrize(
