@@ -14,7 +14,8 @@ from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.path_sets import PathSet
 from pyrofair.paths import Regime, UnfairPaths
-from pyrofair.programs import PEOPLE, Program, ProgramSites, caller_level, read_sites
+from pyrofair.programs import PEOPLE, Program, ProgramSites, caller_level
+from pyrofair.vectors import read_scalar_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
@@ -39,7 +40,8 @@ class Equations:
     Parameters
     ----------
     program, unfair, info
-        The program, the unfair paths, and what was read off the program.
+        The program, with a scalar site for each component of a vector-valued node; the unfair paths; and what was read
+        off the program.
     node_of
         For each node site, in the order of the graph, its node; a node of several columns has a site for each.
     """
@@ -226,18 +228,20 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
         If two nodes but the outcome read one site that is no node: a common cause that the graph does not declare.
     """
     graph = unfair.graph
-    info = read_sites(probe or program)
-    free = {*graph.nodes} - {graph.sensitive, *graph.ancestors(graph.outcome)} | {*graph.latent}
+    latent = {*graph.latent}
+    read = read_scalar_sites(program, {n: graph.columns.get(n, ()) for n in graph.order}, probe, latent)
+    info = read.info
+    free = {*graph.nodes} - {graph.sensitive, *graph.ancestors(graph.outcome)} | latent
     node_of: dict[str, str] = {}
     for node in graph.order:
-        sites = info.sites_of(node, graph.columns.get(node, [node]))
+        sites = info.sites_of(node, read.columns[node])
         if node in free and not any(site in info.sites for site in sites):
             continue
         info.require(sites)
         for site in sites:
-            _require_usable(info, node, site, latent=node in graph.latent)
+            _require_usable(info, node, site, latent=node in latent)
         node_of |= dict.fromkeys(sites, node)
-    equations = Equations(program, unfair, info, node_of)
+    equations = Equations(read.program, unfair, info, node_of)
     for site, causes in equations.causes.items():
         node = node_of[site]
         for cause in causes:
