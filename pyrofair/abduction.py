@@ -192,9 +192,10 @@ def abduct(
         require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
     if isinstance(program, Equations):
-        run, rows = program.program, read_people(program, df)
+        rows = read_people(program, df)
     else:
-        run, rows = program, read_rows(program, df, nodes, at_parameters(program, one))
+        rows = read_rows(program, df, nodes, at_parameters(program, one))
+    run = rows.program
     priors = read_priors(run, rows.info, one)
     values = _read_parameters(priors, parameters or {})
     if priors.names and not values:

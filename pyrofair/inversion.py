@@ -21,6 +21,7 @@ Inverse = Callable[[dict[str, Tensor]], Any]
 """The noise of a node from the values of the row's nodes: a tensor, or one for each of several noise sites."""
 
 PROBES = 4096
+CHECKS = 6
 
 
 @dataclass
@@ -198,6 +199,8 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
                 if lines and site != evidence.sensitive and bool(rows.any()):
                     tried[site, key] |= rows
                     progress |= _solve_one(evidence, found, site, key, rows.nonzero().squeeze(1))
+        for key in evidence.readers if lines and not progress else ():
+            progress |= _solve_vector(evidence, found, key)
     return found
 
 
@@ -271,6 +274,62 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
         return False  # a line only where it was probed
     found.learn(key, at, u)
     found.done[site][at] = True
+    return True
+
+
+def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
+    """Solve as many equations as a noise vector has components for all of them at once, if they are affine in it."""
+    size = math.prod(evidence.spare[key].shape[1:])
+    sites = [site for site in found.done if key in evidence.keys[site] and site != evidence.sensitive]
+    root = key not in evidence.implicit and not any(above in evidence.readers for above in evidence.above[key])
+    others = {other for site in sites for other in evidence.keys[site]} - {key}
+    rows = ~found.is_known(key)
+    for site in sites:
+        rows = rows & ~found.done[site]
+    for other in others:
+        rows = rows & found.is_known(other)
+    at = rows.nonzero().squeeze(1)
+    if not root or size < 2 or len(sites) != size or not len(at):
+        return False
+    given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
+    shape, m, count = evidence.spare[key].shape[1:], len(at), size + 1 + CHECKS
+    units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
+    fixed = (torch.arange(count) <= size).repeat(m)
+    wide = {name: repeat_each(values, count) for name, values in given.items()}
+    probed = evidence.run(
+        wide,
+        sites,
+        {name: repeat_each(values, count) for name, values in held.items()},
+        {key: (units.reshape(-1, *shape), fixed)},
+    )
+    u = probed.noise[key].to(torch.get_default_dtype()).reshape(m, count, size)
+    every = [probed.natural[site].to(u.dtype).expand(m * count).reshape(m, count) for site in sites]
+    f = torch.stack(every, -1)
+    start, slope = f[:, 0], (f[:, 1 : size + 1] - f[:, :1]).transpose(1, 2)
+    expected = start.unsqueeze(1) + u @ slope.transpose(1, 2)
+    scale = torch.tensor([evidence.scale[site] for site in sites])
+    reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
+    if not bool(((f - expected).abs() <= _precision() * reach).all()):
+        return False
+    value = torch.stack([given[site].to(u.dtype) for site in sites], -1)
+    try:
+        solved = torch.linalg.solve(slope, value - start).reshape(m, *shape)
+    except RuntimeError:  # they do not determine it
+        return False
+    reading = evidence.run(given, sites, {**held, key: solved})
+    if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
+        return False
+    inside = probed.laws[key].support.check(solved.repeat_interleave(count, 0)).reshape(m, count, -1).all(-1)[:, 0]
+    if not bool(inside.all()):
+        row = int(at[int((~inside).int().argmax())])
+        shown = np.round(solved[int((~inside).int().argmax())].tolist(), 6)
+        raise DataError(
+            f"{evidence.describe(sites[0], row)} is impossible under the program: its noise {key} would be {shown}, "
+            f"outside its support {probed.laws[key].support}. Correct the row or the program."
+        )
+    found.learn(key, at, solved)
+    for site in sites:
+        found.done[site][at] = True
     return True
 
 

@@ -91,14 +91,14 @@ class Crowd:
         site
             The node's site.
         held
-            For each node site that it reads the value, shape (m,).
+            For each node site that it reads the value, shape (m,); of a latent vector (m, ...).
         base
             Whether this is the baseline world or the switched one, for couplings that tell them apart; None where
             there is no such pair.
         """
         same = torch.ones(self.m, dtype=torch.bool)
         for parent, values in held.items():
-            same = same & (values == self.factual[parent])
+            same = same & (values == self.factual[parent]).reshape(self.m, -1).all(-1)  # a latent node may be a vector
         laws_matter = base is True and any(self.other[name] is not self.own[name] for name in self.laws)
         if bool(same.all()) and not laws_matter:
             return self.factual[site]

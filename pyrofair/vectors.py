@@ -165,9 +165,9 @@ def read_scalar_sites(
             vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
     for site, found in vectors.items():
         for name in found.names:
-            if name != site and name in {*info.sites, *info.parameters, *columns}:
+            if name != site and name in (*info.sites, *info.parameters):
                 raise GraphError(
-                    f"The component {name!r} of the site {site!r} has the name of another site or node. Name the "
+                    f"The component {name!r} of the site {site!r} has the name of another site. Name the "
                     f"columns of {site!r} otherwise: columns={{{site!r}: [...]}}."
                 )
     if not vectors:
