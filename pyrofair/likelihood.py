@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from pyro import poutine
+from pyro.distributions.util import sum_rightmost
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from pyrofair.isolation import isolated
 from pyrofair.probing import is_deterministic
 from pyrofair.programs import Program, ProgramSites, read_sites
 from pyrofair.tables import read_outcome, read_sensitive, read_table, warn_unused
+from pyrofair.vectors import Components, find_vectors
 from pyrofair.world_tables import codes_of, levels_of_sites
 
 __all__ = ["Likelihood", "PosteriorError", "read_likelihood"]
@@ -43,7 +45,7 @@ class Likelihood:
     """A program with its nodes set to n rows: a Pyro model of no arguments, for any inference algorithm of Pyro's.
 
     A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
-    log-density ``log p_U((V - f0) / f1) - log |f1|``. A computed node that no
+    log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A computed node that no
     parameter reaches is only set.
 
     Parameters
@@ -51,7 +53,7 @@ class Likelihood:
     program, n
         The program and its number of people.
     rows
-        The values of each node site, shape (n,).
+        The values of each node site, shape (n,), or that of a vector-valued site.
     inverted
         For each computed node that has a density its noise.
     idle
@@ -62,6 +64,10 @@ class Likelihood:
         Sites computed from them, outside the plate.
     latent
         Sites drawn per person that stay unknown, such as common causes.
+    shapes
+        The shape of each per-person site.
+    vectors
+        The vector-valued node sites.
     """
 
     program: Program
@@ -72,6 +78,14 @@ class Likelihood:
     parameters: tuple[str, ...]
     derived: tuple[str, ...]
     latent: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    vectors: Mapping[str, Components]
+
+    @property
+    def observed(self) -> dict[str, NDArray[Any]]:
+        """The values of each node site, individuals first, shape (n, ...)."""
+        places = {site: vector.place for site, vector in self.vectors.items()}
+        return {site: np.moveaxis(values.numpy(), places.get(site, 0), 0) for site, values in self.rows.items()}
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
@@ -79,13 +93,13 @@ class Likelihood:
             noise = (self.rows[node] - start) / slope
             inside = law.support.check(noise)
             if not bool(inside.all()):  # laws may refuse such values, or return a number all the same
-                noise = torch.where(inside, noise, law.sample())
+                noise = torch.where(inside.reshape(*inside.shape, *[1] * law.event_dim), noise, law.sample())
             density = law.log_prob(noise).masked_fill(~inside, -torch.inf)
-            pyro.factor(f"{node}__log_density", (density - slope.abs().log()).sum())
+            pyro.factor(f"{node}__log_density", (density - sum_rightmost(slope.abs().log(), law.event_dim)).sum())
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any]]:
-        """Run the program and return f0 and f1, shape (n,), and the law of the noise, for each node to invert."""
-        zero = {noise: torch.zeros(self.n, requires_grad=True) for noise in self.inverted.values()}
+        """Run the program and return f0 and f1, in the node's shape, and the law of the noise, for each node to invert."""
+        zero = {noise: torch.zeros(self.shapes[noise], requires_grad=True) for noise in self.inverted.values()}
         with torch.enable_grad(), _Rows(self, zero) as run:
             self.program(self.n)
             if not zero:
@@ -170,7 +184,8 @@ def read_likelihood(
             f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
             f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
         )
-    rows = _read_rows(df, graph, info, levels, covariate_names(program))
+    vectors = find_vectors(info, {node: graph.columns_of([node]) for node in graph.observed})
+    rows = _read_rows(df, graph, info, vectors, levels, covariate_names(program))
     program, covariates = covariates_of_rows(program, info.sites, df)
     rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
@@ -198,7 +213,10 @@ def read_likelihood(
         )
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         idle = _draw(program, len(df), [s for s in info.random if s not in {*rows, *inverted.values(), *latent}])
-        likelihood = Likelihood(program, len(df), rows, inverted, idle, parameters, derived, latent)
+        shapes = {site: info.shape(site, len(df)) for site in info.sites}
+        likelihood = Likelihood(
+            program, len(df), rows, inverted, idle, parameters, derived, latent, shapes, vectors
+        )
         _check(likelihood)
     return likelihood
 
@@ -207,17 +225,19 @@ def _read_rows(
     df: pd.DataFrame,
     graph: CausalGraph,
     info: ProgramSites,
+    vectors: Mapping[str, Components],
     levels: Mapping[str, Sequence[Any]] | None,
     covariates: Sequence[str],
 ) -> dict[str, Tensor]:
+    parts = {name: site for site, vector in vectors.items() for name in vector.names}
     site_of: dict[str, str] = {}
     node_of: dict[str, str] = {}
     for node in graph.observed:
         columns = graph.columns_of([node])
         if len(columns) == 1 and columns[0] not in info.sites and node in info.sites:
             site_of[columns[0]] = node
-        elif node != graph.outcome or columns[0] in info.sites:
-            info.require(columns)
+        elif node != graph.outcome or columns[0] in (*info.sites, *parts):
+            info.require(parts.get(column, column) for column in columns)
             site_of |= {column: column for column in columns}
         node_of |= {site_of[column]: node for column in columns if column in site_of}
     labels = levels_of_sites(levels, node_of, graph)
@@ -230,7 +250,10 @@ def _read_rows(
     for column, site in site_of.items():
         coded = site in labels
         given = codes_of(column, labels[site], table[column]) if coded else _numbers(table, column, site, graph)
-        rows[site] = torch.as_tensor(given).to(info.dtypes[site])
+        rows[site] = torch.as_tensor(given).to(info.dtypes[parts.get(site, site)])
+    for site, vector in vectors.items():
+        if all(name in rows for name in vector.names):
+            rows[site] = vector.join([rows.pop(name) for name in vector.names])
     return rows
 
 
@@ -307,7 +330,7 @@ def _unusable(node: str, why: str) -> PosteriorError:
 def _check(likelihood: Likelihood) -> None:
     impossible: dict[str, Tensor] = {}
     supports: dict[str, Any] = {}
-    dead = {node: torch.ones(likelihood.n, dtype=torch.bool) for node in likelihood.inverted}
+    dead = {node: torch.ones(likelihood.shapes[node], dtype=torch.bool) for node in likelihood.inverted}
     for _ in range(PRIOR_DRAWS):
         with poutine.trace() as tracer:
             equations = likelihood.equations()
@@ -315,11 +338,11 @@ def _check(likelihood: Likelihood) -> None:
         laws = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
         _check_unknowns(likelihood, laws, {node: law for node, (_, _, law) in equations.items()})
         for node, (start, slope, law) in equations.items():
-            _check_shape(node, start.shape, likelihood.n)
+            _check_shape(likelihood, node, start.shape)
             dead[node] &= slope == 0.0
             _check_affine(likelihood, tracer.trace, node, (start, slope), law)
         for site in likelihood.rows.keys() & laws.keys():
-            _check_shape(site, laws[site].shape(), likelihood.n)
+            _check_shape(likelihood, site, laws[site].shape())
             wrong = ~laws[site].support.check(likelihood.rows[site])
             impossible[site] = impossible.get(site, wrong) & wrong
             supports[site] = laws[site].support
@@ -327,12 +350,16 @@ def _check(likelihood: Likelihood) -> None:
         if wrong.any():
             raise DataError(
                 f"{int(wrong.sum())} value(s) of the node {site!r}, such as "
-                f"{likelihood.rows[site][wrong][0].item():g}, cannot be drawn by the program's site: its support is "
+                f"{_shown(likelihood.rows[site][wrong][0])}, cannot be drawn by the program's site: its support is "
                 f"{supports[site]}. Code the column as the program does."
             )
     for node, rows in dead.items():
         if rows.any():
             raise _unusable(node, f"does not read its noise in {int(rows.sum())} row(s), and has no density there")
+
+
+def _shown(value: Tensor) -> str:
+    return f"{value.item():g}" if value.numel() == 1 else str(value.tolist())
 
 
 def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws: Mapping[str, Any]) -> None:
@@ -345,15 +372,15 @@ def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws:
                 "continuous unknowns. Sum over it in the program (a mixture density), or make it continuous."
             )
     for node, noise in likelihood.inverted.items():
-        if noise_laws[node].support.is_discrete or noise_laws[node].event_shape:
-            raise _unusable(node, f"has the noise {noise!r}, which is discrete or not one number for each person")
+        if noise_laws[node].support.is_discrete or likelihood.shapes[noise] != likelihood.shapes[node]:
+            raise _unusable(node, f"has the noise {noise!r}, which is discrete or of another shape than the node")
 
 
-def _check_shape(site: str, shape: torch.Size, n: int) -> None:
-    if shape != (n,):
+def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
+    if shape != likelihood.shapes[site]:
         raise PosteriorError(
-            f"The site {site!r} has the shape {tuple(shape)} for {n} people; it must be one value for each, "
-            "in a plate that does not subsample. A node of several columns needs a site for each."
+            f"The site {site!r} has the shape {tuple(shape)} for {likelihood.n} people; expected "
+            f"{likelihood.shapes[site]}, in a plate that does not subsample."
         )
 
 
@@ -362,7 +389,7 @@ def _check_affine(likelihood: Likelihood, trace: Any, node: str, ends: tuple[Ten
     replayed: Callable[..., Any] = poutine.replay(likelihood.natural, trace=trace)
     drawn = law.sample()
     for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5)):
-        others = {other: torch.zeros_like(drawn) for other in likelihood.inverted.values()}
+        others = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
         value = replayed(others | {likelihood.inverted[node]: noise})[node]
         expected = start + slope * noise
         size = start.abs() + (slope * noise).abs() + 1e-3

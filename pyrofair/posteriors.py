@@ -78,7 +78,7 @@ class Posterior:
         Parameters
         ----------
         predictive
-            Draws of per-person sites, shape (chains * draws, people), for the group ``posterior_predictive``: what
+            Draws of per-person sites, shape (chains * draws, people, ...), for the group ``posterior_predictive``: what
             :func:`pyrofair.posterior_predictive.predictive` returns.
 
         Returns
@@ -95,12 +95,12 @@ class Posterior:
             shape = next(iter(self.samples.values())).shape[:2]
             drawn = {site: np.asarray(values) for site, values in predictive.items()}
             for site, values in drawn.items():
-                if values.ndim != 2 or len(values) != math.prod(shape):
+                if values.ndim < 2 or len(values) != math.prod(shape):
                     raise DataError(
-                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people), a "
+                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people, ...), a "
                         "row for each posterior draw. Draw it with draws=None."
                     )
-            groups["posterior_predictive"] = {s: v.reshape(*shape, -1) for s, v in drawn.items()}
+            groups["posterior_predictive"] = {s: v.reshape(*shape, *v.shape[1:]) for s, v in drawn.items()}
             dims = {site: ["person"] for site in (*self.observed, *drawn)}
         return to_arviz(groups, dims=dims)
 
@@ -236,7 +236,7 @@ def fit_posterior(
     return Posterior(
         samples=samples,
         parameters=likelihood.parameters,
-        observed={site: values.numpy() for site, values in likelihood.rows.items() if site != ROW},
+        observed={site: values for site, values in likelihood.observed.items() if site != ROW},
         method="nuts" if method == "nuts" else f"svi, {guide} guide",
         **found,
     )

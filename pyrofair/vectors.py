@@ -20,7 +20,15 @@ from pyrofair.exceptions import GraphError
 from pyrofair.probing import Program, is_deterministic
 from pyrofair.programs import PEOPLE, ProgramSites, read_sites
 
-__all__ = ["Components", "ScalarSites", "component_names", "component_of", "read_scalar_sites"]
+__all__ = [
+    "Components",
+    "ScalarSites",
+    "component_names",
+    "component_of",
+    "find_vectors",
+    "is_vector",
+    "read_scalar_sites",
+]
 
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution)
 
@@ -151,17 +159,11 @@ def read_scalar_sites(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         info = read_sites(probe or program)
-    wide = {site for site, shape in info.shapes.items() if len(shape) > 1 and PEOPLE in shape}
-    named = {node: tuple(own) or (node,) for node, own in columns.items()}
-    vectors: dict[str, Components] = {}
-    for node, own in columns.items():
-        for site in own if any(name in info.sites for name in own) else (node,):
-            if site in wide and node not in latent:
-                vectors[site] = _components(info, site, node, tuple(own))
-                named[node] = vectors[site].names if site == node else named[node]
+    vectors = find_vectors(info, {node: own for node, own in columns.items() if node not in latent})
+    named = {node: vectors[node].names if node in vectors else tuple(own) or (node,) for node, own in columns.items()}
     sites = tuple(site for node, own in columns.items() for site in (*own, node) if site in info.sites)
-    for site in wide & info.random - vectors.keys():
-        if info.causes(site, sites)[0]:
+    for site in info.random - vectors.keys():
+        if is_vector(info.shapes[site]) and info.causes(site, sites)[0]:
             vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
     for site, found in vectors.items():
         for name in found.names:
@@ -177,6 +179,34 @@ def read_scalar_sites(
     scalar = read_sites(_with_components(probe or program, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
     return ScalarSites(_with_components(program, vectors), scalar, named | latents, vectors)
+
+
+def is_vector(shape: Sequence[int]) -> bool:
+    """Tell whether a site of some shape has more dimensions than that of individuals."""
+    return len(shape) > 1 and PEOPLE in shape
+
+
+def find_vectors(info: ProgramSites, columns: Mapping[str, Sequence[str]]) -> dict[str, Components]:
+    """Return the components of the vector-valued sites among those of some nodes.
+
+    Parameters
+    ----------
+    info
+        The program.
+    columns
+        For each node the names of its columns, or none for the default ones.
+
+    Raises
+    ------
+    GraphError
+        If a node has another number of components than of columns.
+    """
+    found = {}
+    for node, own in columns.items():
+        for site in own if any(name in info.sites for name in own) else (node,):
+            if site in info.sites and is_vector(info.shapes[site]):
+                found[site] = _components(info, site, node, tuple(own))
+    return found
 
 
 def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) -> Components:
