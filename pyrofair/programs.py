@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyro
@@ -59,6 +59,9 @@ class ProgramSites:
         For each per-person site its shape, with -1 for the number of people, and its type.
     reparametrised
         The per-person sites that a handler (``poutine.reparam``) computes from noise of its own.
+    joint
+        For the components of each vector that are not drawn independently: tells from their values, shape (n,) each,
+        which ones are possible, shape (n,).
     """
 
     sites: tuple[str, ...]
@@ -69,6 +72,7 @@ class ProgramSites:
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
     reparametrised: frozenset[str] = frozenset()
+    joint: Mapping[tuple[str, ...], Callable[[Sequence[torch.Tensor]], torch.Tensor]] = field(default_factory=dict)
 
     @property
     def dimensions(self) -> dict[str, int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
+import pyro
 import pyro.distributions as dist
 import torch
 from pyro import poutine
@@ -17,7 +19,8 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor, distributions
 
 from pyrofair.exceptions import GraphError
-from pyrofair.probing import Program, is_deterministic
+from pyrofair.isolation import isolated
+from pyrofair.probing import Program, is_deterministic, run_program
 from pyrofair.programs import PEOPLE, ProgramSites, read_sites
 
 __all__ = [
@@ -166,6 +169,11 @@ def read_scalar_sites(
         if is_vector(info.shapes[site]) and info.causes(site, sites)[0]:
             vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
     for site, found in vectors.items():
+        if site in info.observed:
+            raise GraphError(
+                f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
+                "draws people, without data."
+            )
         for name in found.names:
             if name != site and name in (*info.sites, *info.parameters):
                 raise GraphError(
@@ -177,8 +185,34 @@ def read_scalar_sites(
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)  # type: ignore[arg-type]
         return ScalarSites(program, info, named, {})
     scalar = read_sites(_with_components(probe or program, vectors))
+    scalar = replace(scalar, joint=_joint(probe or program, info, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
     return ScalarSites(_with_components(program, vectors), scalar, named | latents, vectors)
+
+
+@dataclass(frozen=True)
+class _Possible:
+    """Tells whether the values of a vector's components are possible together."""
+
+    vector: Components
+    support: Any
+
+    def __call__(self, values: Sequence[Tensor]) -> Tensor:
+        inside: Tensor = self.support.check(self.vector.join(values))
+        return inside.movedim(self.vector.shape.index(PEOPLE), 0).reshape(len(values[0]), -1).all(-1)
+
+
+def _joint(
+    program: Program, info: ProgramSites, scalar: ProgramSites, vectors: Mapping[str, Components]
+) -> dict[tuple[str, ...], _Possible]:
+    """Return the vectors whose components are not drawn independently of each other."""
+    found = {}
+    for site, vector in vectors.items():
+        own = {*vector.names}
+        if site in info.random and any(name not in scalar.random or own & {*scalar.reads[name]} for name in own):
+            with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+                found[vector.names] = _Possible(vector, run_program(program, 2)[site]["fn"].support)
+    return found
 
 
 def is_vector(shape: Sequence[int]) -> bool:
@@ -232,12 +266,12 @@ def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) 
 def _with_components(program: Program, vectors: Mapping[str, Components]) -> Program:
     if not vectors:
         return program
+    return partial(_run_by_components, program, vectors)
 
-    def scalar(n: int) -> Any:
-        with _ByComponents(vectors):
-            return program(n)
 
-    return scalar
+def _run_by_components(program: Program, vectors: Mapping[str, Components], n: int) -> Any:
+    with _ByComponents(vectors):
+        return program(n)
 
 
 class _ByComponents(Messenger):
@@ -357,7 +391,7 @@ def _elements(law: Any, inner: Any, vector: Components) -> list[Any] | None:
     try:
         wide = inner.expand(law.shape())
         return [component_of(wide, index) for index in vector.indices()]
-    except (NotImplementedError, TypeError):
+    except NotImplementedError:
         return None
 
 
@@ -399,10 +433,12 @@ def component_of(law: Any, index: tuple[Any, ...]) -> Any:
     if make in (dist.TransformedDistribution, distributions.TransformedDistribution):
         return make(component_of(law.base_dist, index), [_transform(each, part) for each in law.transforms])
     names = [name for name in law.arg_constraints if not (name.endswith("logits") and "probs" in law.arg_constraints)]
-    if not set(names) <= set(inspect.signature(make.__init__).parameters):
+    every = inspect.signature(make.__init__).parameters.keys() - {"self", "validate_args", "logits"}
+    plain = {name: getattr(law, name, None) for name in every - {*names}}
+    if not names or not {*names} <= every or any(v is None or isinstance(v, Tensor) for v in plain.values()):
         raise NotImplementedError
     dims = {name: int(law.arg_constraints[name].event_dim) for name in names}
-    return make(**{name: part(getattr(law, name), dims[name]) for name in names}, validate_args=False)
+    return make(**{name: part(getattr(law, name), dims[name]) for name in names}, **plain, validate_args=False)
 
 
 def _transform(transform: Any, part: Callable[[Tensor], Tensor]) -> Any:
