@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from pyro import poutine
-from pyro.distributions.util import sum_rightmost
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
@@ -95,10 +94,10 @@ class Likelihood:
             if not bool(inside.all()):  # laws may refuse such values, or return a number all the same
                 noise = torch.where(inside.reshape(*inside.shape, *[1] * law.event_dim), noise, law.sample())
             density = law.log_prob(noise).masked_fill(~inside, -torch.inf)
-            pyro.factor(f"{node}__log_density", (density - sum_rightmost(slope.abs().log(), law.event_dim)).sum())
+            pyro.factor(f"{node}__log_density", (density - _sum_events(slope.abs().log(), law)).sum())
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any]]:
-        """Run the program and return f0 and f1, in the node's shape, and the law of the noise, for each node to invert."""
+        """Run the program and return f0 and f1, shaped as the node, and the law of the noise, for each to invert."""
         zero = {noise: torch.zeros(self.shapes[noise], requires_grad=True) for noise in self.inverted.values()}
         with torch.enable_grad(), _Rows(self, zero) as run:
             self.program(self.n)
@@ -120,6 +119,10 @@ class Likelihood:
         with _Rows(self, noise) as run:
             self.program(self.n)
         return run.natural
+
+
+def _sum_events(values: Tensor, law: Any) -> Tensor:
+    return values.flatten(values.ndim - law.event_dim).sum(-1) if law.event_dim else values
 
 
 class _Rows(Messenger):
@@ -214,9 +217,7 @@ def read_likelihood(
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         idle = _draw(program, len(df), [s for s in info.random if s not in {*rows, *inverted.values(), *latent}])
         shapes = {site: info.shape(site, len(df)) for site in info.sites}
-        likelihood = Likelihood(
-            program, len(df), rows, inverted, idle, parameters, derived, latent, shapes, vectors
-        )
+        likelihood = Likelihood(program, len(df), rows, inverted, idle, parameters, derived, latent, shapes, vectors)
         _check(likelihood)
     return likelihood
 

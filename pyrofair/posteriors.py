@@ -97,8 +97,8 @@ class Posterior:
             for site, values in drawn.items():
                 if values.ndim < 2 or len(values) != math.prod(shape):
                     raise DataError(
-                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people, ...), a "
-                        "row for each posterior draw. Draw it with draws=None."
+                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people, "
+                        "...), a row for each posterior draw. Draw it with draws=None."
                     )
             groups["posterior_predictive"] = {s: v.reshape(*shape, *v.shape[1:]) for s, v in drawn.items()}
             dims = {site: ["person"] for site in (*self.observed, *drawn)}

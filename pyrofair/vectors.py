@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +35,7 @@ __all__ = [
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution)
 
 
-# -- which sites, and what their components are called ------------------------------------------------------------------
+# -- which sites, and what their components are called -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -159,9 +158,7 @@ def read_scalar_sites(
     >>> found.columns["M"], found.info.reads
     (('M[0]', 'M[1]'), {'A': (), 'M[0]': ('A',), 'M[1]': ('A',)})
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        info = read_sites(probe or program)
+    info = read_sites(probe or program, outline=True)
     vectors = find_vectors(info, {node: own for node, own in columns.items() if node not in latent})
     named = {node: vectors[node].names if node in vectors else tuple(own) or (node,) for node, own in columns.items()}
     sites = tuple(site for node, own in columns.items() for site in (*own, node) if site in info.sites)
@@ -181,9 +178,7 @@ def read_scalar_sites(
                     f"columns of {site!r} otherwise: columns={{{site!r}: [...]}}."
                 )
     if not vectors:
-        for each in caught:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)  # type: ignore[arg-type]
-        return ScalarSites(program, info, named, {})
+        return ScalarSites(program, read_sites(probe or program), named, {})
     scalar = read_sites(_with_components(probe or program, vectors))
     scalar = replace(scalar, joint=_joint(probe or program, info, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
@@ -246,9 +241,11 @@ def find_vectors(info: ProgramSites, columns: Mapping[str, Sequence[str]]) -> di
 def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) -> Components:
     shape = info.shapes[site]
     default = component_names(site, shape)
-    names = default if not own or (site in own and len(default) == 1) else own if site == node and site not in own else ()
-    if len(names) != len(default):
-        names = ()
+    names: tuple[str, ...] = ()
+    if not own or (site in own and len(default) == 1):
+        names = default
+    elif site == node and site not in own and len(own) == len(default):
+        names = own
     if not names:
         text = ", ".join("n" if size == PEOPLE else str(size) for size in shape)
         remedy = f"columns={{{node!r}: {list(default)}}}" if site == node else "a scalar site for each column"
@@ -417,14 +414,15 @@ def component_of(law: Any, index: tuple[Any, ...]) -> Any:
     """
     batch = law.batch_shape
 
-    def part(value: Tensor, dims: int = 0) -> Tensor:
+    def part(value: Any, dims: int = 0) -> Tensor:
         wide = torch.as_tensor(value)
         wide = wide.expand((*batch, *wide.shape[wide.ndim - dims :]))
         return wide[(*index, *[slice(None)] * dims)]
 
     make: Any = type(law)
     if isinstance(law, dist.ZeroInflatedDistribution):
-        return dist.ZeroInflatedDistribution(component_of(law.base_dist, index), gate=part(law.gate))
+        mixed: Any = dist.ZeroInflatedDistribution
+        return mixed(component_of(law.base_dist, index), gate=part(law.gate))
     if isinstance(law, distributions.MixtureSameFamily):
         parts = component_of(law.component_distribution, (*index, slice(None)))
         return make(component_of(law.mixture_distribution, index), parts, validate_args=False)
@@ -441,7 +439,7 @@ def component_of(law: Any, index: tuple[Any, ...]) -> Any:
     return make(**{name: part(getattr(law, name), dims[name]) for name in names}, **plain, validate_args=False)
 
 
-def _transform(transform: Any, part: Callable[[Tensor], Tensor]) -> Any:
+def _transform(transform: Any, part: Callable[[Any], Tensor]) -> Any:
     if isinstance(transform, distributions.AffineTransform):
         return distributions.AffineTransform(part(transform.loc), part(transform.scale))
     if transform.domain.event_dim or any(isinstance(each, Tensor) for each in vars(transform).values()):
