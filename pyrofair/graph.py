@@ -138,7 +138,8 @@ class CausalGraph:
         program
             A Pyro program of the number of people.
         nodes
-            The nodes: sites in its plate of people. With ``columns``, each column is a site.
+            The nodes: sites in its plate of people. With ``columns``, each column is a site, or names a component of a
+            vector-valued site, in order; by default these are ``M[0]``, ``M[1]``, ...
         sensitive, outcome, baseline, contrast, positive, columns
             As for the class.
 

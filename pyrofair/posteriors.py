@@ -45,7 +45,7 @@ class Posterior:
         All sites outside the plate of people, those that the program computes (``pyro.deterministic``) included.
     parameters : tuple of str
         The sites that are drawn in the program.
-    observed : dict of str to ndarray of shape (n,)
+    observed : dict of str to ndarray of shape (n,), or (n, ...) for vector-valued sites
         The nodes as the program saw them, the sensitive attribute as 0 and 1.
     method : str
         ``"nuts"``, or ``"svi"`` with its guide: ``"svi, normal guide"``.
@@ -133,8 +133,8 @@ def fit_posterior(
 
     Sites outside the program's plate of people are parameters, and what they are drawn from is their prior. The node
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
-    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``. Noise that is shared by
-    several nodes stays unknown for each person and is drawn along with the parameters. What is known of people is not
+    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, element by element. Noise that is
+    shared by several nodes stays unknown for each person and is drawn along with the parameters. What is known of people is not
     kept.
 
     *Assumes* that the program describes how the rows arose, independently of each other.

@@ -54,7 +54,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ----------
     program
         A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
-        (or a column of it) are nodes, the others exogenous noise. Sites outside are parameters, drawn once.
+        (or a column of it) are nodes, the others exogenous noise. A vector-valued node (an event, or a plate of items)
+        has a column for each component. Sites outside are parameters, drawn once.
     unfair
         The unfair paths, recanting witnesses included.
     unit
@@ -63,7 +64,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     coupling
         How the noise of a node drawn without explicit noise hangs together across the worlds: ``"monotone"`` (one
         uniform through the quantile function), ``"independent"``, ``"antithetic"``, or ``"gumbel"`` (Gumbel-max for
-        categorical nodes, monotone for others).
+        categorical nodes, monotone for others). Of a vector each component is coupled given those before it.
     posterior
         Draws of the parameters: what :func:`pyrofair.posteriors.fit_posterior` returns, or for each an array of shape
         (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
