@@ -133,9 +133,9 @@ def fit_posterior(
 
     Sites outside the program's plate of people are parameters, and what they are drawn from is their prior. The node
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
-    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, element by element. Noise that is
-    shared by several nodes stays unknown for each person and is drawn along with the parameters. What is known of people is not
-    kept.
+    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
+    element. Noise that is shared by several nodes stays unknown for each person and is drawn along with the parameters.
+    What is known of people is not kept.
 
     *Assumes* that the program describes how the rows arose, independently of each other.
 
