@@ -167,7 +167,7 @@ class CausalGraph:
         nodes = require_names("nodes", nodes, "node names", error=GraphError)
         require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
         own = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in (columns or {}).items()}
-        read = read_scalar_sites(program, {**dict.fromkeys(nodes, ()), **own})
+        read = read_scalar_sites(program, {**dict.fromkeys(nodes, ()), **own}, nodes_only=True)
         return cls(
             read.info.graph_of(nodes, read.columns),
             sensitive=sensitive,

@@ -279,20 +279,27 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
 
 def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     """Solve as many equations as a noise vector has components for all of them at once, if they are affine in it."""
-    size = math.prod(evidence.spare[key].shape[1:])
-    sites = [site for site in found.done if key in evidence.keys[site] and site != evidence.sensitive]
-    root = key not in evidence.implicit and not any(above in evidence.readers for above in evidence.above[key])
-    others = {other for site in sites for other in evidence.keys[site]} - {key}
+    if len(evidence.info.shapes[key]) == 1 or key in evidence.implicit:
+        return False
+    if any(above in evidence.readers for above in evidence.above[key]):
+        return False
+    size = math.prod(_shape_of(evidence, key))
     rows = ~found.is_known(key)
-    for site in sites:
-        rows = rows & ~found.done[site]
-    for other in others:
-        rows = rows & found.is_known(other)
+    sites: list[str] = []
+    for site in found.done:
+        if key in evidence.keys[site] and site != evidence.sensitive and len(sites) < size:
+            alone = rows & ~found.done[site]
+            for other in evidence.keys[site]:
+                alone = alone & (found.is_known(other) if other != key else True)
+            if bool(alone.any()):
+                rows = alone
+                sites.append(site)
+    others = {other for site in sites for other in evidence.keys[site]} - {key}
     at = rows.nonzero().squeeze(1)
-    if not root or size < 2 or len(sites) != size or not len(at):
+    if len(sites) < size or not len(at):
         return False
     given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
-    shape, m, count = evidence.spare[key].shape[1:], len(at), size + 1 + CHECKS
+    shape, m, count = _shape_of(evidence, key), len(at), size + 1 + CHECKS
     units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
     fixed = (torch.arange(count) <= size).repeat(m)
     wide = {name: repeat_each(values, count) for name, values in given.items()}
@@ -319,7 +326,7 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     reading = evidence.run(given, sites, {**held, key: solved})
     if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
         return False
-    inside = probed.laws[key].support.check(solved.repeat_interleave(count, 0)).reshape(m, count, -1).all(-1)[:, 0]
+    inside = evidence.possible(key, probed.laws[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
     if not bool(inside.all()):
         row = int(at[int((~inside).int().argmax())])
         shown = np.round(solved[int((~inside).int().argmax())].tolist(), 6)
@@ -359,7 +366,7 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     reading = evidence.run(given, [site], held)
     for key, values in held.items():
         law = reading.laws[key]
-        inside = law.support.check(values) & torch.ones(evidence.n, dtype=torch.bool)
+        inside = evidence.possible(key, law, values)
         if values.ndim == 1:
             values, inside = in_support(law, values, 1e-5 * values.abs().clamp(min=1.0))
         if not bool(inside.all()):
@@ -385,13 +392,18 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     found.declared.add(site)
 
 
+def _shape_of(evidence: Evidence, key: str) -> tuple[int, ...]:
+    """Return the shape of the noise of one individual."""
+    return tuple(evidence.by_rows(key, evidence.spare[key]).shape[1:])
+
+
 def _as_noise(evidence: Evidence, site: str, key: str, values: Any) -> Tensor:
-    spare = evidence.spare[key]
+    shape = (evidence.n, *_shape_of(evidence, key))
     found = torch.as_tensor(values).to(torch.get_default_dtype())
     try:
-        return found.expand(evidence.n, *spare.shape[1:]).clone()
+        return found.expand(shape).clone()
     except RuntimeError as error:
         raise DataError(
             f"The declared inverse of {site!r} returns the shape {tuple(found.shape)} for {key}; expected "
-            f"{(evidence.n, *spare.shape[1:])}, a value for each row."
+            f"{shape}, a value for each row."
         ) from error

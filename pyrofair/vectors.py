@@ -119,7 +119,12 @@ class ScalarSites:
 
 
 def read_scalar_sites(
-    program: Program, columns: Mapping[str, Sequence[str]], probe: Program | None = None, latent: Collection[str] = ()
+    program: Program,
+    columns: Mapping[str, Sequence[str]],
+    probe: Program | None = None,
+    latent: Collection[str] = (),
+    *,
+    nodes_only: bool = False,
 ) -> ScalarSites:
     """Read a program, and replace each vector-valued node by a scalar site for each of its components.
 
@@ -140,6 +145,8 @@ def read_scalar_sites(
         The program to run on a few individuals, by default itself: with its parameters set, say.
     latent
         The nodes that no table holds; they may stay vectors.
+    nodes_only
+        Whether random vectors that are no nodes are left whole, too.
 
     Raises
     ------
@@ -162,7 +169,7 @@ def read_scalar_sites(
     vectors = find_vectors(info, {node: own for node, own in columns.items() if node not in latent})
     named = {node: vectors[node].names if node in vectors else tuple(own) or (node,) for node, own in columns.items()}
     sites = tuple(site for node, own in columns.items() for site in (*own, node) if site in info.sites)
-    for site in info.random - vectors.keys():
+    for site in () if nodes_only else info.random - vectors.keys():
         if is_vector(info.shapes[site]) and info.causes(site, sites)[0]:
             vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
     for site, found in vectors.items():

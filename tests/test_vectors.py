@@ -339,6 +339,22 @@ def test_a_random_vector_that_is_no_node_is_coupled_too():
     assert sem.coupled == ("H[0]", "H[1]", "H[2]")
 
 
+def test_a_random_vector_behind_two_nodes_is_one_latent_node():
+    def program(n):
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            H = pyro.sample("H", dist.MultivariateNormal(A[..., None] * B, SIGMA))
+            D = pyro.sample("D", dist.Normal(H.sum(-1), 1.0))
+            M = pyro.sample("M", dist.Normal(H[..., 0], 1.0))
+            pyro.sample("Y", dist.Normal(D + M, 1.0))
+
+    graph = graph_of(program, nodes=("A", "D", "M", "Y"))
+    assert graph.latent == ("H",)
+    first, second = SEM(program, graph.unfair("A -> H -> D -> Y")).nodes(100, random_state=0)
+    assert np.allclose(second["D"] - first["D"], float(B.sum()), atol=1e-5)
+    assert first["M"].equals(second["M"])
+
+
 def test_vector_noise_of_several_nodes_is_one_latent_node():
     graph = graph_of(common_noise, nodes=("A", "D", "M", "Y"))
     assert graph.latent == ("U",)
@@ -418,6 +434,46 @@ def test_a_given_vector_moves_by_its_effect(program):
     assert found.baseline.equals(rows.astype(found.baseline.dtypes))
     assert np.allclose(found.switched[NAMES] - rows[NAMES], B.numpy(), atol=1e-4)
     assert np.allclose(found.switched["Y"] - rows["Y"], float(C @ B), atol=1e-4)
+
+
+@cache
+def plates(people):
+    """Noise in a plate of items; one for each individual besides, read by two nodes."""
+
+    def program(n):
+        with pyro.plate("people", n, dim=people):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            V = pyro.sample("V", dist.Normal(0.0, 1.0))
+            D = pyro.deterministic("D", A + V)
+            with pyro.plate("items", K, dim=-3 - people):
+                U = pyro.sample("U", dist.Normal(0.0, 1.0))
+                M = pyro.deterministic("M", A * (B if people == -2 else B[:, None]) + D + U)
+                H = pyro.deterministic("H", 2 * U + M)
+            items = (M + H).movedim(-3 - people, -1)
+            pyro.sample("Y", dist.Normal(score(items.split(1, -1) if people == -2 else items.unbind(-1)), 1.0))
+
+    return program
+
+
+@pytest.mark.parametrize("people", [-1, -2])
+@pytest.mark.parametrize("method", ["auto", pytest.param("svi", marks=pytest.mark.slow)])
+def test_given_noise_in_a_plate_of_items(people, method):
+    program, nodes = plates(people), ("A", "D", "M", "H", "Y")
+    rows, graph = rows_of(program, nodes=nodes, n=4)
+    assert graph.latent == ("U",)
+    near = {} if method == "auto" else {"tolerance": 0.02}
+    sem = SEM(program, graph.unfair("A -> D -> M -> Y"))
+    found = sem.counterfactual(rows, method=method, random_state=0, draws=200, **near)
+    assert found.exact == (method == "auto")
+    shift = found.switched - rows
+    atol = 1e-4 if found.exact else 0.1
+    assert np.allclose(shift[["D", *NAMES]], 1.0, atol=atol)
+    assert np.allclose(shift[["H[0]", "H[1]", "H[2]"]], 0.0, atol=atol)  # which reads M as in the baseline
+    assert np.allclose(shift["Y"], float(C.sum()), atol=atol)
+    noise = np.stack([found.noise[f"U[{i}]", "mean"] for i in range(K)], 1)
+    assert np.allclose(noise, (rows[["H[0]", "H[1]", "H[2]"]].to_numpy() - rows[NAMES].to_numpy()) / 2, atol=atol)
+    if method == "svi":
+        assert found.diagnostics["ess"].min() > 10.0
 
 
 def test_given_noise_vectors_of_two_nodes_are_solved_for():
