@@ -14,7 +14,7 @@ from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.path_sets import PathSet
 from pyrofair.paths import Regime, UnfairPaths
-from pyrofair.programs import PEOPLE, Program, ProgramSites, caller_level
+from pyrofair.programs import Program, ProgramSites, caller_level
 from pyrofair.vectors import read_scalar_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
@@ -219,8 +219,8 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
     Raises
     ------
     GraphError
-        If another node has no site, a site is given data or is not one number a person, or a site reads a parent that
-        the graph lacks.
+        If another node has no site, a site is given data or has another number of components than columns, or a site
+        reads a parent that the graph lacks.
 
     Warns
     -----
@@ -239,7 +239,7 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
             continue
         info.require(sites)
         for site in sites:
-            _require_usable(info, node, site, latent=node in latent)
+            _require_usable(info, site)
         node_of |= dict.fromkeys(sites, node)
     equations = Equations(read.program, unfair, info, node_of)
     for site, causes in equations.causes.items():
@@ -285,21 +285,9 @@ def _undeclared(equations: Equations) -> list[str]:
     ]
 
 
-def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -> None:
+def _require_usable(info: ProgramSites, site: str) -> None:
     if site in info.observed:
         raise GraphError(
             f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
             "draws people, without data."
-        )
-    if not latent and info.shapes[site] not in ((), (PEOPLE,)):
-        shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
-        if sorted(info.shapes[site])[1:] == [1] * (len(shape) - 1):
-            raise GraphError(
-                f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}): people are not "
-                "the last dimension, because their plate is told so (dim=-2, say). Leave that out, pyro.plate(name, "
-                "n), so that a site has the shape (n,)."
-            )
-        raise GraphError(
-            f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}), but a column holds "
-            f"one number a person. Give each column a site of its own, and name them: columns={{{node!r}: [...]}}."
         )

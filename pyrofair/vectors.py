@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -24,6 +23,7 @@ from pyrofair.programs import PEOPLE, ProgramSites, read_sites
 
 __all__ = [
     "Components",
+    "ScalarProgram",
     "ScalarSites",
     "component_names",
     "component_of",
@@ -267,15 +267,21 @@ def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) 
 # -- a program with its vectors taken apart ----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class ScalarProgram:
+    """A program with the components of some sites in place of them."""
+
+    program: Program
+    vectors: Mapping[str, Components]
+
+    def __call__(self, n: int) -> Any:
+        """Run the program on n individuals."""
+        with _ByComponents(self.vectors):
+            return self.program(n)
+
+
 def _with_components(program: Program, vectors: Mapping[str, Components]) -> Program:
-    if not vectors:
-        return program
-    return partial(_run_by_components, program, vectors)
-
-
-def _run_by_components(program: Program, vectors: Mapping[str, Components], n: int) -> Any:
-    with _ByComponents(vectors):
-        return program(n)
+    return ScalarProgram(program, vectors) if vectors else program
 
 
 class _ByComponents(Messenger):

@@ -17,6 +17,7 @@ from scipy.stats import norm
 from pyrofair import SEM, CausalGraph, fit_posterior
 from pyrofair.abduction import abduct
 from pyrofair.couplings import COUPLINGS, CouplingError
+from pyrofair.covariates import with_covariates
 from pyrofair.effect_posteriors import effect_posterior
 from pyrofair.equations import read_equations
 from pyrofair.exceptions import DataError, GraphError
@@ -394,6 +395,10 @@ def test_a_vector_without_a_coupling_serves_as_noise_and_is_refused_elsewhere():
     sem = SEM(program, graph_of(program).unfair(through=["M"]))
     with pytest.raises(CouplingError, match=r"The site 'M' is drawn from Dirichlet.*noise as a site of its own"):
         sem.nodes(3, random_state=0)
+    first, second = SEM(program, graph_of(program).unfair(through=["M"]), coupling="independent").nodes(4000, 0)
+    for table, weight in ((first, 1.0), (second, 2.0)):  # which needs no quantile function
+        assert np.allclose(table[NAMES].var(), 2 / 9 / (3 * weight + 1), atol=0.01)
+    assert np.abs(np.corrcoef(first["M[0]"], second["M[0]"])[0, 1]) < 0.06
 
 
 @pytest.mark.parametrize("law", [dist.OneHotCategorical(torch.ones(K)), dist.Normal(torch.zeros(K), 1.0).to_event(1)])
@@ -705,6 +710,21 @@ def test_a_distribution_that_cannot_be_taken_apart_stays_a_site():
     assert found.info.sites == ("A", "M", *NAMES, "Y")
     assert found.info.random == {"A", "M", "Y"}
     assert found.info.reads["M[1]"] == ("M",)
+
+
+def test_covariates_come_along_with_vectors():
+    def program(n, covariates):
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            M = pyro.sample("M", dist.MultivariateNormal((A * covariates["need"])[..., None] * B, SIGMA))
+            pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
+
+    run = with_covariates(program, pd.DataFrame({"need": [1.0, 2.0]}))
+    unfair = graph_of(run).unfair(through=["M"])
+    rows = pd.DataFrame({"A": 0, **dict.fromkeys(NAMES, 0.5), "Y": 0.0, "need": [1.0, 3.0]}, index=[4, 7])
+    found = SEM(run, unfair).counterfactual(rows)
+    shift = found.switched[NAMES] - rows[NAMES]
+    assert np.allclose(shift, np.outer([1.0, 3.0], B.numpy()), atol=1e-4)
 
 
 def test_a_posterior_given_as_an_array_reaches_vectors():
