@@ -74,8 +74,12 @@ class Equations:
         return frozenset(site for site in self.info.random if self.info.causes(site, every)[0])
 
     def coupled(self, wanted: Iterable[str]) -> tuple[str, ...]:
-        """Return the sites drawn without explicit noise that some sites depend on: a coupling is about them."""
-        needed = self.endogenous - self.idle(wanted)
+        """Return the sites without explicit noise that the sensitive attribute reaches and some sites depend on."""
+        reached = {self.sensitive}
+        for site in self.info.sites:
+            if reached & {*self.info.reads[site]}:
+                reached.add(site)
+        needed = self.endogenous & reached - self.idle(wanted)
         return tuple(site for site in self.info.sites if site in needed)
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:

@@ -425,10 +425,13 @@ def test_a_program_with_vectors_can_be_pickled():
 # -- given people ------------------------------------------------------------------------------------------------------
 
 
+@cache
+def drawn(program, nodes):
+    return SEM(program, graph_of(program, nodes).unfair(through=["M"])).nodes(300, random_state=1)[0]
+
+
 def rows_of(program, n=60, nodes=("A", "M", "Y")):
-    graph = graph_of(program, nodes)
-    rows, _ = SEM(program, graph.unfair(through=["M"])).nodes(n, random_state=1)
-    return rows.assign(A=0), graph
+    return drawn(program, nodes)[:n].assign(A=0), graph_of(program, nodes)
 
 
 @pytest.mark.parametrize("program", [event(normal), items_left(normal), items_right(normal), jointly, by_hand])
@@ -523,11 +526,24 @@ def _stays(weight):
     return 1.0 / (1.0 + most[1:].sum())
 
 
-@pytest.mark.parametrize(("row", "value"), [([1.0, 1.0, 0.0], "1"), ([0.3, 0.7, 0.0], "0.3")])
-def test_what_is_no_category_is_refused(row, value):
-    rows = pd.DataFrame([[0, *row, 0.0]], columns=["A", *NAMES, "Y"])
-    with pytest.raises(DataError, match=rf"Row 0 is impossible.*M\[0\] = {value} "):
-        SEM(one_hot, graph_of(one_hot).unfair(through=["M"])).counterfactual(rows, random_state=0)
+def test_what_is_no_category_is_refused():
+    sem = SEM(one_hot, graph_of(one_hot).unfair(through=["M"]))
+    for row, value in (([1.0, 1.0, 0.0], "1"), ([0.3, 0.7, 0.0], "0.3")):
+        rows = pd.DataFrame([[0, *row, 0.0]], columns=["A", *NAMES, "Y"])
+        with pytest.raises(DataError, match=rf"Row 0 is impossible.*M\[0\] = {value} "):
+            sem.counterfactual(rows, random_state=0)
+
+
+def test_the_coupling_is_about_what_the_sensitive_attribute_reaches():
+    def program(n):
+        with pyro.plate("people", n):
+            Q = pyro.sample("Q", dist.MultivariateNormal(torch.zeros(K), SIGMA))
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            M = pyro.sample("M", dist.Normal(A[..., None] + Q, 1.0).to_event(1))
+            pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
+
+    sem = SEM(program, graph_of(program, ("Q", "A", "M", "Y")).unfair(through=["M"]))
+    assert sem.coupled == tuple(NAMES)
 
 
 def test_rows_without_a_graph_name_components():
@@ -620,7 +636,7 @@ def test_a_posterior_of_vectors():
     graph = graph_of(program)
     rows, _ = rows_of(event(normal), n=300)
     rows["A"] = np.arange(300) % 2
-    found = fit_posterior(program, rows, graph, method="svi", steps=400, draws=100, progress=False, random_state=0)
+    found = fit_posterior(program, rows, graph, method="svi", steps=200, draws=100, progress=False, random_state=0)
     ones = rows["A"] == 1
     assert np.allclose(found.flat["b"].mean(0), rows.loc[ones, NAMES].mean(), atol=0.15)
     assert found.observed["M"].shape == (300, K)
