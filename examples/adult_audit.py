@@ -19,7 +19,9 @@ from sklearn.preprocessing import OrdinalEncoder
 
 import pyrofair as pf
 
-folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("build") / "examples"
+folder = Path("build") / "examples"
+if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
+    folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 
 # %% [markdown]

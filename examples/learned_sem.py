@@ -4,8 +4,8 @@
 # From a table and a causal graph, a conditional law is learned for each column; together they are a Pyro program, and a
 # program is a structural equation model. Two questions are asked of it. How unfair is a classifier, and how sure is
 # that? And how much does it help to know what the two worlds of a person share? As a script:
-# `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes about
-# a minute.
+# `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes a few
+# minutes.
 
 # %%
 import sys
@@ -17,7 +17,9 @@ import matplotlib.pyplot as plt
 
 import pyrofair as pf
 
-folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("build") / "examples"
+folder = Path("build") / "examples"
+if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
+    folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 
 # %% [markdown]
@@ -28,19 +30,22 @@ folder.mkdir(parents=True, exist_ok=True)
 
 # %%
 hiring = pf.simulate.scenario("hiring")
-people = hiring.draw(2_000, random_state=0)
+people = hiring.draw(1_000, random_state=0)
 features = ["A", "Q", "D", "M"]
 model = pf.PenalizedClassifier(epochs=40, progress=False, random_state=0).fit(people[features], people["Y"])
 print(hiring.unfair)
 
 # %% [markdown]
-# ## A law for each column
+# ## A law for each mediator
 #
 # Whole numbers get a mixture of normal laws, rounded; continuous columns a mixture; each given its parents in the
 # graph, by a small network. A tenth of the rows is held out: the gain is in nats per row over the marginal law.
 
 # %%
-laws = pf.learn_laws(people[features], hiring.graph, progress=False, random_state=0)
+laws = pf.learn_laws(
+    people[features], hiring.graph, nodes=["D", "M"], hidden=(16,), components=2, steps=1_000, progress=False,
+    random_state=0,
+)  # fmt: skip
 print(laws.held_out.round(3).to_string(index=False))
 laws.plot().savefig(folder / "learned_laws.png", dpi=120)
 
@@ -52,13 +57,14 @@ laws.plot().savefig(folder / "learned_laws.png", dpi=120)
 
 # %%
 linear = pf.learn_laws(
-    people[features], hiring.graph, parameters="linear", posterior="normal", progress=False, random_state=0
-)
-effects = pf.effect_posterior(
-    linear.sem(hiring.unfair), None, {"plain": model}, linear.posterior, draws=100, people=25_000, progress=False,
+    people[features], hiring.graph, parameters="linear", components=1, posterior="normal", steps=1_200, progress=False,
     random_state=0,
 )  # fmt: skip
-print(effects.summary().to_string())
+effects = pf.effect_posterior(
+    linear.sem(hiring.unfair), None, {"plain": model}, linear.posterior, draws=50, people=10_000, progress=False,
+    random_state=0,
+)  # fmt: skip
+print(effects.summary().round(3).to_string())
 effects.plot().savefig(folder / "learned_forest.png", dpi=120)
 warnings.filterwarnings("ignore", "Passing a dict or None as alias_mapping")  # ArviZ 0.23 on matplotlib 3.11
 traced = az.plot_trace(effects.to_inference_data(), var_names=["mean_unfair_effect", "piu"])
@@ -78,8 +84,9 @@ plt.close("all")
 # PIU value by value of what is shared, where the paper's bound, and the sharp one, know two averages only.
 
 # %%
-source = pf.GComputation(hiring.unfair, progress=False, random_state=0).fit(people[features])
-report = pf.audit({"plain": model}, source, people, n_boot=40, progress=False, n_jobs=1, random_state=0)
+source = pf.GComputation(hiring.unfair, hidden=(16,), components=2, progress=False, random_state=0)
+source.fit(people[features])
+report = pf.audit({"plain": model}, source, people, n_boot=20, progress=False, n_jobs=1, random_state=0)
 found = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
 p0, p1 = found.loc["p_y0", "estimate"], found.loc["p_ypi", "estimate"]
 sharp = pf.piu_bounds(p0, p1)

@@ -9,6 +9,7 @@ from pyrofair.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_b
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.counterfactuals import Counterfactuals, SupposedWorld
 from pyrofair.couplings import CouplingError
+from pyrofair.distributions import OrderedCategorical
 from pyrofair.effect_posteriors import EffectPosterior, effect_posterior
 from pyrofair.estimands import Estimand
 from pyrofair.exceptions import (
@@ -61,6 +62,7 @@ __all__ = [
     "LearnedLaws",
     "MarginalBounds",
     "NotIdentifiedError",
+    "OrderedCategorical",
     "PIUBounds",
     "PSCFTruth",
     "PenalizedClassifier",

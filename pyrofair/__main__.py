@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,8 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from pyrofair._version import __version__
-from pyrofair.reproduce import SETTINGS, compare
+from pyrofair.exceptions import DataError
+from pyrofair.reproduce import SETTINGS, claim_folder, compare, settings_of
 
 __all__ = ["main"]
 
@@ -28,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     job.add_argument("--replicates", type=int, default=50, help="bootstrap replicates (default 50, at least 50)")
     job.add_argument("--seed", type=int, default=0, help="seeds the split, the training and the bootstrap (default 0)")
     job.add_argument("--output", type=Path, default=None, help="folder for the results (default compare-DATA)")
+    job.add_argument("--overwrite", action="store_true", help="replace files of another run in that folder")
     options = parser.parse_args(arguments)
     if options.replicates < 50:
         parser.error("--replicates must be at least 50, or the intervals mean little")
@@ -35,11 +39,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--strength must be a finite number that is not negative")
     if options.seed < 0:
         parser.error("--seed must not be negative")
+    folder = options.output or Path(f"compare-{options.data}")
+    settings = {"strength": options.strength, "n_boot": options.replicates, "seed": options.seed}
+    try:
+        replaced = claim_folder(folder, settings_of(options.data, **settings), overwrite=options.overwrite)
+    except DataError as error:
+        parser.error(str(error))
+    speaker = _Speaker()
+    if replaced:
+        speaker.say(f"replacing {', '.join(replaced)} in {folder}")
     with _one_thread():
-        result = compare(options.data, strength=options.strength, n_boot=options.replicates, seed=options.seed)
-    print(result.text)
-    for path in result.save(options.output or Path(f"compare-{options.data}")):
-        print(f"wrote {path}")
+        result = compare(options.data, say=speaker.say, **settings)
+    paths = result.save(folder, overwrite=options.overwrite)
+    speaker.say(result.text)
+    for path in paths:
+        speaker.say(f"wrote {path}")
+    if speaker.failure is not None:
+        parser.exit(1, f"Standard output cannot be written to ({speaker.failure}); the results are in {folder}.\n")
+
+
+class _Speaker:
+    """Print lines until standard output fails, which must not end the work: a closed pipe, a full disk."""
+
+    def __init__(self) -> None:
+        self.failure: OSError | ValueError | None = None
+
+    def say(self, text: str) -> None:
+        if self.failure is None:
+            try:
+                print(text, flush=True)
+            except (OSError, ValueError) as error:  # a closed file raises a ValueError, a code page a UnicodeError
+                self.failure = error
+                # What is left in the buffer would fail again when Python ends.
+                sys.stdout = io.StringIO()
 
 
 @contextmanager

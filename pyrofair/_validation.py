@@ -32,8 +32,8 @@ MOST_PEOPLE = 2**31 - 1
 MOST_SEED = 2**63 - 1
 
 
-def require_integer(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
-    """Return an integer setting, or refuse what is no integer within its range.
+def require_integer(name: str, value: object, *, least: int = 1, most: int | None = None, hint: str = "") -> int:
+    """Return an integer setting, or refuse what is no integer within its range; a hint ends the message.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def require_integer(name: str, value: object, *, least: int = 1, most: int | Non
         if least <= number and (most is None or number <= most):
             return number
     span = f"of at least {least}" if most is None else f"from {least} to {most}"
-    raise DataError(f"{name}={shown(value)} must be an integer {span}.")
+    raise DataError(f"{name}={shown(value)} must be an integer {span}.{hint and f' {hint}'}")
 
 
 def require_people(name: str, value: object) -> int:
@@ -76,6 +76,7 @@ def require_real(
     above: float = -math.inf,
     below: float = math.inf,
     such_as: object = None,
+    hint: str = "",
 ) -> float:
     """Return a real setting, or refuse what is no finite number within its range.
 
@@ -87,8 +88,8 @@ def require_real(
         Closed ends of its range.
     above, below
         Open ends of its range.
-    such_as
-        A value that would do, for the message.
+    such_as, hint
+        A value that would do, and a last sentence, for the message.
 
     Raises
     ------
@@ -112,10 +113,11 @@ def require_real(
     example = "" if such_as is None else f", such as {such_as!r}"
     raise DataError(
         f"{name}={shown(value)} must be a {'finite ' if not span else ''}number{' ' * bool(span)}{span}{example}."
+        f"{hint and f' {hint}'}"
     )
 
 
-def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
+def require_choice(name: str, value: object, choices: Sequence[object], *, error: type[Exception] = DataError) -> None:
     """Refuse a setting that is none of the given values, with the nearest of them.
 
     Raises
@@ -135,7 +137,7 @@ def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
     known = [repr(each) for each in choices]
     listed = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
     near = did_you_mean(value, filter(_is_text, choices)) if _is_text(value) else ""
-    raise DataError(f"{name}={shown(value)} is not known; it is {listed}.{near}")
+    raise error(f"{name}={shown(value)} is not known; it is {listed}.{near}")
 
 
 def require_flag(name: str, value: object) -> bool:
@@ -218,9 +220,7 @@ def require_layers(name: str, value: object) -> tuple[int, ...]:
         With the setting, its value and an example.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
-        raise DataError(
-            f"{name}={shown(value)} must list the units of each hidden layer, integers, such as (32, 32) or (32,)."
-        )
+        raise DataError(f"{name}={shown(value)} must list the units of each hidden layer, such as (32, 32) or (32,).")
     return tuple(require_integer(f"{name}[{place}]", units) for place, units in enumerate(value))
 
 
@@ -289,7 +289,10 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     " Did you mean 'M'?"
     """
     spelled = {str(each).casefold(): each for each in known}
-    close = difflib.get_close_matches(str(name).casefold(), spelled, n=1)
+    wrong = str(name).casefold()
+    close = difflib.get_close_matches(wrong, spelled, n=1)
+    if not close and len(wrong) > 2:
+        close = [each for each in spelled if wrong in each or (len(each) > 2 and each in wrong)]
     return f" Did you mean {spelled[close[0]]!r}?" if close else ""
 
 

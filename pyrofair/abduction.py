@@ -38,7 +38,7 @@ from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, show_names
 from pyrofair.posterior_noise import Abduction
 from pyrofair.probing import at_parameters
 from pyrofair.programs import Program
-from pyrofair.running import wide_floats
+from pyrofair.running import precision, takes_float64
 from pyrofair.uncertain import Uncertain
 from pyrofair.weighing import Block
 
@@ -107,7 +107,7 @@ def abduct(
     draws: int = 1000,
     tolerance: float | Mapping[str, float] | None = None,
     guide: Guide = "AutoNormal",
-    coupling: Coupling = "monotone",
+    coupling: Coupling = "gumbel",
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
 ) -> Abduction:
@@ -147,7 +147,8 @@ def abduct(
         For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all people
         jointly normal: for few people).
     coupling
-        What noise a node drawn without explicit noise has where its law is another one.
+        What noise a node drawn without explicit noise has where its law is another one, as in
+        :class:`pyrofair.sem.SEM`.
     parameters
         The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
         warning.
@@ -251,8 +252,9 @@ def _abduct(
 ) -> Abduction:
     """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
     settings.require_nodes(tuple(rows.columns))
-    with isolated(seed), wide_floats(rows.program):
-        values = {name: torch.as_tensor(np.asarray(v, dtype=np.float64)) for name, v in parameters.items()}
+    with isolated(seed):
+        wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.values))
+    with isolated(seed), precision(wide=wide):
         evidence = Evidence.read(
             rows.program,
             rows.info,
@@ -261,7 +263,8 @@ def _abduct(
             rows.index,
             coupling=coupling,
             sensitive=sensitive,
-            parameters={name: value.to(torch.get_default_dtype()) for name, value in values.items()},
+            parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
+            wide=wide,
         )
         laws = require_possible(evidence).laws
         posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
@@ -273,7 +276,7 @@ def counterfactuals(
     df: pd.DataFrame,
     settings: Settings,
     *,
-    coupling: Coupling = "monotone",
+    coupling: Coupling = "gumbel",
     posterior: Mapping[str, npt.ArrayLike] | None = None,
     do: Mapping[str, Any] | None = None,
     random_state: int | None = None,

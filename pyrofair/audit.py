@@ -208,7 +208,7 @@ def audit(
     outcome, said = _outcome(df, graph)
     warn_unused(df, graph)
     if isinstance(sample_weight, pd.Series):
-        require_aligned(table, sample_weight, "sample_weight")
+        require_aligned(table, sample_weight, "sample_weight", table="df")
     weight = read_weight(sample_weight, len(table))
     order = tuple(column for column in df.columns if column in graph.input_columns)
     audited = tuple(AuditedModel(name, model, graph, order) for name, model in models.items())

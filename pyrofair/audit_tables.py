@@ -167,7 +167,7 @@ def absolute_interval(low: float, high: float) -> tuple[float, float]:
 def _inside_the_kink(draws: pd.DataFrame, key: Key, estimator: Estimator) -> NDArray[np.float64] | None:
     """Return the replicates of what an end of PIU is made of by ``abs`` or ``1 - abs``; None if it is no such end.
 
-    Without units these are b - a and 1 - a - b. Ends given units need no such thing: in several views they are sums with
+    Without units these are b - a and 1 - a - b. Ends given units need none: in several views they are sums with
     signs held (see unit_bounds), which replicates carry across 0 as they do the effect, and with units in a single view
     nothing is estimated within a unit, so that the mean of absolute values has no kink.
     """

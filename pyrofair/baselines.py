@@ -40,7 +40,7 @@ def remove(graph: CausalGraph | UnfairPaths, kind: Literal["touched", "descendan
     >>> remove(graph, "descendants")
     ['Q']
     """
-    require_choice("kind", kind, ("touched", "descendants"))
+    require_choice("kind", kind, ("touched", "descendants"), error=GraphError)
     whole = graph.graph if isinstance(graph, UnfairPaths) else graph
     if kind == "descendants":
         gone = {whole.sensitive, *whole.descendants(whole.sensitive)}

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyrofair.exceptions import DataError
-from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.potential_outcomes import CounterfactualSample, Scored
 
-__all__ = ["Batch", "Problem", "Share", "World", "hold_out", "plan_batches", "stack_worlds"]
+__all__ = ["Batch", "Problem", "Share", "World", "WorldScores", "hold_out", "plan_batches", "stack_worlds"]
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,15 @@ class Problem:
 
 @dataclass(frozen=True)
 class Share:
-    """A batch's share of one world: places of its rows in the batch (m,), their weight (m,), their unit (m,)."""
+    """A batch's share of one world: which of its rows (m,), and where they are in the batch (m,).
 
+    ``scale`` is the number of batches by that of batches in which a row of the world comes: a sum over all rows is on
+    average ``scale`` times the sum over a share.
+    """
+
+    entries: Tensor
     places: Tensor
-    weight: Tensor
-    unit: Tensor | None
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,14 @@ class Batch:
 
 
 def hold_out(
-    target: NDArray[np.int8], fraction: float | None, random: np.random.RandomState
+    target: NDArray[np.int8],
+    fraction: float | None,
+    random: np.random.RandomState,
+    name: str = "validation_fraction",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows at random into those to train on and a fraction held out; None holds out none.
+
+    ``name`` is that of the fraction, for messages.
 
     Raises
     ------
@@ -91,7 +100,7 @@ def hold_out(
     held, left = np.split(random.permutation(len(target)), [size])
     if not len(held) or len(np.unique(target[left])) < 2:
         raise DataError(
-            f"validation_fraction={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "
+            f"{name}={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "
             "others must hold both classes."
         )
     return np.sort(left), np.sort(held)
@@ -156,7 +165,6 @@ def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, 
     Each observed row comes once. When penalised, batches are balanced over groups, and each row of a world comes once:
     an observed row in its own batch, where its score is used twice; a unit in one batch, with all its rows in both
     worlds. Only a world with fewer rows (or units) than there are batches comes whole in each batch left without any.
-    A share's weights are scaled to the total of the world.
 
     Parameters
     ----------
@@ -223,14 +231,65 @@ def _share_out(world: World, batch: Tensor, position: Tensor, sizes: Sequence[in
     offset = torch.tensor(sizes, device=device) + joined - ends
     places = torch.arange(len(rows), device=device) + offset[batch]
     places[~joins] = position[rows[~joins]] // count
-    weight = world.weight[by_batch]
-    totals = weight.new_zeros(count).index_add(0, batch, weight)
-    weight = weight * (weight.sum() / totals)[batch]
     cuts = ends[:-1].tolist()
-    units = [None] * count if world.unit is None else world.unit[by_batch].tensor_split(cuts)
-    shares = [Share(*each) for each in zip(places.tensor_split(cuts), weight.tensor_split(cuts), units, strict=True)]
+    empty = torch.nonzero(torch.bincount(batch, minlength=count) == 0).flatten().tolist()
+    scale = count / (1 + len(empty))
+    shares = [Share(*each, scale) for each in zip(by_batch.tensor_split(cuts), places.tensor_split(cuts), strict=True)]
     others = list(rows[joins].tensor_split(joined.cumsum(0)[:-1].tolist()))
-    for i in torch.nonzero(totals == 0).flatten().tolist():
-        everything = torch.arange(sizes[i], sizes[i] + len(rows), device=device)
-        shares[i], others[i] = Share(everything, world.weight, world.unit), world.rows
+    everything = torch.arange(len(rows), device=device)
+    for i in empty:
+        shares[i], others[i] = Share(everything, sizes[i] + everything, scale), world.rows
     return list(zip(shares, others, strict=True))
+
+
+class WorldScores:
+    """The scores of a world while a module is trained in batches: those of the batch, and estimates of all others.
+
+    A penalty is a function of the means of all rows, not of a batch's: the mean of abs(a - b) over batches is far from
+    abs(a - b) near 0, and that of a product is off by a covariance. So it is given all rows, whose scores are kept from
+    when they were last seen, and move with the mean score: as far as a batch's rows are from what was kept. The
+    gradient comes through the rows of the batch, scaled so that over the batches of an epoch it averages to that of all
+    rows. Where the world has units, it is their mean scores that are kept; a batch holds all rows of its units.
+
+    Parameters
+    ----------
+    world
+        The world.
+    scores
+        The scores of all rows of the problem, for a start; None where each batch holds the whole world.
+    """
+
+    def __init__(self, world: World, scores: Tensor | None = None) -> None:
+        self.world = world
+        self.unit = None if world.unit is None else torch.arange(1 + int(world.unit.max()), device=world.unit.device)
+        self.weight = world.weight if world.unit is None else self._sums(world.unit, world.weight)
+        self.last = torch.zeros_like(self.weight)
+        if scores is not None:
+            entries = torch.arange(len(world.rows), device=world.rows.device)
+            items, values = self._items(entries, scores.index_select(0, world.rows))
+            self.last[items] = values
+
+    def scored(self, share: Share, scores: Tensor) -> Scored:
+        """Return the scores of all rows, or the mean scores of all units, given the scores of a batch's rows."""
+        items, values = self._items(share.entries, scores.index_select(0, share.places))
+        now = values.detach()
+        weight = self.weight[items]
+        self.last += (weight * (now - self.last[items])).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+        self.last[items] = now
+        level = self.last.clamp(0.0, 1.0).index_copy(0, items, now + share.scale * (values - now))
+        return Scored(level, self.weight, self.unit)
+
+    def _items(self, entries: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which rows or units these are, and their scores or mean scores."""
+        if self.world.unit is None:
+            return entries, scores
+        unit = self.world.unit[entries]
+        held = torch.zeros_like(self.weight, dtype=torch.bool).index_fill(0, unit, True)
+        items = torch.nonzero(held & (self.weight > 0)).flatten()
+        sums = self._sums(unit, self.world.weight[entries] * scores)
+        return items, sums[items] / self.weight[items]
+
+    def _sums(self, unit: Tensor, values: Tensor) -> Tensor:
+        # float64: index_add adds one by one, and a unit may hold a million rows.
+        zeros = values.new_zeros(1 + int(self.world.unit.max()), dtype=torch.float64)  # type: ignore[union-attr]
+        return zeros.index_add(0, unit, values.to(torch.float64)).to(values.dtype)

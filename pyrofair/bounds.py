@@ -167,9 +167,13 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     >>> round(low, 5), round(high, 5)
     (0.17135, 0.3206)
     """
-    require_integer("n", n)
-    require_integer("errors", errors, least=0, most=n)  # the number, not the rate
-    require_real("delta", delta, above=0.0, below=0.5, such_as=0.05)
+    n = require_integer("n", _count(n), hint="It is the number of test rows.")
+    errors = require_integer(
+        "errors", _count(errors), least=0, most=n, hint="Pass the number of errors, not the error rate."
+    )
+    delta = require_real(
+        "delta", delta, above=0.0, below=0.5, such_as=0.05, hint="It is the miss probability of one side."
+    )
     low = 0.0 if errors == 0 else float(stats.beta.ppf(delta, errors, n - errors + 1))
     high = 1.0 if errors == n else float(stats.beta.isf(delta, errors + 1, n - errors))
     return low, high
@@ -177,6 +181,11 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
 
 # The name is the field's; it looks like a test's to pytest and to ruff.
 test_set_bound.__dict__["__test__"] = False
+
+
+def _count(value: object) -> object:
+    """Return a whole number in floating point as an integer, and anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:

@@ -20,6 +20,7 @@ from torch import Tensor
 from pyrofair.conditional_laws import ConditionalLaw
 from pyrofair.couplings import CouplingError
 from pyrofair.families import Family, decode, support
+from pyrofair.figures import ShownFigure
 from pyrofair.implicit_noise import noise_of
 from pyrofair.law_fitting import Fit, Rows
 
@@ -168,7 +169,7 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
     """
     pairs = 1 if len(checked) <= PAIRS else 2
     count = -(-len(checked) // pairs)
-    figure = Figure(figsize=(1.0 + 5.5 * pairs, 0.8 + 1.75 * count), layout="constrained")
+    figure = ShownFigure(figsize=(1.0 + 5.5 * pairs, 0.8 + 1.75 * count), layout="constrained")
     panels = figure.subplots(count, 2 * pairs, squeeze=False, width_ratios=[3, 2] * pairs)
     for axes in panels.flat:
         axes.set_visible(False)

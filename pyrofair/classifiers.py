@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
@@ -26,10 +27,11 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.batches import Problem, hold_out, stack_worlds
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.functionals import disagreement
 from pyrofair.graph import CausalGraph
-from pyrofair.isolation import fresh_state
+from pyrofair.group_agreement import compare_groups, disagreeing
+from pyrofair.isolation import fresh_state, neutral_torch
 from pyrofair.potential_outcomes import PotentialOutcomes
 from pyrofair.tables import (
     TableEncoder,
@@ -46,6 +48,7 @@ from pyrofair.training import (
     Optimizer,
     Penalty,
     Schedule,
+    choose_start,
     logits_of,
     make_module,
     make_optimizer,
@@ -57,6 +60,8 @@ from pyrofair.training import (
 __all__ = ["PenalizedClassifier"]
 
 CHUNK = 65_536
+GROUP_LEVEL = 0.999
+"""A fit compares the two observed groups on the rows that it was trained on, at a level that chance seldom passes."""
 
 
 class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -82,6 +87,11 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The columns to read; by default the graph's observed parents of the outcome, or all without a source.
     encoder
         A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
+    starts
+        With a penalty: from so many initial weights training is tried for about 100 steps, and goes on from those with
+        the least objective. The penalty pulls both potential outcomes to no or both to yes, and initial weights alone
+        can decide for the worse. A penalty weaker than 2 is tried from a stronger one, too. A module of your own has
+        one start, its weights.
     epochs, batch_size
         The length of training (by default about 1,000 steps, in 20 to 200 epochs) and the rows of a batch.
     optimizer
@@ -135,6 +145,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         strength: float = 1.0,
         columns: Sequence[str] | None = None,
         encoder: TransformerMixin | None = None,
+        starts: int = 4,
         epochs: int | None = None,
         batch_size: int = 1000,
         optimizer: Literal["adam", "sgd"] | Optimizer = "adam",
@@ -152,6 +163,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.strength = strength
         self.columns = columns
         self.encoder = encoder
+        self.starts = starts
         self.epochs = epochs
         self.batch_size = batch_size
         self.optimizer = optimizer
@@ -190,11 +202,15 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the source cannot estimate the two worlds.
         """
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
-        problem = fitted.prepare(X, y, sample_weight)
-        schedule = fitted.schedule()
-        fitted.module_ = train(fitted.new_module(problem), problem, self.penalty, self.strength, schedule)
+        with neutral_torch():
+            problem = fitted.prepare(X, y, sample_weight)
+            schedule = fitted.schedule()
+            fitted.module_ = train(fitted.first_module(problem), problem, self.penalty, self.strength, schedule)
+            apart = fitted._where_groups_disagree()
         fitted.history_ = pd.DataFrame(schedule.history)
         self.__dict__ = fitted.__dict__
+        if apart:
+            warnings.warn(apart, PositivityWarning, stacklevel=2)
         return self
 
     def prepare(self, X: Any, y: Any, sample_weight: object = None) -> Problem:
@@ -258,11 +274,41 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             progress=self.progress,
         )
 
-    def new_module(self, problem: Problem) -> nn.Module:
-        """Return an untrained module; the global random state is as it was."""
-        with seeded(self.seed_, torch.device(self.device)):
+    def first_module(self, problem: Problem) -> nn.Module:
+        """Return the module to start from: of several, the one that comes nearest to the least objective."""
+        first = self.new_module(problem)
+        if self.starts == 1 or isinstance(self.model, nn.Module) or problem.worlds is None or not self.strength > 0:
+            return first
+        modules = [first, *(self.new_module(problem, start) for start in range(1, self.starts))]
+        return choose_start(modules, problem, self.penalty, self.strength, self.schedule())
+
+    def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
+        """Return an untrained module, another one for each start; the global random state is as it was."""
+        with seeded(self.seed_ + start, torch.device(self.device)):
             module = make_module(self.model, problem.rows.shape[1])
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
+
+    def _where_groups_disagree(self) -> str:
+        """Say where the two observed groups, weighted alone, give other estimates of what was penalised."""
+        if self.source_ is None:
+            return ""
+        groups = compare_groups(self.source_, self._positive_scores, level=GROUP_LEVEL)
+        apart = disagreeing(groups)
+        if apart.empty:
+            return ""
+        said = "; ".join(
+            f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
+            for row in apart.itertuples()
+        )
+        return (
+            f"The two observed groups, weighted alone, disagree beyond their {GROUP_LEVEL:.1%} intervals: {said}. A "
+            "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
+            "source_.overlap(), and compare propensity='boosted'."
+        )
+
+    def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
+        scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
+        return np.asarray(scores, dtype=np.float64)
 
     def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64], random: np.random.RandomState) -> None:
         encoder = TableEncoder() if self.encoder is None else _seeded_clone(self.encoder, random)
@@ -290,8 +336,8 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"model={self.model!r} is not known; it is 'network', 'logistic', or a torch module.")
         make_optimizer(self.optimizer, self.learning_rate)
         require_choice("dtype", self.dtype, ("float64", "float32"))
-        for name in ("epochs", "batch_size", "patience"):
-            if getattr(self, name) is not None or name == "batch_size":
+        for name in ("starts", "epochs", "batch_size", "patience"):
+            if getattr(self, name) is not None or name in ("starts", "batch_size"):
                 require_integer(name, getattr(self, name))
         require_flag("progress", self.progress)
         require_seed(self.random_state)
@@ -378,16 +424,18 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._read_plain(X, reset=False)
         return read_table(X, self.reads_, what="X")
 
-    @torch.no_grad()
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""
-        rows = self._encode(self._read_new(X))
-        logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
-        return np.asarray(logits.cpu().numpy())
+        with neutral_torch(), torch.no_grad():
+            rows = self._encode(self._read_new(X))
+            logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+            return np.asarray(logits.cpu().numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the probability of each class, shape (m, 2), in the order of ``classes_``."""
-        last = torch.sigmoid(torch.as_tensor(self.decision_function(X))).numpy()
+        logits = self.decision_function(X)
+        with neutral_torch():
+            last = torch.sigmoid(torch.as_tensor(logits)).numpy()
         return np.column_stack([1.0 - last, last])
 
     def predict(self, X: Any) -> NDArray[Any]:

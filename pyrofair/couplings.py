@@ -11,6 +11,7 @@ from scipy import stats
 from torch import Tensor, distributions
 
 from pyrofair._validation import require_choice
+from pyrofair.distributions import OrderedCategorical
 from pyrofair.exceptions import DataError, PyrofairError
 
 __all__ = [
@@ -19,7 +20,11 @@ __all__ = [
     "Coupling",
     "CouplingError",
     "gumbel_max",
+    "is_gumbel",
+    "is_nominal",
     "law_parameters",
+    "log_probabilities",
+    "named_coupling",
     "quantile",
     "require_couplings",
     "unwrap",
@@ -27,7 +32,10 @@ __all__ = [
 
 Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
 COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
+NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
+ORDERED = (OrderedCategorical, dist.OrderedLogistic)
 STEPS = 60
+PRIVATE = ("_inv", "_cache_size", "_parameters", "_buffers", "_modules")
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 
@@ -78,6 +86,26 @@ def unwrap(law: Any) -> Any:
     while isinstance(law, WRAPPERS):
         law = law.base_dist
     return law
+
+
+def is_nominal(law: Any) -> bool:
+    """Tell whether a law is one of categories without an order, so that its codes are mere names.
+
+    >>> is_nominal(dist.Categorical(torch.ones(3))), is_nominal(OrderedCategorical(torch.ones(3)))
+    (True, False)
+    """
+    inner = unwrap(law)
+    return isinstance(inner, NOMINAL) and not isinstance(inner, ORDERED)
+
+
+def is_gumbel(law: Any, coupling: Coupling) -> bool:
+    """Tell whether the worlds share Gumbel noise, a number for each category, rather than a uniform."""
+    return coupling == "gumbel" and is_nominal(law)
+
+
+def named_coupling(coupling: Coupling, *, nominal: bool) -> Coupling:
+    """Return the name of a coupling by what it does: ``"gumbel"`` is monotone where no coupled site is nominal."""
+    return "monotone" if coupling == "gumbel" and not nominal else coupling
 
 
 def quantile(name: str, law: Any, u: Tensor) -> Tensor:
@@ -176,9 +204,19 @@ def _quantile_of_mixture(name: str, law: Any, u: Tensor) -> Tensor:
     return x
 
 
+def log_probabilities(law: Any) -> Tensor:
+    """Return the log-probabilities of categories, shape (..., k): minus infinity where a category has none."""
+    inner = unwrap(law)
+    return cast(Tensor, inner.logits.masked_fill(inner.probs <= 0.0, -torch.inf))
+
+
 def gumbel_max(law: Any, noise: Tensor) -> Tensor:
     """Return the categories that win when Gumbel noise, shape (..., k), is added to the log-probabilities."""
-    return cast(Tensor, (unwrap(law).logits + noise).argmax(-1))
+    log_p = log_probabilities(law)
+    winner = (log_p + noise).argmax(-1)
+    if isinstance(unwrap(law), distributions.OneHotCategorical):
+        return torch.nn.functional.one_hot(winner, log_p.shape[-1]).to(log_p.dtype)
+    return winner
 
 
 def law_parameters(law: Any) -> list[Tensor]:
@@ -236,7 +274,10 @@ def _constants(part: Any) -> list[Any]:
         return _constants(part.inv)
     if isinstance(part, distributions.Transform):
         # A transform keeps its inverse once it has been asked for, and that one keeps the transform.
-        part = [value for name, value in vars(part).items() if name not in ("_inv", "_cached_x_y", "_cache_size")]
+        # Weights of a network, in private dictionaries, are the same for all people.
+        part = [value for name, value in vars(part).items() if not (name[:7] == "_cached" or name in PRIVATE)]
+    elif isinstance(part, dict):
+        part = list(part.values())
     elif not isinstance(part, list | tuple):
         return []
     return [each for inside in part for each in _constants(inside)]

@@ -11,6 +11,7 @@ import pyro
 from pyro import poutine
 from pyro.ops.provenance import ProvenanceTensor, detach_provenance, get_provenance
 from pyro.poutine.messenger import Messenger
+from torch import Tensor
 
 from pyrofair.isolation import isolated
 from pyrofair.probing import is_deterministic, reading, says
@@ -63,7 +64,11 @@ class _Marks(Messenger):
         if poutine.util.site_is_subsample(msg):
             return
         value = detach_provenance(msg["value"])
-        self.reads[msg["name"]] = get_provenance(list(says(msg).values()))
+        told = list(says(msg).values())
+        if not is_deterministic(msg):
+            told += [each for each in (msg["mask"], msg["scale"]) if isinstance(each, Tensor)]
+        # What masks or scales a log-probability bears on what a site tells of others.
+        self.reads[msg["name"]] = get_provenance(told)
         if is_deterministic(msg):
             self.computed.append(msg["name"])
         elif not msg["is_observed"]:

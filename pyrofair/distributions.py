@@ -1,4 +1,4 @@
-"""What Pyro's distributions lack here: the normal law cut off at two ends, with its quantile function."""
+"""What Pyro's distributions lack here: the normal law cut off at two ends, and categories that are in order."""
 
 from __future__ import annotations
 
@@ -6,17 +6,31 @@ import math
 from typing import Any
 
 import torch
-from pyro.distributions import TorchDistribution
+from pyro.distributions import Categorical, TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
 from torch.distributions.utils import broadcast_all
 
 from pyrofair.exceptions import PyrofairError
 
-__all__ = ["TruncatedNormal"]
+__all__ = ["OrderedCategorical", "TruncatedNormal"]
 
 # Beyond so many standard deviations the inverse error function loses digits, and the slower tail formula is used.
 CENTRAL = 2.0
+
+
+class OrderedCategorical(Categorical):
+    """The categorical law of categories that are in the order of their codes, such as low, middle and high.
+
+    It is Pyro's ``Categorical``, whose codes are taken for mere names. Worlds share noise by a person's rank among
+    ordered categories, and by Gumbel noise among others, whatever their codes; see ``coupling`` of
+    :class:`pyrofair.sem.SEM`.
+
+    Examples
+    --------
+    >>> OrderedCategorical(torch.tensor([0.2, 0.3, 0.5])).log_prob(torch.tensor(2)).exp()
+    tensor(0.5000)
+    """
 
 
 def _below(z: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from pyrofair.exceptions import GraphError
+from pyrofair.figures import ShownAxes, ShownFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,6 +68,7 @@ def draw_dag(
     labels: Mapping[str, str] | None = None,
     ax: Axes | None = None,
     title: str | None = None,
+    detached: bool = False,
 ) -> Axes:
     """Draw a directed acyclic graph from left (causes) to right (effects).
 
@@ -86,6 +88,8 @@ def draw_dag(
         Axes to draw into. Left out, a figure of its own is made, as large as the graph needs.
     title
         Title of the axes.
+    detached
+        Whether a figure of its own is one that pyplot does not know.
 
     Returns
     -------
@@ -115,11 +119,15 @@ def draw_dag(
     low[1] -= _LEGEND if keys else 0.0
     below = ((low[0] + high[0]) / 2, low[1])
     if ax is None:
-        from matplotlib import pyplot as plt  # imported late, because pyplot picks a backend then
-
         width = max(high[0] - low[0], _text_width(title or "", FontProperties(size="large").get_size_in_points()) + 0.3)
         height = high[1] - low[1] + (_TITLE if title else 0.0)
-        ax = plt.subplots(figsize=(width + _MARGIN, height + _MARGIN), layout="constrained")[1]
+        size = (width + _MARGIN, height + _MARGIN)
+        if detached:
+            ax = ShownFigure(figsize=size, layout="constrained").add_subplot(axes_class=ShownAxes)
+        else:
+            from matplotlib import pyplot as plt  # imported late, because pyplot picks a backend then
+
+            ax = plt.subplots(figsize=size, layout="constrained")[1]
         scale = 1.0
     else:
         room = float(np.min(np.array(ax.bbox.size) / ax.figure.dpi / (high - low)))

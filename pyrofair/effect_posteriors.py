@@ -25,6 +25,7 @@ from pyrofair._validation import (
 )
 from pyrofair.couplings import Coupling, require_couplings
 from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.figures import ShownFigure
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
 from pyrofair.isolation import seed_from
@@ -123,15 +124,29 @@ class EffectPosterior:
         dims = {quantity: ["model"] for quantity in QUANTITIES}
         return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
 
-    def summary(self, **settings: Any) -> pd.DataFrame:
-        """Return ``arviz.summary`` of the quantities, as far as the draws tell it; settings are passed on.
+    def summary(self, level: float | None = None) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each quantity, as far as the draws tell them.
 
-        Its interval is that of the table, equal-tailed at ``level``, unless settings name another. With one chain,
-        which has nothing to be compared with, there are no R-hat and effective sample sizes; with one draw there are
-        means alone.
+        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes; with one
+        draw there are means alone.
+
+        Parameters
+        ----------
+        level
+            Of the interval, by default that of the table.
+
+        Returns
+        -------
+        DataFrame with a row for each quantity of each model
+            As :meth:`pyrofair.posteriors.Posterior.summary`.
+
+        Raises
+        ------
+        DataError
+            If the level is not between 0 and 1.
         """
         with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
-            return summarise(self.to_inference_data(), level=self.level, **settings)
+            return summarise(self.to_inference_data(), level=self.level if level is None else level)
 
     def plot(self) -> Figure:
         """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
@@ -140,7 +155,7 @@ class EffectPosterior:
         drawn = np.stack([self.samples[quantity][..., self.models.index(model)].ravel() for quantity, model in rows])
         low, first, median, third, high = np.quantile(drawn, [tail, 0.25, 0.5, 0.75, 1.0 - tail], axis=1)
         place = np.arange(len(rows))[::-1]
-        figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
+        figure = ShownFigure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
         axes = figure.subplots()
         axes.axvline(0.0, color=GREY, linestyle="--", linewidth=1, zorder=0)
         axes.hlines(place, low, high, color=BLUE, linewidth=1.5)
@@ -252,7 +267,7 @@ def effect_posterior(
     sem = SEM(
         given.program if given is not None else sem_or_program,
         paths,
-        coupling=coupling or (given.coupling if given is not None else "monotone"),
+        coupling=coupling or (given.coupling if given is not None else "gumbel"),
         posterior=posterior,
         levels=given.levels if given is not None else None,
     )
@@ -281,7 +296,7 @@ def effect_posterior(
         people=people,
         decisions=decisions,
         threshold=threshold,
-        coupling=sem.coupling,
+        coupling=sem.equations().coupling_of(sem.coupling, sem.coupled),
         coupled=sem.coupled,
         level=level,
     )

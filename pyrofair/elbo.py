@@ -22,7 +22,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated
 from pyrofair.latent_sem import LatentSEM, People
 
-__all__ = ["Steps", "doubt", "evidence", "fit_elbo", "single_precision", "unsettled"]
+__all__ = ["Steps", "doubt", "evidence", "fit_elbo", "unsettled"]
 
 STEADY = 1 / 3
 """For so much of the time all steps have one size; then they shrink geometrically."""
@@ -45,17 +45,6 @@ class Steps:
     learning_rate: float
     weight_decay: float = 0.0
     progress: bool = False
-
-
-@contextmanager
-def single_precision() -> Iterator[None]:
-    """Let torch make numbers of 32 bits, whatever its default is outside."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[float]:
@@ -187,7 +176,6 @@ def _scoped(seed: int) -> Iterator[None]:
         isolated(seed),
         pyro.get_param_store().scope(),
         pyro.validation_enabled(False),
-        single_precision(),
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", "Encountered NaN", UserWarning)  # the loss is looked at here

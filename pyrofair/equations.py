@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from pyrofair.couplings import Coupling, named_coupling
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.path_sets import PathSet
@@ -81,6 +82,13 @@ class Equations:
                 reached.add(site)
         needed = self.endogenous & reached - self.idle(wanted)
         return tuple(site for site in self.info.sites if site in needed)
+
+    def coupling_of(self, coupling: Coupling, wanted: Iterable[str]) -> Coupling:
+        """Return the name of the coupling of the sites that some sites depend on: Gumbel noise is that of categories.
+
+        Where none of them is drawn from categories without an order, ``"gumbel"`` is ``"monotone"``.
+        """
+        return named_coupling(coupling, nominal=not self.info.nominal.isdisjoint(self.coupled(wanted)))
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""
@@ -223,8 +231,8 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
     Raises
     ------
     GraphError
-        If another node has no site, a site is given data or has another number of components than columns, or a site
-        reads a parent that the graph lacks.
+        If another node has no site, a site is given data or has another number of components than columns, evidence
+        bears on people, or a site reads a parent that the graph lacks.
 
     Warns
     -----
@@ -243,8 +251,9 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
             continue
         info.require(sites)
         for site in sites:
-            _require_usable(info, site)
+            info.require_drawn([site])
         node_of |= dict.fromkeys(sites, node)
+    info.refuse_evidence(tuple(node_of))
     equations = Equations(read.program, unfair, info, node_of)
     for site, causes in equations.causes.items():
         node = node_of[site]
@@ -287,11 +296,3 @@ def _undeclared(equations: Equations) -> list[str]:
         "the graph off the program, CausalGraph.from_pyro."
         for own, sites in shared.items()
     ]
-
-
-def _require_usable(info: ProgramSites, site: str) -> None:
-    if site in info.observed:
-        raise GraphError(
-            f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
-            "draws people, without data."
-        )

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import require_choice
 from pyrofair.exceptions import GraphError
-from pyrofair.path_sets import show_paths
+from pyrofair.path_sets import show_count, show_paths
 from pyrofair.paths import Regime, UnfairPaths
 
 __all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight"]
+
+LONGEST_SHOWN = 3000
+"""The longest formula, in characters, that a notebook sets."""
 
 Target = Literal["prediction", "outcome"]
 Event = tuple[str, int | None]
@@ -44,7 +47,7 @@ class Factor:
     arm: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Weight:
     """A weight on observed rows: a product of powers of propensities P(A = a | prefix).
 
@@ -89,6 +92,13 @@ class Weight:
         indicator = rf"\mathbf{{1}}({_tex_name(self.sensitive)}={self.group}) " if self.group is not None else ""
         return rf"{indicator}\frac{{{above or '1'}}}{{{below or '1'}}}"
 
+    def __repr__(self) -> str:
+        whose = "both groups" if self.group is None else f"group {self.group}"
+        return f"<Weight on {whose}: {len(self.powers)} propensities; print it for the formula>"
+
+    def _repr_latex_(self) -> str | None:
+        return _shown_latex(self.latex)
+
     def _product(self, sign: int, write: Callable[[int, tuple[str, ...]], str]) -> str:
         return " ".join(
             " ".join([write(value, prefix)] * abs(power)) for (value, prefix), power in self.powers if power * sign > 0
@@ -101,7 +111,7 @@ class Weight:
         return _tex((self.sensitive, value), [(node, None) for node in prefix])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RegimeEstimand:
     """The law of the features in one world, as a product of factors, and the weights that reproduce it.
 
@@ -153,7 +163,7 @@ class RegimeEstimand:
             For another group.
         """
         if group is not None:
-            require_choice("group", group, (0, 1, "pooled"))
+            require_choice("group", group, (0, 1, "pooled"), error=GraphError)
         if group == "pooled":
             group = None
         last = len(self.order) if upto is None else upto
@@ -201,6 +211,12 @@ class RegimeEstimand:
         over = rf"\sum_{{{', '.join(map(_tex_name, self.order))}}} " if self.order else ""
         return rf"P({self.regime.latex} = 1) = {over}{self._laws(_tex)}"
 
+    def __repr__(self) -> str:
+        return f"<RegimeEstimand of {self.regime.symbol}: {len(self.factors)} factors; print it for the formula>"
+
+    def _repr_latex_(self) -> str | None:
+        return _shown_latex(self.latex)
+
     def _laws(self, write: Callable[[Event, Sequence[Event]], str]) -> str:
         """Write the law of the outcome and those of the features, the last in the order first."""
         graph = self.regime.unfair.graph
@@ -212,7 +228,7 @@ class RegimeEstimand:
         return " ".join(laws)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimand:
     """What the data tell about the two potential outcomes, and on which assumptions.
 
@@ -293,6 +309,14 @@ class Estimand:
         rows = (part.latex.replace(" = 1) = ", " = 1) &= ", 1) for part in (self.baseline, self.switched))
         return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
 
+    def __repr__(self) -> str:
+        paths = show_count(self.unfair.paths.size)
+        return f"<Estimand of the {self.target}, unfair paths: {paths}; print it for formulas, weights and assumptions>"
+
+    def _repr_latex_(self) -> str | None:
+        """Return the formulas as a notebook shows them; None, for the text, where they would be unreadable."""
+        return _shown_latex(self.latex)
+
     def __str__(self) -> str:
         graph = self.unfair.graph
         lines = [
@@ -305,6 +329,10 @@ class Estimand:
         lines.append("Assumptions:")
         lines.extend(f"  {i}. {text}" for i, text in enumerate(self.assumptions, 1))
         return "\n".join(lines)
+
+
+def _shown_latex(formula: str) -> str | None:
+    return f"$$\n{formula}\n$$" if len(formula) <= LONGEST_SHOWN else None
 
 
 def _text(event: Event, given: Sequence[Event]) -> str:

@@ -23,7 +23,7 @@ from pyrofair.probing import is_deterministic
 from pyrofair.programs import PEOPLE, Program, ProgramSites
 from pyrofair.running import Enough, quiet, repeat_each, show_label
 
-__all__ = ["Evidence", "Reading", "require_possible"]
+__all__ = ["Evidence", "Reading", "require_possible", "unequal"]
 
 Partly = Mapping[str, tuple[Tensor, Tensor]]
 """For each noise site values, shape (m, ...), and where they hold, shape (m,); elsewhere it is drawn."""
@@ -74,6 +74,8 @@ class Evidence:
         The values of the sites outside the plate.
     spare
         For each random site the value of one person, given where the value does not matter.
+    wide
+        Whether the program takes values in float64; otherwise each site has the type that the program gives it.
     """
 
     program: Program
@@ -85,6 +87,7 @@ class Evidence:
     sensitive: str | None
     parameters: dict[str, Tensor]
     spare: dict[str, Tensor]
+    wide: bool
 
     @classmethod
     def read(
@@ -98,15 +101,17 @@ class Evidence:
         coupling: Coupling,
         sensitive: str | None = None,
         parameters: Mapping[str, Tensor] | None = None,
+        wide: bool = False,
     ) -> Evidence:
-        """Put values, shape (n,) for each observed site, in the types of their sites.
+        """Put values, shape (n,) for each observed site, and parameters in the types of their sites.
 
         Raises
         ------
         DataError
-            If a site of whole numbers is given a fraction, or an observed site has more than one number a person.
+            If a site of whole numbers is given a fraction, an observed site has more than one number a person, or the
+            log-probability of a site that matters is masked or scaled.
         """
-        with quiet(), poutine.trace() as tracer, poutine.condition(data=dict(parameters or {})):
+        with quiet(), poutine.trace() as tracer, _InType(parameters or {}):
             program(2)
         met: dict[str, Any] = {n: site["value"] for n, site in tracer.trace.nodes.items() if site["type"] == "sample"}
         observed = {}
@@ -116,17 +121,18 @@ class Evidence:
                     f"The site {site!r} has more than one number a person, so no column can hold it. Give each of its "
                     "numbers a site of its own."
                 )
-            whole = not info.dtypes[site].is_floating_point
-            wrong = whole & (values != np.round(values))
-            if wrong.any():
-                at = int(np.argmax(wrong))
-                raise DataError(
-                    f"Row {show_label(index, at)}: {site} = {values[at]:g}, but in the program it is a whole number "
-                    f"({str(info.dtypes[site]).removeprefix('torch.')})."
-                )
+            kind = info.dtypes[site]
             numbers = torch.tensor(np.array(values, order="C"))  # torch takes no negative strides, as of df[::-1]
-            observed[site] = numbers.to(info.dtypes[site] if whole else torch.get_default_dtype())
-        spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random}
+            observed[site] = numbers.to(torch.float64 if kind.is_floating_point and wide else kind)
+            wrong = unequal(observed[site], numbers)
+            if bool(wrong.any()):
+                at = int(wrong.int().argmax())
+                raise DataError(
+                    f"Row {show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
+                    f"{'True or False' if kind == torch.bool else 'a whole number'} "
+                    f"({str(kind).removeprefix('torch.')})."
+                )
+        spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random - info.observed}
         found = cls(
             program,
             info,
@@ -137,7 +143,15 @@ class Evidence:
             sensitive,
             {name: met[name] for name in info.parameters},
             spare,
+            wide,
         )
+        for site in (*observed, *found.keys_of(observed)):
+            if site in info.weighted:
+                raise DataError(
+                    f"The log-probability of the site {site!r} is masked or scaled in the program (poutine.mask, "
+                    "poutine.scale, .mask()), so what a row says of a person's noise is not what the program draws. "
+                    "Pass the program without it."
+                )
         return found
 
     def spare_for(self, site: str, m: int) -> Tensor:
@@ -157,6 +171,11 @@ class Evidence:
         inside: Tensor = law.support.check(self.as_site(key, noise))
         inside = inside.movedim(self.info.shapes[key].index(PEOPLE), 0)
         return inside.reshape(len(noise), -1).all(-1)
+
+    def in_type(self, site: str, noise: Tensor) -> Tensor:
+        """Return the values of an explicit noise site in the type that the program takes."""
+        kind = self.spare[site].dtype
+        return noise.to(torch.float64 if kind.is_floating_point and self.wide else kind)
 
     @property
     def n(self) -> int:
@@ -296,7 +315,7 @@ class Evidence:
         given = self.given()
         computed = [site for site in self.observed if site not in self.info.random]
         natural = self.run(given, computed).natural if computed else {}
-        sizes = {s: max(v.abs().double().mean().item() for v in (given[s], natural[s])) for s in computed}
+        sizes = {s: max(v.double().abs().mean().item() for v in (given[s], natural[s])) for s in computed}
         return {site: size if 0.0 < size < torch.inf else 1.0 for site, size in sizes.items()}
 
     def describe(self, site: str, row: int) -> str:
@@ -309,6 +328,25 @@ class Evidence:
     def label(self, row: int) -> str:
         """Return a person's label as text."""
         return show_label(self.index, row)
+
+
+class _InType(Messenger):
+    """Give sites values in the type that their laws draw."""
+
+    def __init__(self, values: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.values = values
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.values and msg["value"] is None:
+            msg["value"], msg["done"] = self.values[msg["name"]].to(msg["fn"]().dtype), True
+
+
+def unequal(stored: Tensor, given: Tensor) -> Tensor:
+    """Tell which numbers are other ones in the type that they are stored in, but for the rounding of real numbers."""
+    if stored.is_floating_point():
+        return torch.zeros(stored.shape, dtype=torch.bool)
+    return stored.double() != given.double()
 
 
 class _Reader(Messenger):
@@ -358,6 +396,8 @@ class _Reader(Messenger):
             if name in self.partly:
                 values, holds = self.partly[name]
                 noise = torch.where(holds.reshape(-1, *[1] * (noise.ndim - 1)), values.to(noise.dtype), noise)
+        elif not implicit:
+            noise = self.evidence.in_type(name, noise)
         self.reading.noise[name] = noise
         return at_noise(name, law, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
 

@@ -19,6 +19,7 @@ from torch.distributions.transforms import ExpTransform
 
 from pyrofair._validation import require_integer
 from pyrofair.discretized import DiscretizedMixture
+from pyrofair.distributions import OrderedCategorical
 from pyrofair.exceptions import DataError
 from pyrofair.kinds import MOST_WHOLE, kind_of, moments
 from pyrofair.tables import as_levels, encode_levels, is_categorical, read_table, read_weight
@@ -94,7 +95,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Categories:
-    """One of k levels, coded 0 to k - 1: a categorical law. Ordered levels and few whole numbers too.
+    """One of k levels, coded 0 to k - 1: a categorical law. Ordered levels and few numbers too.
 
     Parameters
     ----------
@@ -102,10 +103,14 @@ class Categories:
         The labels, in the order of their codes.
     frequencies
         Their frequencies among all, none of them 0.
+    ordered
+        Whether the levels are in order, as numbers and ordered categories are: a person then keeps her rank across
+        worlds. It changes no law.
     """
 
     levels: tuple[Hashable, ...]
     frequencies: tuple[float, ...] = field(repr=False)
+    ordered: bool = False
 
     @property
     def size(self) -> int:
@@ -119,7 +124,8 @@ class Categories:
 
     def law(self, out: Tensor) -> TorchDistributionMixin:
         """Return the categorical law of these logits."""
-        law: TorchDistributionMixin = dist.Categorical(logits=out)
+        family: Any = OrderedCategorical if self.ordered else dist.Categorical
+        law: TorchDistributionMixin = family(logits=out)
         return law
 
 
@@ -254,7 +260,7 @@ def choose_family(
     Examples
     --------
     >>> choose_family(pd.Series(["cook", "nurse", "cook"]))
-    Categories(levels=('cook', 'nurse'))
+    Categories(levels=('cook', 'nurse'), ordered=False)
     >>> choose_family(pd.Series(range(100)))  # doctest: +ELLIPSIS
     Whole(low=0, high=99, mean=..., sd=..., components=5)
     >>> choose_family(pd.Series([-1.5, 0.5, 1.0]))  # doctest: +ELLIPSIS
@@ -288,7 +294,8 @@ def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Cate
         known = pd.Index(numbers.astype(np.int64))
     n = len(values)
     counts = n * np.bincount(encode_levels(values, known), weights=shares, minlength=len(known)) + 0.5
-    return Categories(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()))
+    ordered = values.cat.ordered if isinstance(values.dtype, pd.CategoricalDtype) else not is_categorical(values)
+    return Categories(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()), bool(ordered))
 
 
 # -- values as numbers ------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from pyrofair._validation import (
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
-from pyrofair.isolation import TURN, seed_from
+from pyrofair.isolation import TURN, neutral_torch, seed_from
 from pyrofair.law_draws import draw_caused, draw_worlds, outside_support, pair_worlds
 from pyrofair.law_graph import LawGraph
 from pyrofair.law_units import Units, collect_units, sample_units, thin_units
@@ -276,7 +276,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         shown = self._shown(rows)
         units = collect_units(rows.table.loc[shown, columns], weight[shown])
         if self._draws_units:
-            with TURN:
+            with TURN, neutral_torch():
                 laws = self.split_.of("all")
                 assert laws is not None  # it has the caused nodes
                 units = draw_caused(laws, self.graph_, units, self.most_units, seed, self.rows_.table)
@@ -400,7 +400,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             "seed": seed + PARTS.index(which),
             "like": self.rows_.table,
         }
-        with TURN:
+        with TURN, neutral_torch():
             laws = self.split_.of(which)
             if paired and laws is not None:
                 drawn = pair_worlds(laws, self.graph_, units, **settings)
@@ -433,5 +433,5 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "split_")
         units = self._units(self.rows_, self.seed_, None)
         few = min(self.draws, 50)
-        with TURN:
+        with TURN, neutral_torch():
             return outside_support(self.laws_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)

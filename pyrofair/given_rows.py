@@ -97,7 +97,7 @@ def read_rows(
     DataError
         If no column is a site, or a column is missing or holds no numbers.
     GraphError
-        If a named node is no site.
+        If a named node is no site, or is given data in the program; or if evidence bears on people.
     """
     have = [str(name) for name in getattr(df, "columns", ())]
     named = [name for each in (have if nodes is None else nodes) for name in (each, each.partition("[")[0])]
@@ -114,6 +114,8 @@ def read_rows(
             warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
     nodes = [name for node in nodes for name in read.columns.get(node, (node,))]
     info.require(nodes)
+    info.require_drawn(nodes)
+    info.refuse_evidence(tuple(nodes))
     table = read_table(df, nodes)
     ordered = tuple(site for site in info.sites if site in nodes)
     bound, covariates = covariates_of_rows(read.program, info.sites, df)

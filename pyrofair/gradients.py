@@ -71,11 +71,19 @@ def _latent(evidence: Evidence) -> tuple[str, ...]:
     Raises
     ------
     DataError
-        If some of it is discrete, or a random step without noise of its own.
+        If some of it is discrete, or a random step without noise of its own; or if a node computed from it is of whole
+        numbers.
     """
     keys = evidence.keys_of(evidence.explained)
     keys = tuple(dict.fromkeys((*keys, *(above for key in keys for above in evidence.above[key]))))
     reading = evidence.run(evidence.given(), evidence.explained)
+    for site, natural in reading.natural.items():
+        if not natural.is_floating_point():
+            kind = str(natural.dtype).removeprefix("torch.")
+            raise DataError(
+                f"The node {site!r} is computed as {kind}, through which gradients cannot be followed. Use "
+                "method='auto' or 'importance'."
+            )
     for key in keys:
         if key in evidence.implicit:
             raise DataError(
@@ -144,7 +152,8 @@ def _diagnose(stacked: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
         groups[key] = (names, values.numpy())
     data, diagnose = xarray.Dataset(groups), cast(Any, arviz)
     found = []
-    for table, worst in ((diagnose.ess(data), torch.amin), (diagnose.rhat(data), torch.amax)):
+    sizes, mixing = diagnose.ess(data, method="bulk"), diagnose.rhat(data, method="rank")
+    for table, worst in ((sizes, torch.amin), (mixing, torch.amax)):
         each = {key: torch.as_tensor(table[key].to_numpy().copy()) for key in stacked}
         found.append({key: worst(numbers.reshape(len(numbers), -1), 1) for key, numbers in each.items()})
     return found[0], found[1]

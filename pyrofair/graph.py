@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["CausalGraph"]
 
 
-@dataclass(frozen=True, init=False)
+MOST_DRAWN = 40
+"""How many nodes a graph may have for a notebook to draw it."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
 class CausalGraph:
     """A directed acyclic graph over named nodes, each standing for one or several columns of a table.
 
@@ -375,6 +379,9 @@ class CausalGraph:
         ax
             The axes to draw on; by default a new figure.
         """
+        return self._drawn(unfair, ax)
+
+    def _drawn(self, unfair: UnfairPaths | None, ax: Axes | None = None, *, detached: bool = False) -> Axes:
         if unfair is not None:
             require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
         labels = {
@@ -389,6 +396,26 @@ class CausalGraph:
             red=frozenset(unfair.edges if unfair is not None else ()),
             labels=labels,
             ax=ax,
+            detached=detached,
+        )
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
+        return self.picture()
+
+    def picture(self, unfair: UnfairPaths | None = None) -> bytes | None:
+        """Return the drawing as the bytes of a PNG file, or None of a graph too large to be read."""
+        if len(self.nodes) > MOST_DRAWN or len(self.edges) > 4 * MOST_DRAWN:
+            return None
+        drawn: Any = self._drawn(unfair, detached=True)
+        png: bytes = drawn._repr_png_()
+        return png
+
+    def __repr__(self) -> str:
+        few = ", ".join(self.nodes[:8]) + (", ..." if len(self.nodes) > 8 else "")
+        return (
+            f"<CausalGraph {self.sensitive} -> {self.outcome}: {len(self.nodes)} nodes ({few}), {len(self.edges)} "
+            "edges; print it for all>"
         )
 
     def __str__(self) -> str:

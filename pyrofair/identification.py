@@ -56,7 +56,7 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     """
     if not isinstance(unfair, UnfairPaths):
         raise GraphError(f"identify needs unfair paths, graph.unfair('A -> Y') say; got {type(unfair).__name__}.")
-    require_choice("target", target, ("prediction", "outcome"))
+    require_choice("target", target, ("prediction", "outcome"), error=GraphError)
     projection = _Projection(unfair, target)
     worlds = [(regime, projection.arms(regime)) for regime in unfair.regimes]
     for regime, arms in worlds:

@@ -7,13 +7,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from pyrofair.couplings import SCIPY, Coupling, CouplingError, gumbel_max, quantile, unwrap
+from pyrofair.couplings import (
+    SCIPY,
+    Coupling,
+    CouplingError,
+    gumbel_max,
+    is_gumbel,
+    log_probabilities,
+    quantile,
+    unwrap,
+)
 
 __all__ = ["at_noise", "has_distribution", "is_point", "noise_given", "noise_like", "noise_of", "partner"]
-
-
-def _is_gumbel(law: Any, coupling: Coupling) -> bool:
-    return coupling == "gumbel" and isinstance(unwrap(law), torch.distributions.Categorical)
 
 
 def _inside(u: Tensor) -> Tensor:
@@ -23,14 +28,26 @@ def _inside(u: Tensor) -> Tensor:
 
 def noise_like(law: Any, m: int, coupling: Coupling) -> Tensor:
     """Draw the noise of m people for a site: uniform, shape (m, *event), or Gumbel, shape (m, k), for categories."""
-    if _is_gumbel(law, coupling):
-        return -torch.log(-torch.log(_inside(torch.rand(m, unwrap(law).logits.shape[-1]))))
+    if is_gumbel(law, coupling):
+        inner = unwrap(law)
+        event = law.event_shape[: len(law.event_shape) - len(inner.event_shape)]
+        return -torch.log(-torch.log(_inside(torch.rand(m, *event, inner.logits.shape[-1]))))
     return _inside(torch.rand(m, *law.event_shape))
 
 
 def at_noise(name: str, law: Any, noise: Tensor, coupling: Coupling) -> Tensor:
     """Return the value that a law takes at some noise, shape (m, *event)."""
-    return gumbel_max(law, noise) if _is_gumbel(law, coupling) else quantile(name, law, noise)
+    if is_gumbel(law, coupling):
+        return gumbel_max(law, noise)
+    try:
+        return quantile(name, law, noise)
+    except CouplingError as error:
+        if coupling != "independent":
+            raise
+        raise CouplingError(
+            f"The site {name!r} is an unobserved random step drawn from {type(unwrap(law)).__name__}, which has no "
+            "quantile function; given rows need one for what is not observed. Write its noise as a site of its own."
+        ) from error
 
 
 def partner(noise: Tensor, law: Any, coupling: Coupling) -> Tensor:
@@ -127,12 +144,13 @@ def noise_given(name: str, law: Any, value: Tensor, coupling: Coupling) -> tuple
     -------
     noise : tensor of shape (m,), or (m, k) for Gumbel noise
     mean, variance : tensors of shape (m,)
-        Those of the uniform; NaN for Gumbel noise.
+        Those of the uniform; NaN for Gumbel noise. The variance is 0 where a discrete value has no probability.
     """
-    if _is_gumbel(law, coupling):
+    if is_gumbel(law, coupling):
         noise = _gumbel_given(unwrap(law), value)
+        log_p = log_probabilities(law).expand(*value.shape, -1).gather(-1, value.long().unsqueeze(-1)).squeeze(-1)
         unknown = torch.full(value.shape, torch.nan)
-        return noise, unknown, unknown
+        return noise, unknown, torch.where(log_p > -torch.inf, unknown, 0.0)
     low, high = noise_of(name, law, value)
     width = high - low
     return _inside(high - width * torch.rand(value.shape)), (low + high) / 2, width.square() / 12
@@ -140,12 +158,14 @@ def noise_given(name: str, law: Any, value: Tensor, coupling: Coupling) -> tuple
 
 def _gumbel_given(inner: Any, value: Tensor) -> Tensor:
     """Draw Gumbel noise given which category wins (Maddison and Tarlow, 2017): first the maximum, then all below it."""
-    logits = inner.logits.expand(*value.shape, -1)
+    log_p = log_probabilities(inner).expand(*value.shape, -1)
 
     def gumbel(shape: Any) -> Tensor:
         return -torch.log(-torch.log(_inside(torch.rand(shape))))
 
-    best = (gumbel(value.shape) + logits.logsumexp(-1)).unsqueeze(-1)
-    others = -torch.log(torch.exp(-best) + torch.exp(-(gumbel(logits.shape) + logits)))
-    won = torch.nn.functional.one_hot(value.long(), logits.shape[-1]).bool()
-    return cast(Tensor, torch.where(won, best, others) - logits)
+    best = (gumbel(value.shape) + log_p.logsumexp(-1)).unsqueeze(-1)
+    free = gumbel(log_p.shape)
+    others = -torch.log(torch.exp(-best) + torch.exp(-(free + log_p)))
+    won = torch.nn.functional.one_hot(value.long(), log_p.shape[-1]).bool()
+    # A category without probability never wins, so that who wins says nothing of its noise.
+    return torch.where(log_p == -torch.inf, free, torch.where(won, best, others) - log_p)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from pyrofair._validation import require_real
 
 __all__ = ["summarise", "to_arviz"]
 
@@ -53,60 +56,78 @@ def to_arviz(
     return make(named, coords=labels, dims=axes)  # ArviZ 1.x: one nested dictionary
 
 
-def summarise(data: Any, *, level: float | None = None, **settings: Any) -> pd.DataFrame:
-    """Return ``arviz.summary`` of ArviZ data, with those statistics that can be computed.
+def summarise(data: Any, *, level: float = 0.95) -> pd.DataFrame:
+    """Return mean, standard deviation and equal-tailed interval of each number, and how well its chains tell it.
 
-    R-hat compares chains: of one chain only the ``"stats"`` are shown (mean, standard deviation, interval), unless
-    ``kind`` says otherwise. Of one draw only the mean is.
+    All is computed here or asked of ArviZ by name, so that neither its version nor its settings change a number.
 
     Parameters
     ----------
     data
         What :func:`to_arviz` returns, with a group ``posterior``.
     level
-        If given, the interval is the equal-tailed one at this level, in place of ArviZ's own.
-    settings
-        Passed on.
+        Of the interval, which has a share ``(1 - level) / 2`` of the draws below it and above it each.
+
+    Returns
+    -------
+    DataFrame with a row for each number, named ``NAME`` or ``NAME[LABEL, ...]``
+        ``mean``, ``sd``, and the ends ``eti_2.5%`` and ``eti_97.5%`` (at level 0.95); of several chains ``mcse_mean``
+        and ``mcse_sd`` (Monte-Carlo standard errors), ``ess_bulk`` and ``ess_tail`` (effective sample sizes, the second
+        the lesser of those of the 5 % and 95 % quantiles) and ``r_hat`` (rank-normalised split R-hat), all of Vehtari
+        et al. (2021). Of one draw the mean alone.
+
+    Raises
+    ------
+    DataError
+        If the level is not between 0 and 1.
 
     Examples
     --------
-    >>> draws = np.random.default_rng(0).normal(size=(1, 100))
-    >>> list(summarise(to_arviz({"posterior": {"b": draws}})))[:2]
-    ['mean', 'sd']
-    >>> summarise(to_arviz({"posterior": {"b": draws[:, :1]}})).round(2).to_dict("index")
-    {'b': {'mean': 0.13}}
+    >>> draws = np.arange(101.0)[None]
+    >>> summarise(to_arviz({"posterior": {"b": draws}}), level=0.9).round(2).to_dict("index")
+    {'b': {'mean': 50.0, 'sd': 29.3, 'eti_5%': 5.0, 'eti_95%': 95.0}}
+    >>> summarise(to_arviz({"posterior": {"b": draws[:, :1]}})).to_dict("index")
+    {'b': {'mean': 0.0}}
     """
-    _maker()  # imports ArviZ quietly
-    from arviz import summary
-
+    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     group = data["posterior"]
-    sizes = {name: int(group.sizes[name]) for name in ("chain", "draw")}
-    one_draw = sizes["chain"] * sizes["draw"] == 1
-    if one_draw:  # ArviZ would take the spread of one number, which is none
-        group = group.to_dataset() if hasattr(group, "to_dataset") else group
-        values = {name: np.repeat(each.to_numpy(), 4, axis=1) for name, each in group.data_vars.items()}
-        dims = {name: list(each.dims[2:]) for name, each in group.data_vars.items()}
-        coords = {name: each.to_numpy() for name, each in group.coords.items() if name not in sizes}
-        data = to_arviz({"posterior": values}, coords=coords, dims=dims)
-    if one_draw or sizes["chain"] == 1:
-        settings = {"kind": "stats"} | settings
-    if level is not None and "ci_kind" in inspect.signature(summary).parameters:  # ArviZ 1.x
-        settings = {"ci_kind": "eti", "ci_prob": level} | settings
-    elif level is not None and not {"hdi_prob", "stat_funcs", "stat_focus"} & settings.keys():
-        return _equal_tailed(data, summary, level, settings)[["mean"] if one_draw else slice(None)]
-    found: Any = summary(data, **settings)
-    table = pd.DataFrame(found)
-    return table[["mean"]] if one_draw else table
-
-
-def _equal_tailed(data: Any, summary: Any, level: float, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the summary of ArviZ 0.x with the equal-tailed interval where its highest-density one stands."""
+    group = group.to_dataset() if hasattr(group, "to_dataset") else group
+    chains, draws = (int(group.sizes[name]) for name in ("chain", "draw"))
     tail = (1.0 - level) / 2.0
-    ends = {f"eti_{100 * at:g}%": partial(np.quantile, q=at) for at in (tail, 1.0 - tail)}
-    found = pd.DataFrame(summary(data, stat_funcs=ends, **settings))
-    densest = [name for name in found if str(name).startswith("hdi_")]
-    place = [name for name in found if name not in ends and name not in densest]
-    return found[[*place[:2], *ends, *place[2:]]] if densest else found
+    columns: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {"mean": lambda x: x.mean(axis=0)}
+    if chains * draws > 1:
+        columns["sd"] = lambda x: x.std(axis=0, ddof=1)
+        columns |= {f"eti_{100 * at:g}%": partial(np.quantile, q=at, axis=0) for at in (tail, 1.0 - tail)}
+    rows = [label for name, each in group.data_vars.items() for label in _labels(str(name), each)]
+    flat = [each.to_numpy().reshape(chains * draws, -1) for each in group.data_vars.values()]
+    found = pd.DataFrame({name: np.concatenate([of(x) for x in flat]) for name, of in columns.items()}, index=rows)
+    return found.assign(**_diagnose(group)) if chains > 1 else found
+
+
+def _labels(name: str, values: Any) -> list[str]:
+    """Return the name of each number of a variable, as ArviZ names them."""
+    inner = [dim for dim in values.dims if dim not in ("chain", "draw")]
+    known = [values.coords[dim].to_numpy() if dim in values.coords else np.arange(values.sizes[dim]) for dim in inner]
+    return [f"{name}[{', '.join(map(str, labels))}]" if labels else name for labels in product(*known)]
+
+
+def _diagnose(group: Any) -> dict[str, NDArray[np.float64]]:
+    """Return what several chains tell of each number."""
+    _maker()  # imports ArviZ quietly
+    import arviz
+
+    tools: Any = arviz
+    asked = {
+        "mcse_mean": tools.mcse(group, method="mean"),
+        "mcse_sd": tools.mcse(group, method="sd"),
+        "ess_bulk": tools.ess(group, method="bulk"),
+        "ess_tail": tools.ess(group, method="tail", prob=(0.05, 0.95)),
+        "r_hat": tools.rhat(group, method="rank"),
+    }
+    return {
+        name: np.concatenate([np.ravel(table[variable].to_numpy()) for variable in group.data_vars])
+        for name, table in asked.items()
+    }
 
 
 def _maker() -> Any:

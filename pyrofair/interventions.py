@@ -74,7 +74,7 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     tensor([2., 2., 2., 2.])
     """
     if not callable(program):
-        raise InterventionError(f"program={program!r} must be a function, say of the number of people.")
+        raise InterventionError(f"program={program!r} must be a function, say of the number of units.")
     if not isinstance(values, Mapping):
         raise InterventionError(f"values={shown(values)} must be a dictionary from sites to values.")
 

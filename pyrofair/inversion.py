@@ -56,7 +56,7 @@ class Findings:
         if key not in self.noise:
             self.noise[key] = torch.full((self.n, *values.shape[1:]), math.nan, dtype=values.dtype)
             self.known[key] = torch.zeros(self.n, dtype=torch.bool)
-        self.noise[key][rows] = values
+        self.noise[key][rows] = values.to(self.noise[key].dtype)
         self.known[key][rows] = True
 
     def partly(self, keys: Iterable[str], rows: Tensor, repeat: int = 1) -> dict[str, tuple[Tensor, Tensor]]:

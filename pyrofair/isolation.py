@@ -1,11 +1,11 @@
-"""Randomness that leaves no trace: global generators and Pyro's parameter store are as they were before."""
+"""Runs that neither read nor change global state: torch's settings, random generators, Pyro's parameter store."""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pyro
@@ -13,7 +13,7 @@ import torch
 
 from pyrofair._validation import require_seed
 
-__all__ = ["TURN", "fresh_state", "isolated", "seed_from", "set_seed"]
+__all__ = ["TURN", "fresh_state", "isolated", "neutral_torch", "seed_from", "set_seed"]
 
 TURN = threading.RLock()
 """Pyro's handlers, the parameter store and the generators are global: whoever uses Pyro in a thread holds this."""
@@ -56,9 +56,86 @@ def set_seed(seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
 
 
+class _Here(threading.local):
+    """Whether the thread is inside a neutral block."""
+
+    inside = False
+
+
+class _Type:
+    """The default type that a process had before the first of its threads entered a neutral block."""
+
+    lock = threading.Lock()
+    users = 0
+    before = torch.float32
+
+
+_HERE = _Here()
+
+
+@contextmanager
+def neutral_torch() -> Iterator[None]:
+    """Run with torch's settings as at its import and in one thread, and put the caller's back, also after an error.
+
+    Inside, gradients are recorded, numbers are float32 on the CPU unless a type or device is named, and neither
+    inference mode nor autocast applies, so that results do not depend on what a caller has set. Sums are split by
+    threads, and thus differ in their last digits by how many there are; in fits of small networks threads mostly wait
+    for each other. A block inside another one changes nothing. Deterministic algorithms are left to the caller: the
+    results on the CPU do not depend on them.
+    """
+    if _HERE.inside:
+        yield
+        return
+    _HERE.inside = True
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            stack.enter_context(torch.autocast("cpu", enabled=False))
+            if torch.cuda.is_available():
+                stack.enter_context(torch.autocast("cuda", enabled=False))
+            if torch.empty(0).device.type != "cpu":  # a mode that sees every call, and slows it down
+                stack.enter_context(torch.device("cpu"))
+            stack.enter_context(_single_precision())
+            stack.enter_context(_one_thread())
+            yield
+    finally:
+        _HERE.inside = False
+
+
+@contextmanager
+def _single_precision() -> Iterator[None]:
+    """Let the default type be float32 until the last thread has left: the default is one for all threads."""
+    with _Type.lock:
+        if not _Type.users:
+            _Type.before = torch.get_default_dtype()
+            torch.set_default_dtype(torch.float32)
+        _Type.users += 1
+    try:
+        yield
+    finally:
+        with _Type.lock:
+            _Type.users -= 1
+            if not _Type.users:
+                torch.set_default_dtype(_Type.before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 @contextmanager
 def isolated(seed: int | None) -> Iterator[None]:
-    """Run with seeded generators, and put these and the parameter store back afterwards, also after an error.
+    """Run in :func:`neutral_torch` with seeded generators; these and the parameter store are put back afterwards.
 
     A program may read parameters that the store holds; what it adds or replaces is undone. Only a tensor that it
     overwrites in place stays overwritten. Generators, store and Pyro's handlers are global, so threads take turns.
@@ -68,7 +145,7 @@ def isolated(seed: int | None) -> Iterator[None]:
     seed
         Seeds Python's, NumPy's and torch's generators; None leaves them as they are until the end.
     """
-    with TURN:
+    with TURN, neutral_torch():
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - a program may use the global one
         store = pyro.get_param_store()
         # Reading the state cuts the link from each parameter to its unconstrained self, which optimisers follow.

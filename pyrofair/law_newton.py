@@ -23,8 +23,11 @@ MOST_STEPS = 30
 CONVERGED = 1e-8
 """A fit has converged if another step would gain less than so many nats per row."""
 HALVINGS = 30
-SOLVED = 1e-4
-"""The equations of a step are solved to this share of their right side."""
+SOLVED = 1e-2
+"""The equations of a step are solved to this share of their right side, in at most ``MOST_SOLVING`` rounds."""
+MOST_SOLVING = 60
+ARRIVED, MOST_MOVES = 1e-4, 8
+"""A mixture has moved by as much as its rows say if another step would gain this share of the first one's gain."""
 
 
 def has_last_layer(law: ConditionalLaw) -> bool:
@@ -34,11 +37,15 @@ def has_last_layer(law: ConditionalLaw) -> bool:
 
 def is_convex(law: ConditionalLaw) -> bool:
     """Tell whether a law has one optimum: a linear predictor of log-odds, of logits, or of one normal law."""
+    return isinstance(law.numbers, Network) and len(law.numbers.shapes) == 1 and is_simple(law)
+
+
+def is_simple(law: ConditionalLaw) -> bool:
+    """Tell whether a law has one optimum in its own numbers: log-odds, logits, or those of one normal law."""
     family = law.family
-    simple = isinstance(family, Binary | Categories) or (
+    return isinstance(family, Binary | Categories) or (
         isinstance(family, Continuous | Whole) and family.components == 1
     )
-    return isinstance(law.numbers, Network) and len(law.numbers.shapes) == 1 and simple
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,15 +116,18 @@ class LastLayer:
     def steps(self, theta: Tensor, most: int = MOST_STEPS) -> Iterator[tuple[Tensor, float, bool]]:
         """Take at most so many steps of Newton's method, and give the numbers, the loss, and whether it has converged.
 
-        The curvature is that of the rows' log-likelihoods in the law's numbers, its negative parts left out, so that
-        each step leads downhill; it is halved until the loss falls.
+        The curvature is that of the rows' log-likelihoods in the law's numbers, its negative parts left out, or of
+        mixtures the products of the rows' slopes, which are as large on average (Fisher's information), so that each
+        step leads downhill; it is halved until the loss falls.
         """
-        value = self.loss(theta)
-        for _ in range(most):
+        value, enough = self.loss(theta), CONVERGED * len(self.weight)
+        for taken in range(most):
             slope = self.gradient(theta)
             step = self._solve(slope, self._curvature(theta))
             gain, size = float((slope * step).sum()), 1.0
-            if not gain > CONVERGED * len(self.weight):
+            if not taken and not self._exact:
+                enough, most = max(enough, ARRIVED * gain), min(most, MOST_MOVES)
+            if not gain > enough or taken >= most:
                 yield theta, float(value), True
                 return
             for _ in range(HALVINGS):
@@ -139,8 +149,14 @@ class LastLayer:
         return -(self.weight * each).sum()
 
     def _curvature(self, theta: Tensor) -> Tensor:
-        """Return the second derivatives of each row's loss in the law's numbers, shape (n, size, size)."""
+        """Return the second derivatives of each row's loss in the law's numbers, shape (n, size, size).
+
+        Of a mixture: vectors whose products with themselves take their place, shape (n, size).
+        """
         out = self._out(theta).requires_grad_()
+        if not self._exact:
+            (slope,) = torch.autograd.grad(self._fit(out), out)
+            return slope / self.weight.clamp(min=1e-12).sqrt().unsqueeze(1)
         (slope,) = torch.autograd.grad(self._fit(out), out, create_graph=True)
         size = out.shape[-1]
         found = torch.stack(
@@ -151,17 +167,26 @@ class LastLayer:
         known, vectors = torch.linalg.eigh(0.5 * (found + found.transpose(1, 2)))
         return vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(1, 2))
 
+    @property
+    def _exact(self) -> bool:
+        return is_simple(self.law)
+
     def _solve(self, right: Tensor, curvature: Tensor) -> Tensor:
         """Solve the equations of a step by conjugate gradients, scaled by their diagonal."""
-        diagonal = self.inputs.square().T @ curvature.diagonal(dim1=1, dim2=2) + self.precision
+        own = curvature.square() if curvature.ndim == 2 else curvature.diagonal(dim1=1, dim2=2)
+        diagonal = self.inputs.square().T @ own + self.precision
         found, left = torch.zeros_like(right), right.clone()
         scaled = left / diagonal
         way, product = scaled.clone(), (left * scaled).sum()
         enough = SOLVED**2 * product
-        for _ in range(2 * right.numel() + 10):
+        for _ in range(MOST_SOLVING):
             if not product > enough:
                 break
-            turned = (curvature @ (self.inputs @ way).unsqueeze(-1)).squeeze(-1)
+            turned = self.inputs @ way
+            if curvature.ndim == 2:
+                turned = curvature * (curvature * turned).sum(1, keepdim=True)
+            else:
+                turned = (curvature @ turned.unsqueeze(-1)).squeeze(-1)
             turned = self.inputs.T @ turned + self.precision * way
             size = product / (way * turned).sum()
             found, left = found + size * way, left - size * turned

@@ -43,7 +43,7 @@ def graph_of(graph_or_unfair: object) -> CausalGraph:
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
     if not isinstance(graph, CausalGraph):
         raise DataError(
-            f"graph_or_unfair={graph!r:.60} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in it, "
+            f"graph_or_unfair={graph!r:.60} is a {type(graph).__name__}; pass a CausalGraph, or unfair paths in one: "
             "CausalGraph('A -> Y; ...', sensitive=..., outcome=...)."
         )
     return graph

@@ -5,21 +5,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyro
+import pyro.distributions as dist
 import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from pyro import poutine
+from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.covariates import covariate_names, covariates_of_rows
 from pyrofair.dependencies import Dependencies, read_dependencies
 from pyrofair.equations import sensitive_levels
+from pyrofair.evidence import unequal
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated
@@ -30,6 +34,9 @@ from pyrofair.vectors import Components, find_vectors
 from pyrofair.world_tables import codes_of, levels_of_sites
 
 __all__ = ["Likelihood", "PosteriorError", "read_likelihood"]
+
+Counts = Callable[[Tensor], Tensor]
+"""Scales and masks log-densities, shape (n,), as the program does."""
 
 PRIOR_DRAWS = 3
 TOLERANCE = 1e-3
@@ -45,7 +52,8 @@ class Likelihood:
 
     A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
     log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A computed node that no
-    parameter reaches is only set.
+    parameter reaches is only set. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as
+    the program says, at the rows.
 
     Parameters
     ----------
@@ -67,6 +75,10 @@ class Likelihood:
         The shape of each per-person site.
     vectors
         The vector-valued node sites.
+    evidence
+        Per-person sites that the program gives a value, and factors.
+    types
+        For each noise its type.
     """
 
     program: Program
@@ -77,6 +89,8 @@ class Likelihood:
     parameters: tuple[str, ...]
     derived: tuple[str, ...]
     latent: tuple[str, ...]
+    evidence: tuple[str, ...]
+    types: Mapping[str, torch.dtype]
     shapes: Mapping[str, tuple[int, ...]]
     vectors: Mapping[str, Components]
 
@@ -88,17 +102,20 @@ class Likelihood:
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
-        for node, (start, slope, law) in self.equations().items():
+        for node, (start, slope, law, counts) in self.equations().items():
             noise = (self.rows[node] - start) / slope
             inside = law.support.check(noise)
             if not bool(inside.all()):  # laws may refuse such values, or return a number all the same
                 noise = torch.where(inside.reshape(*inside.shape, *[1] * law.event_dim), noise, law.sample())
             density = law.log_prob(noise).masked_fill(~inside, -torch.inf)
-            pyro.factor(f"{node}__log_density", (density - _sum_events(slope.abs().log(), law)).sum())
+            pyro.factor(f"{node}__log_density", counts(density - _sum_events(slope.abs().log(), law)).sum())
 
-    def equations(self) -> dict[str, tuple[Tensor, Tensor, Any]]:
-        """Run the program and return f0 and f1, shaped as the node, and the law of the noise, for each to invert."""
-        zero = {noise: torch.zeros(self.shapes[noise], requires_grad=True) for noise in self.inverted.values()}
+    def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
+        """Run the program and return f0 and f1, shaped as the node, the law of the noise and how it counts."""
+        zero = {
+            noise: torch.zeros(self.shapes[noise], dtype=self.types[noise], requires_grad=True)
+            for noise in self.inverted.values()
+        }
         with torch.enable_grad(), _Rows(self, zero) as run:
             self.program(self.n)
             if not zero:
@@ -111,7 +128,7 @@ class Likelihood:
         for (node, noise), slope in zip(self.inverted.items(), slopes, strict=True):
             if slope is None:
                 raise _unusable(node, f"does not read its noise {noise!r} by operations of torch")
-            found[node] = start[node], slope, run.laws[noise]
+            found[node] = start[node], slope, run.laws[noise], run.counts[noise]
         return found
 
     def natural(self, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -133,6 +150,7 @@ class _Rows(Messenger):
         self.likelihood, self.noise = likelihood, noise
         self.natural: dict[str, Tensor] = {}
         self.laws: dict[str, Any] = {}
+        self.counts: dict[str, Counts] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
         name, computed = msg["name"], is_deterministic(msg)
@@ -144,6 +162,7 @@ class _Rows(Messenger):
             msg["value"], msg["is_observed"], msg["stop"] = self.likelihood.rows[name], True, bool(computed)
         elif name in self.noise or name in self.likelihood.idle:
             self.laws[name] = msg["fn"]
+            self.counts[name] = partial(scale_and_mask, scale=msg["scale"], mask=msg["mask"])
             msg["value"] = self.noise[name] if name in self.noise else self.likelihood.idle[name]
             msg["done"] = msg["stop"] = True
         elif computed and name not in self.likelihood.derived:
@@ -175,9 +194,9 @@ def read_likelihood(
         If the program has no parameters or reads ``pyro.param``; if an unknown is discrete; if a node computed from
         parameters is not affine in exactly one private continuous noise; if the plate is subsampled.
     DataError
-        If the table lacks a column, or holds values that the program's site cannot take.
+        If the table lacks a column, or holds values that the program's site cannot take; if evidence has such a value.
     GraphError
-        If a node has no per-person site.
+        If a node has no per-person site, or is given data in the program.
     """
     info = read_sites(program)
     reads = read_dependencies(program, info)
@@ -187,6 +206,9 @@ def read_likelihood(
             f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
             f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
         )
+    nodes = {*graph.nodes, *graph.columns_of(graph.observed)}
+    evidence = info.evidence(nodes)
+    info.require_drawn(site for site in info.sites if site in nodes)
     vectors = find_vectors(info, {node: graph.columns_of([node]) for node in graph.observed})
     rows = _read_rows(df, graph, info, vectors, levels, covariate_names(program))
     program, covariates = covariates_of_rows(program, info.sites, df)
@@ -204,7 +226,7 @@ def read_likelihood(
                 f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
                 "it out of the config: that changes no distribution. Parameters may stay reparametrised."
             )
-    inverted, latent, known = _roles(reads, info, graph, rows, frozenset(parameters))
+    inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters))
     unheard = [site for site in parameters if site not in known]
     if unheard:
         warnings.warn(
@@ -215,9 +237,23 @@ def read_likelihood(
             stacklevel=3,
         )
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
-        idle = _draw(program, len(df), [s for s in info.random if s not in {*rows, *inverted.values(), *latent}])
+        busy = {*rows, *inverted.values(), *latent, *evidence}
+        idle = _draw(program, len(df), [s for s in info.random if s not in busy])
         shapes = {site: info.shape(site, len(df)) for site in info.sites}
-        likelihood = Likelihood(program, len(df), rows, inverted, idle, parameters, derived, latent, shapes, vectors)
+        likelihood = Likelihood(
+            program,
+            len(df),
+            rows,
+            inverted,
+            idle,
+            parameters,
+            derived,
+            latent,
+            evidence,
+            info.dtypes,
+            shapes,
+            vectors,
+        )
         _check(likelihood)
     return likelihood
 
@@ -251,7 +287,14 @@ def _read_rows(
     for column, site in site_of.items():
         coded = site in labels
         given = codes_of(column, labels[site], table[column]) if coded else _numbers(table, column, site, graph)
-        rows[site] = torch.as_tensor(given).to(info.dtypes[parts.get(site, site)])
+        kept = info.dtypes[parts.get(site, site)]
+        rows[site] = torch.as_tensor(given).to(kept)
+        if bool((wrong := unequal(rows[site], torch.as_tensor(given))).any()):
+            kind = str(kept).removeprefix("torch.")
+            raise DataError(
+                f"The column {column!r} holds {torch.as_tensor(given)[wrong][0].item():g}, but the program's site "
+                f"{site!r} holds {kind}. Code the column as the program does."
+            )
     for site, vector in vectors.items():
         if all(name in rows for name in vector.names):
             rows[site] = vector.join([rows.pop(name) for name in vector.names])
@@ -274,9 +317,12 @@ def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) ->
 
 
 def _roles(
-    reads: Dependencies, info: ProgramSites, graph: CausalGraph, rows: Mapping[str, Tensor], parameters: frozenset[str]
+    reads: Dependencies, info: ProgramSites, graph: CausalGraph, rows: Sequence[str], parameters: frozenset[str]
 ) -> tuple[dict[str, str], tuple[str, ...], set[str]]:
-    """Return the noise of each node to invert, the per-person unknowns, and all sites that the rows tell of."""
+    """Return the noise of each node to invert, the per-person unknowns, and all sites that rows and evidence tell of.
+
+    Evidence is like a drawn node: its value is given.
+    """
     above = {node: _above(node, reads.reads, rows) for node in rows}
     hidden = {s for node in graph.latent for s in (node,) if s in info.random}
     noise = {node: [s for s in info.sites if s in above[node] & info.random and s not in hidden] for node in rows}
@@ -291,6 +337,8 @@ def _roles(
         private = [s for s in noise[node] if users[s] == {node}]
         if len(private) != 1:
             which = f"the private noise {', '.join(map(repr, private))}" if private else "no noise of its own"
+            if shared := sorted({site for s in noise[node] for site in users[s] & info.observed}):
+                which += f" (the evidence {', '.join(map(repr, shared))} reads it too)"
             raise _unusable(node, f"is computed from parameters and {which}; exactly one noise can be recovered")
         inverted[node] = private[0]
     known: set[str] = set().union(*(above[node] for node in rows if node not in settled))
@@ -298,7 +346,7 @@ def _roles(
     return inverted, latent, known
 
 
-def _above(node: str, reads: Mapping[str, frozenset[str]], rows: Mapping[str, Tensor]) -> set[str]:
+def _above(node: str, reads: Mapping[str, frozenset[str]], rows: Sequence[str]) -> set[str]:
     """Return what a node reads, directly or through sites that are no nodes."""
     found: set[str] = set()
     waiting = list(reads[node])
@@ -337,30 +385,39 @@ def _check(likelihood: Likelihood) -> None:
             equations = likelihood.equations()
         sites: Any = tracer.trace.nodes
         laws = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
-        _check_unknowns(likelihood, laws, {node: law for node, (_, _, law) in equations.items()})
-        for node, (start, slope, law) in equations.items():
+        _check_unknowns(likelihood, laws, {node: law for node, (_, _, law, _) in equations.items()})
+        for node, (start, slope, law, _) in equations.items():
             _check_shape(likelihood, node, start.shape)
             dead[node] &= slope == 0.0
             _check_affine(likelihood, tracer.trace, node, (start, slope), law)
         for site in likelihood.rows.keys() & laws.keys():
             _check_shape(likelihood, site, laws[site].shape())
-            wrong = ~laws[site].support.check(likelihood.rows[site])
+        given = [*(likelihood.rows.keys() & laws.keys()), *likelihood.evidence]
+        for site in [each for each in given if sites[each]["value"].numel()]:  # a factor has no value
+            wrong = ~laws[site].support.check(sites[site]["value"])
+            if sites[site]["mask"] is not None:
+                wrong = wrong & sites[site]["mask"]
             impossible[site] = impossible.get(site, wrong) & wrong
             supports[site] = laws[site].support
     for site, wrong in impossible.items():
         if wrong.any():
+            what, remedy = "node", "Code the column as the program does."
+            if site in likelihood.evidence:
+                what, remedy = "evidence", "Correct what it is given (obs=...)."
             raise DataError(
-                f"{int(wrong.sum())} value(s) of the node {site!r}, such as "
-                f"{_shown(likelihood.rows[site][wrong][0])}, cannot be drawn by the program's site: its support is "
-                f"{supports[site]}. Code the column as the program does."
+                f"{int(wrong.sum())} value(s) of the {what} {site!r}, such as "
+                f"{_shown(sites[site]['value'], wrong)}, cannot be drawn by the program's site: its support is "
+                f"{supports[site]}. {remedy}"
             )
     for node, rows in dead.items():
         if rows.any():
             raise _unusable(node, f"does not read its noise in {int(rows.sum())} row(s), and has no density there")
 
 
-def _shown(value: Tensor) -> str:
-    return f"{value.item():g}" if value.numel() == 1 else str(value.tolist())
+def _shown(values: Tensor, wrong: Tensor) -> str:
+    """Return the first of the wrong values as text."""
+    first = values.expand(torch.broadcast_shapes(values.shape, wrong.shape))[wrong][0]  # type: ignore[no-untyped-call]
+    return f"{first.item():g}" if first.numel() == 1 else str(first.tolist())
 
 
 def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws: Mapping[str, Any]) -> None:
@@ -375,6 +432,8 @@ def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws:
     for node, noise in likelihood.inverted.items():
         if noise_laws[node].support.is_discrete or likelihood.shapes[noise] != likelihood.shapes[node]:
             raise _unusable(node, f"has the noise {noise!r}, which is discrete or of another shape than the node")
+        if isinstance(noise_laws[node], dist.MaskedDistribution):
+            raise _unusable(node, f"has the noise {noise!r}, whose density is masked; mask the site by poutine.mask")
 
 
 def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:

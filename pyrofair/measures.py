@@ -14,6 +14,7 @@ from pyrofair.consistent import choose_potentials, consistent_ends
 from pyrofair.exceptions import DataError
 from pyrofair.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.graph import CausalGraph
+from pyrofair.isolation import neutral_torch
 from pyrofair.potential_outcomes import CounterfactualSample, Worlds
 from pyrofair.scoring import positive_scores
 from pyrofair.tables import require_aligned
@@ -120,7 +121,7 @@ class AuditedModel:
                 "has it, or scores, one for each row, as an array or a Series."
             )
         if isinstance(self.model, pd.Series):
-            require_aligned(table, self.model, f"the scores {self.name!r}")
+            require_aligned(table, self.model, f"the scores {self.name!r}", table="df")
         try:
             scores = np.array(self.model, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -172,8 +173,9 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
     ----------
     Chikahara et al. (2021), eq. (6), (7), (8) and (A19).
     """
-    scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
-    p0, p1 = (each.mean.item() for each in scored)
+    with neutral_torch():
+        scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
+        p0, p1 = (each.mean.item() for each in scored)
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     notes: dict[str, str] = {}
     bounds = {"piu_paper_bound": np.nan, "piu_lower": np.nan, "piu_upper": np.nan}
@@ -187,10 +189,11 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
         notes |= dict.fromkeys(values, left_text)
         notes |= dict.fromkeys(bounds, f"cannot be made: {left_text}")
     else:
-        marginal = (replace(each, unit=None) for each in scored)
-        bounds["piu_paper_bound"] = 2.0 * disagreement(*marginal).item()
-        bounds["piu_lower"] = effect_gap(*scored).item()
-        bounds["piu_upper"] = piu_upper(*scored).item()
+        with neutral_torch():
+            marginal = (replace(each, unit=None) for each in scored)
+            bounds["piu_paper_bound"] = 2.0 * disagreement(*marginal).item()
+            bounds["piu_lower"] = effect_gap(*scored).item()
+            bounds["piu_upper"] = piu_upper(*scored).item()
         notes |= _vacuous(bounds)
     return values | bounds, notes
 

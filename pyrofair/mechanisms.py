@@ -18,9 +18,7 @@ from matplotlib.figure import Figure
 
 from pyrofair._validation import (
     did_you_mean,
-    require_choice,
     require_flag,
-    require_instance,
     require_integer,
     require_names,
     require_seed,
@@ -32,7 +30,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, encode, levels
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
-from pyrofair.isolation import isolated, seed_from
+from pyrofair.isolation import isolated, neutral_torch, seed_from
 from pyrofair.law_fitting import Fit, Guide, Rows, Settings
 from pyrofair.law_learning import (
     FEWEST,
@@ -158,11 +156,11 @@ class LearnedLaws:
             If the column was not learned, or the table lacks one that its law reads, or holds a level not seen.
         """
         fit = self._fit(column)
-        values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
         if draw is not None and not 0 <= draw < self._draws:
             raise DataError(f"draw={draw!r} is none of the {self._draws} draws, 0 to {self._draws - 1}.")
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
-        with torch.no_grad():
+        with neutral_torch(), torch.no_grad():
+            values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
             return fit.law.at(chosen)(values).expand((len(table),))
 
     def _fit(self, column: str) -> Fit:
@@ -248,7 +246,8 @@ class LearnedLaws:
             If Ctrl-C struck: a replicate that is half done is none.
         """
         weight = read_weight(sample_weight, len(self.rows.weight))
-        rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
+        with neutral_torch():
+            rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
         fits = refit_laws(self.fits, rows, self.rows, settings, seed_from(random_state))
         return replace(self, fits=fits, rows=rows)
@@ -405,13 +404,9 @@ def learn_laws(
     require_integer("components", components)
     require_flag("progress", progress)
     require_seed(random_state)
-    if not (isinstance(parameters, Mapping) or callable(parameters)):
-        require_choice("parameters", parameters, ("network", "linear"))
     if nodes is not None:
         nodes = require_names("nodes", nodes, "node names", one=True)
-    for name, value in {"given": given, "families": families}.items():
-        if value is not None:
-            require_instance(name, value, Mapping, "a dictionary, or None")
+    read_table(df, [])  # whatever its columns, it is a table
     reads = plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     coded, labels = code_labels(read_table(df, columns), graph)
@@ -419,9 +414,10 @@ def learn_laws(
     if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
     chosen = choose_families(coded, families or {}, components, weight)
-    values = {name: encode(chosen[name], coded[name]) for name in columns}
-    laws = make_laws(reads, chosen, parameters, hidden)
     seed = seed_from(random_state)
+    with neutral_torch():
+        values = {name: encode(chosen[name], coded[name]) for name in columns}
+        laws = make_laws(reads, chosen, parameters, hidden)
     with isolated(seed):
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
     try_laws(laws, rows)

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pyro.distributions as dist
 import torch
-from torch import Tensor, distributions
+from torch import Tensor
 
-from pyrofair.couplings import Coupling, CouplingError, gumbel_max, law_parameters, quantile, unwrap
+from pyrofair.couplings import Coupling, CouplingError, gumbel_max, is_gumbel, law_parameters, quantile, unwrap
 from pyrofair.isolation import set_seed
 
 __all__ = ["Noise", "Redraws", "choose_noise", "draw_from"]
@@ -125,12 +125,13 @@ class Noise:
         """
         if name not in self.pairs:
             self._set_seed(name)
-            size = (*shape, unwrap(law).logits.shape[-1]) if self._is_gumbel(law) else tuple(shape)
+            gumbel, inner = is_gumbel(law, self.coupling), unwrap(law)
+            size = (*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1]) if gumbel else (*shape,)
             first = _uniform(size)
             second = _uniform(size) if self.coupling == "independent" else first
             if self.coupling == "antithetic":
                 second = 1.0 - first
-            if self._is_gumbel(law):
+            if gumbel:
                 first = second = -torch.log(-torch.log(first))
             self.pairs[name] = first, second
         return self.pairs[name]
@@ -157,10 +158,7 @@ class Noise:
 
     def value(self, name: str, law: Any, noise: Tensor) -> Tensor:
         """Return the value that a law takes at some noise."""
-        return gumbel_max(law, noise) if self._is_gumbel(law) else quantile(name, law, noise)
-
-    def _is_gumbel(self, law: Any) -> bool:
-        return self.coupling == "gumbel" and isinstance(unwrap(law), distributions.Categorical)
+        return gumbel_max(law, noise) if is_gumbel(law, self.coupling) else quantile(name, law, noise)
 
     def _set_seed(self, name: str) -> None:
         digest = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=4).digest()

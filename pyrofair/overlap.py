@@ -183,7 +183,13 @@ class GroupOverlap:
             )
         problems = self.problems()
         if problems:
-            warnings.warn(f"Poor overlap in {where}: {'; '.join(problems)}.", PositivityWarning, stacklevel=stacklevel)
+            cure = " clip=0.01 bounds propensities, for a small bias; trim=0.01 drops rows, and changes the estimand."
+            extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
+            warnings.warn(
+                f"Poor overlap in {where}: {'; '.join(problems)}.{cure if extreme and not self.clipped else ''}",
+                PositivityWarning,
+                stacklevel=stacklevel,
+            )
 
     def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
         """Return a row of the overlap table."""

@@ -186,7 +186,7 @@ class Priors:
 
     def tensors(self, held: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
         """Return draws as tensors in the type that the program's own values have."""
-        return {name: torch.tensor(values).to(self.dtypes[name]) for name, values in held.items()}
+        return {name: torch.tensor(values, device="cpu").to(self.dtypes[name]) for name, values in held.items()}
 
     def _require_known(self, name: str, replay: bool, what: str) -> None:
         if name in self.laws or (replay and (name in self.info.sites or name in self.computed)):

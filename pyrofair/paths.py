@@ -111,6 +111,10 @@ class UnfairPaths:
         """Draw the graph with the unfair paths in red."""
         return self.graph.draw(self, ax=ax)
 
+    def _repr_png_(self) -> bytes | None:
+        """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
+        return self.graph.picture(self)
+
     def __str__(self) -> str:
         lines = [*_lines("unfair: ", self.paths)] or ["unfair: no path"]
         lines.extend(_lines("fair:   ", self.fair_paths))

@@ -18,6 +18,7 @@ from pyrofair._validation import require_real
 from pyrofair.audit_tables import mean_by_strength
 from pyrofair.bounds import feasible_interval
 from pyrofair.exceptions import DataError
+from pyrofair.figures import ShownAxes, ShownFigure
 
 __all__ = ["plot_audit", "plot_feasible_region", "plot_trade_off"]
 
@@ -43,7 +44,7 @@ def plot_audit(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
     _check_decisions(table, decisions)
     models = list(dict.fromkeys(table["model"]))
     place = np.arange(len(models))[::-1]
-    figure = Figure(figsize=(10.0, 1.7 + 0.5 * len(models)), layout="constrained")
+    figure = ShownFigure(figsize=(10.0, 1.7 + 0.5 * len(models)), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(2, 3), sharey=True)
     _draw_accuracy(left, table, models, place)
     _draw_piu(right, table, decisions, models, place)
@@ -137,7 +138,7 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
     rows = rows if "method" in rows else rows.assign(method="penalised")
-    figure = Figure(figsize=(12.0, 3.9), layout="constrained")
+    figure = ShownFigure(figsize=(12.0, 3.9), layout="constrained")
     panels = figure.subplots(1, 3)
     titles = {"accuracy": "accuracy", "mean_unfair_effect": "mean unfair effect", "piu_upper": "PIU: where it can lie"}
     for axes, (quantity, title) in zip(panels, titles.items(), strict=True):
@@ -186,7 +187,8 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
     ----------
     Chikahara et al. (2021), eq. (11), eq. (12) and figure 2.
     """
-    axes = Figure(figsize=(4.2, 4.9), layout="constrained").subplots() if ax is None else ax
+    own = ShownFigure(figsize=(4.2, 4.9), layout="constrained")
+    axes = own.add_subplot(axes_class=ShownAxes) if ax is None else ax
     p0 = np.linspace(0.0, 1.0, 401)
     listed = [levels] if isinstance(levels, Real) else levels
     if isinstance(listed, str) or not isinstance(listed, Sequence | np.ndarray):

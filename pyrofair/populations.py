@@ -81,6 +81,11 @@ class Population:
         """The sites drawn without explicit noise that these depend on."""
         return self.equations.coupled(self.inputs)
 
+    @property
+    def named_coupling(self) -> Coupling:
+        """The coupling of these."""
+        return self.equations.coupling_of(self.coupling, self.inputs)
+
     def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
         """Return what numbers made of these people rest on, a sentence each.
 
@@ -96,7 +101,7 @@ class Population:
             found.append(f"The covariates {names} are distributed as in the table handed over with the program.")
         if self.coupled and unit == "noise":
             found.append(
-                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.coupling} "
+                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.named_coupling} "
                 "coupling says. No data tell, and PIU depends on it: SEM.truths compares several."
             )
         if unit == "shared":

@@ -22,12 +22,13 @@ from pyrofair.counterfactuals import (
     noise_table,
     shown,
 )
+from pyrofair.couplings import named_coupling
 from pyrofair.equations import Equations
 from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
 from pyrofair.implicit_noise import is_point
 from pyrofair.isolation import isolated
-from pyrofair.running import in_batches, repeat_each, wide_floats
+from pyrofair.running import in_batches, precision, repeat_each
 from pyrofair.supposition import Crowd
 from pyrofair.uncertain import Uncertain
 from pyrofair.world_tables import require_do
@@ -82,6 +83,10 @@ class Abduction:
             lines.append("the program has no explicit noise that bears on these rows")
         if known := checks_of(told):
             lines.append(known)
+        if coupled := [site for site in self.laws if site in self.evidence.implicit]:
+            nominal = not self.evidence.info.nominal.isdisjoint(coupled)
+            named = named_coupling(self.evidence.coupling, nominal=nominal)
+            lines.append(f"across the worlds: {named} noise of {', '.join(coupled)}")
         if self.noise_values:
             lines.append(shown(self.noise.head(), n))
         return "\n".join([*lines, f".do({{{next(iter(self.columns))!r}: ...}}) says what they would have been"])
@@ -111,7 +116,7 @@ class Abduction:
         ----------
         Pearl (2009), theorem 7.1.7: abduction, action, prediction.
         """
-        with isolated(self.seed), wide_floats(self.evidence.program):
+        with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values)
 
             def act(crowd: Crowd, some: dict[str, Tensor]) -> tuple[dict[str, Tensor]]:
@@ -139,7 +144,7 @@ class Abduction:
         require_do(values)
         if wrong := [name for name in (sensitive, graph.sensitive_column) if values and name in values]:
             raise DataError(f"do names {wrong[0]!r}, the sensitive attribute, which the two worlds set.")
-        with isolated(self.seed), wide_floats(self.evidence.program):
+        with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values or {})
 
             def act(crowd: Crowd, some: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -154,6 +159,7 @@ class Abduction:
             label: Any = graph.label(arm)
             frame[graph.sensitive_column] = label
             worlds.append(SupposedWorld(frame[list(self.columns.values())], world.nodes, world.count, world.exact))
+        coupled = [site for site in self.columns if site != sensitive]
         noise = pd.concat([self.noise, frame_of(moments, self.evidence.index)], axis=1)
         return Counterfactuals(
             (worlds[0], worlds[1]),
@@ -162,8 +168,8 @@ class Abduction:
             self.diagnostics,
             graph,
             self.chains,
-            coupling=self.evidence.coupling,
-            coupled=equations.coupled(site for site in self.columns if site != sensitive),
+            coupling=equations.coupling_of(self.evidence.coupling, coupled),
+            coupled=equations.coupled(coupled),
         )
 
     def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -258,8 +264,9 @@ class Abduction:
                     else:
                         samples.setdefault(site, []).append(each)
             for site, (mean, variance) in crowd.moments.items():
-                kept = moments.setdefault(site, (torch.empty(evidence.n), torch.empty(evidence.n)))
-                each, more = mean.reshape(len(rows), repeat), variance.reshape(len(rows), repeat)
+                empty = torch.empty(2, evidence.n, dtype=torch.float64)
+                kept = moments.setdefault(site, (empty[0], empty[1]))
+                each, more = (values.double().reshape(len(rows), repeat) for values in (mean, variance))
                 kept[0][rows] = each.mean(1)
                 kept[1][rows] = (more.mean(1) + each.var(1, correction=0)).sqrt()
         result = []
@@ -294,7 +301,6 @@ class Abduction:
         noise = {}
         for key, each in self.noise_values.items():
             values = torch.tensor(each.take(rows.numpy(), repeat)).flatten(0, 1)
-            kind = self.evidence.spare[key].dtype
-            implicit = kind.is_floating_point or key in self.evidence.implicit
-            noise[key] = values.to(torch.get_default_dtype() if implicit else kind)
+            implicit = key in self.evidence.implicit
+            noise[key] = values.to(torch.get_default_dtype()) if implicit else self.evidence.in_type(key, values)
         return noise

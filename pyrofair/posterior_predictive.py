@@ -68,6 +68,8 @@ def predictive(
         If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
         posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
         differ in number, per-person draws are not of n people, or n cannot be told.
+    GraphError
+        If evidence bears on people.
     InterventionError
         If ``do`` names an unknown site, or a value does not fit it.
 
@@ -95,10 +97,12 @@ def predictive(
     require_seed(random_state)
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
+    info.refuse_evidence(())
     reads, people = read_dependencies(probe, info), info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
-    held = thin(read_priors(program, info, posterior).read(posterior, replay=True, spare=stale), draws)
+    priors = read_priors(program, info, posterior)
+    held = thin(priors.read(posterior, replay=True, spare=stale), draws)
     rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
     if isinstance(posterior, Posterior) and posterior.observed:
         rows = rows or {len(next(iter(posterior.observed.values())))}
@@ -106,7 +110,9 @@ def predictive(
         if len(rows) != 1:
             raise DataError("The posterior does not tell the number of people; pass n=...")
         n = rows.pop()
-    kept = {site: torch.as_tensor(held[site]) for site in reads.drawn if site in held and site not in stale}
+    types = {**priors.dtypes, **info.dtypes}
+    replayed = [site for site in reads.drawn if site in held and site not in stale]
+    kept = {site: torch.as_tensor(held[site], device="cpu").to(types[site]) for site in replayed}
     for site in kept.keys() & set(people):
         if kept[site].shape[1:2] != (n,):
             raise DataError(

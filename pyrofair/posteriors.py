@@ -26,7 +26,7 @@ from pyrofair.covariates import ROW
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import summarise, to_arviz
-from pyrofair.isolation import isolated, seed_from
+from pyrofair.isolation import isolated, neutral_torch, seed_from
 from pyrofair.likelihood import PosteriorError, read_likelihood
 from pyrofair.paths import UnfairPaths
 from pyrofair.programs import Program
@@ -104,13 +104,34 @@ class Posterior:
             dims = {site: ["person"] for site in (*self.observed, *drawn)}
         return to_arviz(groups, dims=dims)
 
-    def summary(self, **settings: Any) -> pd.DataFrame:
-        """Return ``arviz.summary`` of the parameters, as far as the draws tell it; settings are passed on.
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each parameter, as far as the draws tell them.
 
         With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes (those of
-        NUTS stand in ``diagnostics``); with one draw there are means alone.
+        NUTS stand in ``diagnostics``); with one draw there are means alone. ArviZ's own summary, with its settings, is
+        ``arviz.summary(posterior.to_inference_data(), ...)``.
+
+        Parameters
+        ----------
+        level
+            Of the interval.
+
+        Returns
+        -------
+        DataFrame with a row for each number
+            ``mean``, ``sd``, the ends of the interval (``eti_2.5%`` and ``eti_97.5%`` at level 0.95); with several
+            chains ``mcse_mean``, ``mcse_sd``, ``ess_bulk``, ``ess_tail``, ``r_hat``.
+
+        Raises
+        ------
+        DataError
+            If the level is not between 0 and 1.
+
+        References
+        ----------
+        Vehtari et al. (2021), R-hat and effective sample sizes.
         """
-        return summarise(self.to_inference_data(), **settings)
+        return summarise(self.to_inference_data(), level=level)
 
 
 def fit_posterior(
@@ -135,7 +156,9 @@ def fit_posterior(
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
     noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
     element. Noise that is shared by several nodes stays unknown for each person and is drawn along with the parameters.
-    What is known of people is not kept.
+    What is known of people is not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
+    ``pyro.factor``, in the plate or outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and
+    ``poutine.scale`` do, too.
 
     *Assumes* that the program describes how the rows arose, independently of each other.
 
@@ -177,9 +200,9 @@ def fit_posterior(
         If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete unknown, a node whose
         density cannot be told; or if the loss is not a number.
     DataError
-        If the table does not fit the program, or a setting is unknown.
+        If the table does not fit the program, evidence is no value of its site, or a setting is unknown.
     GraphError
-        If a node has no per-person site.
+        If a node has no per-person site, or is given data in the program (``obs=``, ``obs_mask=``).
 
     Warns
     -----
@@ -224,7 +247,8 @@ def fit_posterior(
             f"graph_or_unfair={graph!r} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in one: "
             "CausalGraph('A -> M -> Y', sensitive='A', outcome='Y')."
         )
-    likelihood = read_likelihood(program, df, graph, levels)
+    with neutral_torch():
+        likelihood = read_likelihood(program, df, graph, levels)
     with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
         if method == "nuts":
             samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)

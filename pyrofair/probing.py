@@ -112,7 +112,7 @@ class _AtParameters(Messenger):
     def _pyro_sample(self, msg: Any) -> None:
         if msg["name"] in self.values and msg["value"] is None:
             drawn = msg["fn"]()
-            value = torch.as_tensor(self.values[msg["name"]]).to(drawn.dtype)
+            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
             support = support_of(msg["fn"])
             possible = value.shape == drawn.shape and bool(value.isfinite().all())
             possible = possible and (support is None or bool(support.check(value).all()))
@@ -137,8 +137,8 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
     given = getattr(posterior, "flat", posterior)
     for name, draws in given.items() if isinstance(given, Mapping) else ():
         try:
-            held = np.array(draws.detach().cpu() if isinstance(draws, Tensor) else draws, order="C")
-            values[str(name)] = torch.as_tensor(held[draw])
+            held = np.array(draws.detach().cpu().numpy() if isinstance(draws, Tensor) else draws, order="C")
+            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
         except (TypeError, ValueError, IndexError):  # no draws: Priors.read says so, by name
             continue
     handled: Program = _AtParameters(values)(program) if values and callable(program) else program
@@ -192,7 +192,8 @@ def _numbers(law: Any) -> dict[str, Tensor]:
 def says(site: Any) -> dict[str, Tensor]:
     """Return what tells a site's equation: its value, or the numbers of its law and its log-probability.
 
-    A law that has no density is told by its numbers.
+    A law that has no density is told by its numbers. Where a site is observed, its value and what masks or scales the
+    log-probability count, too.
 
     Raises
     ------
@@ -204,6 +205,8 @@ def says(site: Any) -> dict[str, Tensor]:
     law = site["fn"]
     with reading(f"The law of the site {site['name']!r}, {type(law).__name__},"):
         numbers = _numbers(law)
+        if site["is_observed"]:
+            numbers |= {name: site[name] for name in ("value", "mask", "scale") if isinstance(site[name], Tensor)}
         try:
             # Detaching also drops what a value remembers of its draw, as that of a straight-through law does.
             return {**numbers, DENSITY: law.log_prob(detach_provenance(site["value"]).detach())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyro
 import torch
 
 from pyrofair._validation import did_you_mean
+from pyrofair.couplings import WRAPPERS, is_nominal
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.isolation import isolated
@@ -50,7 +51,8 @@ class ProgramSites:
     random
         Those that are drawn.
     observed
-        Those whose value the program is given (``obs=``), so that nothing causes it.
+        Those whose value the program is given (``obs=``, ``condition``), or that of some people (``obs_mask=``), so
+        that nothing causes it; and ``pyro.factor``.
     parameters
         The sites outside the plate, drawn once.
     reads
@@ -62,6 +64,10 @@ class ProgramSites:
     joint
         For the components of each vector that are not drawn independently: tells from their values, shape (n,) each,
         which ones are possible, shape (n,).
+    weighted
+        The drawn per-person sites whose log-probability is masked or scaled.
+    nominal
+        Those drawn from categories without an order.
     """
 
     sites: tuple[str, ...]
@@ -73,6 +79,8 @@ class ProgramSites:
     dtypes: dict[str, torch.dtype]
     reparametrised: frozenset[str] = frozenset()
     joint: Mapping[tuple[str, ...], Callable[[Sequence[torch.Tensor]], torch.Tensor]] = field(default_factory=dict)
+    weighted: frozenset[str] = frozenset()
+    nominal: frozenset[str] = frozenset()
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -101,6 +109,57 @@ class ProgramSites:
                 raise GraphError(
                     f"The program has no per-person site {node!r}. It has: {', '.join(self.sites)}. Name it with "
                     f"pyro.sample or pyro.deterministic inside the plate.{did_you_mean(node, self.sites)}"
+                )
+
+    def require_drawn(self, nodes: Iterable[str]) -> None:
+        """Refuse nodes whose value the program is given, of everybody or of some people.
+
+        Raises
+        ------
+        GraphError
+            With the first of them.
+        """
+        for node in nodes:
+            if node in self.observed:
+                how = "obs=..." if node in self.random else "obs_mask=..., for some people"
+                raise GraphError(
+                    f"The site {node!r} is given data ({how}), so no intervention can change it. Pass the program as "
+                    "it draws people, without data."
+                )
+
+    def evidence(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Return the per-person sites that draw nothing and say how likely people are: observed, or ``pyro.factor``.
+
+        Parameters
+        ----------
+        nodes
+            The nodes, which are none.
+        """
+        known = {*nodes}
+        return tuple(site for site in self.sites if site in self.observed & self.random and site not in known)
+
+    def refuse_evidence(self, nodes: Sequence[str]) -> None:
+        """Refuse evidence that bears on people: those that the program draws are not those that it then describes.
+
+        Evidence that reads parameters alone says nothing of people once these are given, and is no hindrance.
+
+        Raises
+        ------
+        GraphError
+            With the site and what it reads, or what reads it.
+        """
+        stop = frozenset(nodes)
+        for site in self.evidence(nodes):
+            above = self._above(site, stop)
+            read = [one for one in self.sites if one in above and (one in stop or one in self.random - self.observed)]
+            readers = [node for node in nodes if site in self._above(node, stop)]
+            if read or readers:
+                how = f"reads {', '.join(map(repr, read))}" if read else f"is read by {', '.join(map(repr, readers))}"
+                raise GraphError(
+                    f"The site {site!r} is evidence (obs=..., obs_mask=..., condition or pyro.factor) and {how}, so "
+                    "the people that the program draws are not those that it describes: their worlds would leave that "
+                    "evidence out. Pass the program without it, as it draws people. (Evidence counts in "
+                    "fit_posterior, which learns parameters.)"
                 )
 
     def sites_of(self, node: str, columns: Sequence[str]) -> tuple[str, ...]:
@@ -132,11 +191,12 @@ class ProgramSites:
         Raises
         ------
         GraphError
-            If a name is no per-person site.
+            If a name is no per-person site, or evidence bears on people.
         """
         sites = {node: self.sites_of(node, (columns or {}).get(node, (node,))) for node in nodes}
         owner = {site: node for node, own in sites.items() for site in own}
         self.require(owner)
+        self.refuse_evidence(tuple(owner))
         owner |= {site: site for site in self.random if site not in owner}
         above: dict[str, list[str]] = {node: [] for node in (*nodes, *(owner[s] for s in self.sites if s in owner))}
         for site, node in owner.items():
@@ -214,10 +274,11 @@ def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
         plain, other = (_first_run(program, n) for n in PROBES)
         shapes = _shapes(plain, other)
         drawn = [name for name, site in plain.items() if not is_deterministic(site)]
+        given = {name for name in drawn if name in shapes and plain[name]["is_observed"]}
         found = ProgramSites(
             sites=tuple(shapes),
             random=frozenset(name for name in drawn if name in shapes),
-            observed=frozenset(name for name in drawn if name in shapes and plain[name]["is_observed"]),
+            observed=frozenset(given | {name for name in shapes if _is_imputed(name, plain, given)}),
             parameters=tuple(name for name in drawn if name not in shapes),
             reads={},
             shapes=shapes,
@@ -225,6 +286,8 @@ def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
             reparametrised=frozenset(
                 name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
             ),
+            weighted=frozenset(name for name in drawn if name in shapes and _is_weighted(plain[name])),
+            nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
         )
         marks = followed(program, PROBES[0], found.sites, found.parameters)
         if outline:
@@ -246,6 +309,22 @@ def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
         met = {*marks.reads.get(name, ()), *hidden.get(name, ())} - {name}
         found.reads[name] = tuple(site for site in found.sites if site in met)
     return found
+
+
+def _is_imputed(name: str, sites: Mapping[str, Any], given: Collection[str]) -> bool:
+    """Tell whether ``obs_mask`` gives some people's value: Pyro draws the others under a second name."""
+    return is_deterministic(sites[name]) and f"{name}_observed" in given and f"{name}_unobserved" in sites
+
+
+def _is_weighted(site: Any) -> bool:
+    """Tell whether a site's log-probability is masked or scaled for somebody."""
+    masks = [site["mask"]]
+    law = site["fn"]
+    while isinstance(law, WRAPPERS):
+        masks.append(getattr(law, "_mask", None))
+        law = law.base_dist
+    masked = any(mask is not None and not bool(torch.as_tensor(mask).all()) for mask in masks)
+    return masked or not bool((torch.as_tensor(site["scale"]) == 1.0).all())
 
 
 def _places(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int | None]:

@@ -16,10 +16,10 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from pyrofair.elbo import Steps, doubt, evidence, fit_elbo, single_precision
+from pyrofair.elbo import Steps, doubt, evidence, fit_elbo
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, choose_family, encode
-from pyrofair.isolation import fresh_state, isolated
+from pyrofair.isolation import fresh_state, isolated, neutral_torch
 from pyrofair.keyed_noise import keyed_uniform
 from pyrofair.latent_sem import LatentSEM, People
 from pyrofair.law_tables import require_fitting
@@ -228,7 +228,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
         self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
         coded = {graph.sensitive_column: group, graph.outcome_column: target}
-        with single_precision():
+        with neutral_torch():
             self.families_ = {
                 column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
                 for node in graph.order
@@ -237,7 +237,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reads = self.replay_.columns_read("posterior")
         self.feature_names_in_ = np.asarray([name for name in X.columns if name in reads], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
-        with single_precision():
+        with neutral_torch():
             values = self._encode(table) | {graph.outcome_column: torch.as_tensor(target).float()}
             return People(values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32))
 
@@ -258,7 +258,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_sem(self) -> LatentSEM:
         columns = self.unfair.graph.columns
         noisy = {node: self.latent_size or len(columns[node]) for node in self.replay_.redrawn}
-        with isolated(self.seed_), single_precision():
+        with isolated(self.seed_):
             return LatentSEM(
                 self.unfair.graph,
                 self.families_,
@@ -317,13 +317,12 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = read_table(X, self.reads_, what="X")
         return (table.iloc[start : start + CHUNK] for start in range(0, len(table), CHUNK))
 
-    @torch.no_grad()
     def _replayed(
         self, table: pd.DataFrame, replay: Replay, draws: int, seed: int | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
         """Return the rows' values, redrawn ones, P(Y = positive), and the noise of decisions, shapes (draws, m)."""
         column, key = self.unfair.graph.outcome_column, self.seed_ if seed is None else seed
-        with single_precision():
+        with neutral_torch(), torch.no_grad():
             values = self._encode(table)
             keys = replay.keys(values, len(table))
             fair = replay.fair_values(self.sem_, values, keys, latents=self.latents, draws=draws, seed=key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pyrofair._validation import (
@@ -45,8 +46,8 @@ def require_settings(pscf: Any) -> None:
             require_integer(name, getattr(pscf, name))
     for name in ("mmd", "weight_decay", "learning_rate", "own_noise"):
         if getattr(pscf, name) is not None or name not in OPTIONAL:
-            least = {"least": 0.0} if name in ZERO else {"above": 0.0}
-            require_real(name, getattr(pscf, name), **least)
+            least, above = (0.0, -math.inf) if name in ZERO else (-math.inf, 0.0)
+            require_real(name, getattr(pscf, name), least=least, above=above)
     require_layers("encoder_hidden", pscf.encoder_hidden)
     require_flag("progress", pscf.progress)
     require_seed(pscf.random_state)

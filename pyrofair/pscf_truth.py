@@ -29,7 +29,7 @@ from pyrofair.worlds import Enough, WithNoise, World, factual, quiet
 
 __all__ = ["PSCFTruth", "measure_approximation"]
 
-COUPLING: Coupling = "monotone"
+COUPLING: Coupling = "gumbel"
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,12 @@ from pyrofair.ipw import IPW
 from pyrofair.penalty_path import penalty_path
 from pyrofair.plots import plot_trade_off
 
-__all__ = ["Comparison", "compare", "methods"]
+__all__ = ["Comparison", "claim_folder", "compare", "methods", "settings_of"]
 
 PATIENCE = 8
+FILES = ("audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt")
+MARKER = "settings.json"
+"""The file that tells which run wrote a folder."""
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 
 
@@ -68,16 +73,33 @@ class Comparison:
         The trade-off of the paper's penalty and of FIO's over strengths.
     text : str
         A reading of all.
+    settings : dict
+        The data set and the settings of the run, by which it knows its own files again.
     """
 
     audit: Audit
     boosted: Audit
     path: pd.DataFrame
     text: str
+    settings: dict[str, Any] = field(default_factory=dict)
 
-    def save(self, folder: Path) -> list[Path]:
-        """Write the tables as CSV, the figures as PNG and the reading as text, and return their paths."""
-        folder.mkdir(parents=True, exist_ok=True)
+    def save(self, folder: Path, *, overwrite: bool = False) -> list[Path]:
+        """Write the tables as CSV, the figures as PNG, the reading as text and the settings, and return their paths.
+
+        Parameters
+        ----------
+        folder
+            The folder, made if it is not there.
+        overwrite
+            Whether files of another run may be replaced; those of a run with the same settings are.
+
+        Raises
+        ------
+        DataError
+            If the folder cannot be written to, or holds files of another run.
+        """
+        claim_folder(folder, self.settings, overwrite=overwrite)
+        (folder / MARKER).write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
         table = self.audit.table.assign(propensity="logistic")
         tables = {
             "audit.csv": pd.concat([table, self.boosted.table.assign(propensity="boosted")], ignore_index=True),
@@ -89,11 +111,68 @@ class Comparison:
         }
         for name, frame in tables.items():
             frame.to_csv(folder / name, index=False)
+        (folder / "reading.txt").write_text(self.text + "\n", encoding="utf-8")
         figures = {"audit.png": self.audit.plot(), "trade-off.png": plot_trade_off(self.path)}
         for name, figure in figures.items():
             figure.savefig(folder / name, dpi=150)
-        (folder / "reading.txt").write_text(self.text + "\n", encoding="utf-8")
-        return [folder / name for name in (*tables, *figures, "reading.txt")]
+        return [folder / name for name in (*FILES, MARKER)]
+
+
+def settings_of(
+    name: str, *, strength: float = 1.0, strengths: Sequence[float] = STRENGTHS, n_boot: int = 50, seed: int = 0
+) -> dict[str, Any]:
+    """Return what tells a run of :func:`compare` from another one."""
+    return {
+        "command": "compare",
+        "data": name,
+        "strength": float(strength),
+        "strengths": [float(each) for each in strengths],
+        "replicates": int(n_boot),
+        "seed": int(seed),
+    }
+
+
+def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> list[str]:
+    """Make a folder for the files of a run, before any work is done, and return the names of those it will replace.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    settings
+        Those of the run, see :func:`settings_of`.
+    overwrite
+        Whether files of another run may be replaced.
+
+    Raises
+    ------
+    DataError
+        If it is a file or below one, cannot be written to, or holds files of the same names that another run wrote.
+    """
+    above = next((each for each in (folder, *folder.parents) if each.exists() and not each.is_dir()), None)
+    if above is not None:
+        raise DataError(f"The output folder {str(folder)!r} cannot be made: {str(above)!r} is a file. Name another.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DataError(f"The output folder {str(folder)!r} cannot be written to: {error}. Name another.") from error
+    found = [name for name in (*FILES, MARKER) if (folder / name).exists()]
+    if found and not overwrite and _settings_in(folder) != settings:
+        raise DataError(
+            f"The output folder {str(folder)!r} holds {', '.join(found)} of another run. Name another folder, or pass "
+            "--overwrite (overwrite=True) to replace them."
+        )
+    return found
+
+
+def _settings_in(folder: Path) -> object:
+    """Return the settings of the run that wrote a folder; None if that is not known."""
+    try:
+        return json.loads((folder / MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def compare(
@@ -154,11 +233,12 @@ def compare(
         tables = []
         for label, model in penalised.items():
             step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
-            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out)
+            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out, n_boot=0)
             tables.append(traced.table.assign(method=label))
     step("done")
     path = pd.concat(tables, ignore_index=True)
-    return Comparison(report, boosted, path, _text(data, setting, report, boosted, path))
+    settings = settings_of(name, strength=strength, strengths=strengths, n_boot=n_boot, seed=seed)
+    return Comparison(report, boosted, path, _text(data, setting, report, boosted, path), settings)
 
 
 def methods(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,11 +11,16 @@ import pandas as pd
 import pyro
 import torch
 from pyro import poutine
+from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.programs import Program
 
-__all__ = ["Enough", "in_batches", "quiet", "repeat_each", "show_label", "wide_floats"]
+__all__ = ["Enough", "in_batches", "precision", "quiet", "repeat_each", "show_label", "takes_float64"]
+
+
+TRIED = 61
+"""With so many people it is tried whether a program runs in float64; with few, what is assigned may be empty."""
 
 
 class Enough(Exception):
@@ -29,20 +34,41 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def wide_floats(program: Program) -> Iterator[None]:
-    """Run in float64 where the program can: recovered noise then gives the observed values back to 15 digits.
+def takes_float64(program: Program, sites: Iterable[str]) -> bool:
+    """Tell whether a program runs in float64 throughout, the values of some of its sites put in float64.
 
-    A program that insists on the default type, through a float32 network say, keeps it.
+    One that insists on the default type, through a float32 network say, does not.
+    """
+    with precision(wide=True):
+        try:
+            with quiet(), _Widened(sites):
+                program(TRIED)
+        except (RuntimeError, TypeError, ValueError):  # the run proper says so, if it was not the type
+            return False
+    return True
+
+
+class _Widened(Messenger):
+    """Put the values of some sites in float64."""
+
+    def __init__(self, sites: Iterable[str]) -> None:
+        super().__init__()
+        self.sites = {*sites}
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.sites and msg["value"].is_floating_point():
+            msg["value"] = msg["value"].double()
+
+
+@contextmanager
+def precision(*, wide: bool) -> Iterator[None]:
+    """Run in float64, or in the types that are set.
+
+    In float64 recovered noise gives the observed values back to 15 digits.
     """
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
     try:
-        try:
-            with quiet():
-                program(2)
-        except (RuntimeError, TypeError, ValueError):  # the run proper says so, if it was not the type
-            torch.set_default_dtype(before)
+        torch.set_default_dtype(torch.float64 if wide else before)
         yield
     finally:
         torch.set_default_dtype(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,13 +92,7 @@ def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given:
         reads = np.asarray(model.feature_names_in_).tolist()
         outside = [column for column in reads if column not in order]
         if outside:
-            why = "they are no observed parents of the outcome"
-            if graph.sensitive_column in outside:
-                why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
-            raise DataError(
-                f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. "
-                "Correct the graph, or fit the model without these columns."
-            )
+            raise DataError(_why_outside(name, outside, graph, order))
         return model.predict_proba(rows[reads])
     X = rows[order]
     if hasattr(model, "n_features_in_"):
@@ -114,6 +109,33 @@ def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given:
             f"{name!r} looked for {error} in vain: it is given the columns that the graph lets it read, "
             f"{', '.join(order)}. Correct the graph, or fit the model without other columns."
         ) from error
+
+
+def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: Sequence[str]) -> str:
+    """Say why a model may not be given columns that it was fitted on, and what to do."""
+    if coded := {c: source for c in outside for source in order if _is_code_of(c, source, graph)}:
+        source = next(iter(coded.values()))
+        return (
+            f"{name!r} was fitted on {', '.join(map(repr, coded))}, which look like codes of {source!r} made before "
+            f"the fit; in each world it is given the columns themselves, {', '.join(order)}. Encode inside the model: "
+            "make_pipeline(ColumnTransformer([('onehot', OneHotEncoder(), "
+            f"[{source!r}])], remainder='passthrough'), ...), and fit that on these columns."
+        )
+    why = "they are no observed parents of the outcome"
+    if graph.sensitive_column in outside:
+        why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
+    return (
+        f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. It was "
+        "fitted on a table with these columns; fit it on the others alone (a pipeline that drops columns later still "
+        "asks for them), or correct the graph."
+    )
+
+
+def _is_code_of(column: object, source: str, graph: CausalGraph) -> bool:
+    """Tell whether a column that the graph lacks is named like a code of one of its columns: 'job_nurse' of 'job'."""
+    known = graph.columns_of(graph.observed)
+    named = isinstance(column, str) and column not in known
+    return named and bool(re.match(rf"{re.escape(source)}[_=.\[-]", str(column)))
 
 
 def _positive_column(name: str, model: Any, graph: CausalGraph) -> int:

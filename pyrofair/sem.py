@@ -55,16 +55,20 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     program
         A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
         (or a column of it) are nodes, the others exogenous noise. A vector-valued node (an event, or a plate of items)
-        has a column for each component. Sites outside are parameters, drawn once.
+        has a column for each component. Sites outside are parameters, drawn once. What is known of each individual and
+        not modelled is handed over with it: :func:`pyrofair.covariates.with_covariates`.
     unfair
         The unfair paths, recanting witnesses included.
     unit
         What the worlds share: ``"noise"``, the person; or ``"shared"``, only the nodes that no unfair path touches, the
         others being drawn anew in each world.
     coupling
-        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"monotone"`` (one
-        uniform through the quantile function), ``"independent"``, ``"antithetic"``, or ``"gumbel"`` (Gumbel-max for
-        categorical nodes, monotone for others). Of a vector each component is coupled given those before it.
+        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"gumbel"``, Gumbel-max
+        for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
+        coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
+        for categories), ``"independent"``, or ``"antithetic"``. A program says that categories are in the order of
+        their codes by :class:`pyrofair.distributions.OrderedCategorical` or Pyro's ``OrderedLogistic``. Of a vector
+        each component is coupled given those before it.
     posterior
         Draws of the parameters: what :func:`pyrofair.posteriors.fit_posterior` returns, or for each an array of shape
         (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
@@ -102,7 +106,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         unfair: UnfairPaths,
         *,
         unit: Literal["noise", "shared"] = "noise",
-        coupling: Coupling = "monotone",
+        coupling: Coupling = "gumbel",
         posterior: Posterior | Mapping[str, npt.ArrayLike] | None = None,
         draws: int = 200,
         random_state: int | None = None,
@@ -366,15 +370,13 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             self.unfair.graph,
             decisions=decisions,
             threshold=threshold,
-            coupling=self.coupling,
+            coupling=population.named_coupling,
             coupled=population.coupled,
             parameters=population.priors.use(held, len(people.sizes)),
             sizes=people.sizes,
         )
 
-    def truths(
-        self, model: Any, couplings: Sequence[Coupling] = ("monotone", "independent", "antithetic"), **settings: Any
-    ) -> pd.DataFrame:
+    def truths(self, model: Any, couplings: Sequence[Coupling] | None = None, **settings: Any) -> pd.DataFrame:
         """Return the truth about a model under several couplings, with one seed: a row for each quantity of each.
 
         Parameters
@@ -382,8 +384,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         model, settings
             As for :meth:`truth`.
         couplings
-            The couplings to compare. They agree on all that data could tell, and on everything if all noise is
-            explicit.
+            The couplings to compare, by default monotone, independent and antithetic; with nominal categories among the
+            coupled sites Gumbel and independent, which do not depend on how these are coded. All agree on all that data
+            could tell, and on everything if all noise is explicit.
 
         Returns
         -------
@@ -392,7 +395,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         seed = self._seed(settings.pop("random_state", None))
         found = []
-        for coupling in require_couplings(couplings):
+        nominal = self.equations().info.nominal.intersection(self.coupled)
+        default = ["gumbel", "independent"] if nominal else ["monotone", "independent", "antithetic"]
+        for coupling in require_couplings(default if couplings is None else couplings):
             sem: SEM = clone(self).set_params(coupling=coupling)
             found.append(sem.truth(model, random_state=seed, **settings).table)
         return pd.concat(found, ignore_index=True)

@@ -51,9 +51,15 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
         values, or values that are neither numbers nor categories.
     """
     if not isinstance(df, pd.DataFrame):
+        names = f" ({', '.join(columns)})" if columns else ""
         raise DataError(
-            f"{what} must be a pandas DataFrame whose columns carry the graph's names ({', '.join(columns)}); "
-            f"got {type(df).__name__}."
+            f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; "
+            f"got {_type_name(df)}.{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
+        )
+    if isinstance(df.columns, pd.MultiIndex):
+        raise DataError(
+            f"{what} has columns of {df.columns.nlevels} levels (a MultiIndex), such as {df.columns[0]!r}; a node's "
+            "column has one name. Flatten them: df.columns = ['_'.join(map(str, name)) for name in df.columns]."
         )
     absent = [name for name in columns if name not in df.columns]
     if absent:
@@ -71,6 +77,12 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     for name in columns:
         _check_values(table[name], what)
     return table
+
+
+def _type_name(value: object) -> str:
+    """Return the name of a type, with its package where pandas has a type of that name."""
+    kind = type(value)
+    return kind.__name__ if kind.__name__ != "DataFrame" else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
 
 
 def _check_values(values: pd.Series[Any], what: str) -> None:
@@ -117,7 +129,9 @@ def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()
     """Warn of columns outside the graph, which are ignored, but for others that are used."""
     known = {*graph.columns_of(graph.observed), *others}
     unused = [str(name) for name in df.columns if name not in known]
-    if unused:
+    told: set[tuple[str, ...]] = graph.__dict__.setdefault("_told_unused", set())
+    if unused and tuple(unused) not in told:  # once for a graph: fit, audit and score read the same table
+        told.add(tuple(unused))
         warnings.warn(f"Columns outside the graph are ignored: {', '.join(unused)}.", PyrofairWarning, stacklevel=3)
 
 
@@ -142,10 +156,12 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
+        never = [role for role, value in (("baseline", 0), ("contrast", 1)) if not (coded == value).any()]
         raise DataError(
             f"The sensitive attribute {name!r} holds {_show(values[coded < 0].unique())} besides "
-            f"baseline={graph.baseline!r} and contrast={graph.contrast!r}. It must be binary: recode it, or name its "
-            "two values when making the graph."
+            f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name "
+            "its two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
         )
     if both:
         for value in (0, 1):
@@ -235,8 +251,17 @@ def read_weight(sample_weight: object, n: int) -> NDArray[np.float64]:
     return weight
 
 
-def require_aligned(X: pd.DataFrame, other: object, what: str = "y") -> None:
+def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: str = "X") -> None:
     """Refuse a Series whose index is not that of the table, for its rows would be matched by accident.
+
+    Parameters
+    ----------
+    X
+        The table.
+    other
+        What belongs to its rows.
+    what, table
+        What messages call the one and the other.
 
     Raises
     ------
@@ -245,11 +270,14 @@ def require_aligned(X: pd.DataFrame, other: object, what: str = "y") -> None:
     """
     size = len(other) if hasattr(other, "__len__") else -1
     if size != len(X):
-        raise DataError(f"X has {len(X)} rows and {what} has {size}; they must be the same rows.")
+        raise DataError(f"{table} has {len(X)} rows and {what} has {size}; they must be the same rows.")
     if isinstance(other, pd.Series | pd.DataFrame) and not other.index.equals(X.index):
+        code = what if what.isidentifier() else "scores"
+        permuted = X.index.is_unique and other.index.is_unique and not len(X.index.difference(other.index))
+        align = f"Align them ({code} = {code}.loc[{table}.index])" if permuted else "Give both one index"
         raise DataError(
-            f"The index of {what} is not that of X, so their rows would be matched by position only. Align them "
-            f"({what} = {what}.loc[X.index]), or pass {what}.to_numpy() if the order is right."
+            f"The index of {what} is not that of {table}, so their rows would be matched by position only. {align}, or "
+            f"pass {code}.to_numpy() if the order is right."
         )
 
 

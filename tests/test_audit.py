@@ -713,8 +713,8 @@ def never_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BAD_INPUT: list[tuple[dict[str, Any], str]] = [
-    ({"models": {}}, "Pass models by name"),
-    ({"models": Scores()}, "Pass models by name"),
+    ({"models": {}}, "models=.* must give models by name"),
+    ({"models": Scores()}, "models=.* must give models by name"),
     ({"models": {"m": LinearSVC()}}, "'m' is a LinearSVC without predict_proba"),
     ({"models": {"m": np.full(99, 0.5)}}, r"'m' is given as scores of shape \(99,\)"),
     ({"models": {"m": np.full(100, np.nan)}}, r"'m' gives 100 score\(s\) outside \[0, 1\], such as nan"),
@@ -733,12 +733,12 @@ BAD_INPUT: list[tuple[dict[str, Any], str]] = [
     ({"sample_weight": -np.ones(100)}, "sample_weight must be finite, not negative"),
     ({"sample_weight": pd.Series(np.ones(100), index=range(1, 101))}, "index of sample_weight"),
     ({"bootstrap": "jackknife"}, "bootstrap='jackknife' is not known"),
-    ({"n_boot": -1}, "n_boot=-1 must be a whole number"),
-    ({"n_boot": 2.5}, r"n_boot=2\.5 must be a whole number"),
-    ({"n_boot": True}, "n_boot=True must be a whole number"),
-    ({"level": 95}, "level=95 must lie between 0 and 1"),
-    ({"level": np.nan}, "level=nan must lie"),
-    ({"threshold": 1.0}, r"threshold=1\.0 must be at least 0 and below 1"),
+    ({"n_boot": -1}, "n_boot=-1 must be an integer of at least 0"),
+    ({"n_boot": 2.5}, r"n_boot=2\.5 must be an integer of at least 0"),
+    ({"n_boot": True}, "n_boot=True must be an integer of at least 0"),
+    ({"level": 95}, "level=95 must be a number above 0 and below 1"),
+    ({"level": np.nan}, "level=nan must be a number"),
+    ({"threshold": 1.0}, r"threshold=1\.0 must be a number of at least 0 and below 1"),
 ]
 
 

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from pyrofair.batches import Batch, Problem, World, hold_out, plan_batches, stack_worlds
+from pyrofair.batches import Batch, Problem, World, WorldScores, hold_out, plan_batches, stack_worlds
 from pyrofair.exceptions import DataError
-from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.functionals import disagreement, effect_gap, piu_upper
+from pyrofair.potential_outcomes import CounterfactualSample, Scored
 
 N = 230
 LAYOUTS = ["paper", "pooled", "drawn", "units", "units_seen"]
@@ -82,17 +85,18 @@ def test_every_row_of_a_world_is_visited_once(layout: str, batch_size: int) -> N
         assert count([batch.rows[batch.shares[i].places] for batch in batches]) == Counter(world.rows.tolist())
 
 
-@pytest.mark.parametrize("layout", ["paper", "pooled", "drawn", "units"])
-def test_weights_are_those_of_the_world_up_to_a_factor_that_keeps_its_total(layout: str) -> None:
+@sizes
+@layouts
+def test_a_share_tells_which_rows_of_the_world_it_holds_and_how_often_they_come(layout: str, batch_size: int) -> None:
     one = problem(layout)
+    batches = plan(one, batch_size)
     for i, world in enumerate(one.worlds):
-        full = torch.zeros(len(one.rows), dtype=torch.float64)
-        full[world.rows] = world.weight
-        for batch in plan(one, 50):
-            share = batch.shares[i]
-            factor = share.weight / full[batch.rows[share.places]]
-            assert factor.tolist() == pytest.approx([float(factor[0])] * len(factor), rel=1e-12)
-            assert float(share.weight.sum()) == pytest.approx(float(world.weight.sum()), rel=1e-12)
+        for batch in batches:
+            assert torch.equal(world.rows[batch.shares[i].entries], batch.rows[batch.shares[i].places])
+        times = count([batch.shares[i].entries for batch in batches])
+        assert sorted(times) == list(range(len(world.rows)))
+        assert {batch.shares[i].scale for batch in batches} == {len(batches) / times[0]}
+        assert set(times.values()) == {times[0]}
 
 
 @roomy
@@ -120,7 +124,9 @@ def test_units_are_never_split(layout: str, batch_size: int) -> None:
     one = problem(layout)
     seen = Counter()
     for batch in plan(one, batch_size):
-        here = [Counter(share.unit.tolist()) for share in batch.shares]
+        here = [
+            Counter(world.unit[share.entries].tolist()) for world, share in zip(one.worlds, batch.shares, strict=True)
+        ]
         assert here[0] == here[1]
         assert set(here[0].values()) == {4}
         seen.update(here[0].keys())
@@ -137,15 +143,15 @@ def test_a_batch_without_rows_of_a_world_scores_them_all() -> None:
     for batch in alone:
         assert sorted(batch.rows[batch.shares[0].places].tolist()) == women
         assert batch.rows[batch.size :].tolist() == one.worlds[0].rows.tolist()
-        assert batch.shares[0].weight.tolist() == one.worlds[0].weight.tolist()
-    assert all(bool(share.weight.sum() > 0) for batch in batches for share in batch.shares)
+        assert batch.shares[0].entries.tolist() == [0, 1, 2]
+        assert batch.shares[0].scale == 60 / 58
 
 
 @layouts
 def test_fewer_units_or_rows_than_batches_leave_no_batch_empty(layout: str) -> None:
     one = problem(layout)
     for batch in plan(one, 1):
-        assert all(len(share.places) and bool(share.weight.sum() > 0) for share in batch.shares)
+        assert all(len(share.places) for share in batch.shares)
         assert all(int(share.places.max()) < len(batch.rows) for share in batch.shares)
 
 
@@ -171,6 +177,84 @@ def test_a_seed_is_a_plan(layout: str) -> None:
     first, again, other = (plan(one, 50, seed) for seed in (0, 0, 1))
     assert all(torch.equal(a.rows, b.rows) for a, b in zip(first, again, strict=True))
     assert not all(torch.equal(a.rows, b.rows) for a, b in zip(first, other, strict=True))
+
+
+# -- the penalty of a batch -------------------------------------------------------------------------------------------
+
+
+def scores_of(slope: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    return torch.sigmoid(rows @ slope)
+
+
+def normalised(layout: str) -> Problem:
+    one = problem(layout)
+    worlds = [replace(world, weight=world.weight / world.weight.sum()) for world in one.worlds]
+    if worlds[0].unit is not None:  # the same weights in both worlds, as a source has them
+        worlds = [replace(world, weight=torch.full((160,), 1 / 160, dtype=torch.float64)) for world in worlds]
+    return replace(one, worlds=(worlds[0], worlds[1]))
+
+
+@pytest.mark.parametrize("functional", [disagreement, effect_gap, piu_upper])
+@pytest.mark.parametrize("batch_size", [1, 7, 50, 229])
+@layouts
+def test_the_batches_of_an_epoch_average_to_the_gradient_of_all_rows(
+    layout: str, batch_size: int, functional: Any
+) -> None:
+    """Exactly, where the module stands still: a mean over batches of a penalty of each would be another function."""
+    one = normalised(layout)
+    slope = torch.tensor([0.5, -1.0, 0.2], dtype=torch.float64, requires_grad=True)
+    whole = scores_of(slope, one.rows)
+    value = functional(*(Scored(whole[world.rows], world.weight, world.unit) for world in one.worlds))
+    (expected,) = torch.autograd.grad(value, slope)
+    running = [WorldScores(world, whole.detach()) for world in one.worlds]
+    found = []
+    for batch in (batches := plan(one, batch_size)):
+        scores = scores_of(slope, one.rows[batch.rows])
+        extra = functional(*(each.scored(share, scores) for each, share in zip(running, batch.shares, strict=True)))
+        assert extra.item() == pytest.approx(value.item(), rel=1e-9)
+        found.append(torch.autograd.grad(extra, slope)[0])
+    torch.testing.assert_close(torch.stack(found).sum(0) / len(batches), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_at_the_null_no_batch_pulls() -> None:
+    """Two groups of one distribution: the mean over batches of abs(a - b) would be up to twelve times that of all."""
+    one = normalised("paper")
+    rows = torch.tensor(np.random.default_rng(1).normal(size=(3000, 3)))
+    group = torch.arange(3000) % 2
+    worlds = tuple(World(rows_, torch.full((1500,), 1 / 1500, dtype=torch.float64), None)
+                   for rows_ in (torch.nonzero(group == k).flatten() for k in (0, 1)))  # fmt: skip
+    one = replace(one, rows=rows, outcome=torch.zeros(3000), weight=torch.ones(3000), worlds=worlds, stratum=group)
+    slope = torch.tensor([0.5, -1.0, 0.2], dtype=torch.float64)
+    scores = scores_of(slope, rows)
+    running = [WorldScores(world, scores) for world in worlds]
+    gaps, alone = [], []
+    for batch in plan(one, 50):
+        a, b = (each.scored(share, scores[batch.rows]) for each, share in zip(running, batch.shares, strict=True))
+        gaps.append(effect_gap(a, b).item())
+        means = [scores[world.rows[share.entries]].mean() for world, share in zip(worlds, batch.shares, strict=True)]
+        alone.append(float((means[0] - means[1]).abs()))
+    assert gaps == pytest.approx([float((scores[group == 0].mean() - scores[group == 1].mean()).abs())] * 60, rel=1e-9)
+    assert np.mean(alone) > 5 * gaps[0]
+
+
+@layouts
+def test_the_scores_of_all_rows_follow_a_module_that_moves(layout: str) -> None:
+    one = normalised(layout)
+    slope = torch.tensor([0.5, -1.0, 0.2], dtype=torch.float64)
+    running = [WorldScores(world, scores_of(slope, one.rows)) for world in one.worlds]
+    off, alone = [], []
+    for epoch in range(10):
+        for batch in plan(one, 23, seed=epoch):
+            slope = slope + torch.tensor([0.005, 0.01, 0.01], dtype=torch.float64)
+            whole = scores_of(slope, one.rows)
+            for world, each, share in zip(one.worlds, running, batch.shares, strict=True):
+                truth = float(world.weight @ whole[world.rows])
+                off.append(each.scored(share, whole[batch.rows]).mean.item() - truth)
+                weight = world.weight[share.entries]
+                alone.append(float(weight @ whole[world.rows[share.entries]] / weight.sum()) - truth)
+    print(layout, np.mean(np.abs(off)), np.mean(off), np.mean(np.abs(alone)))
+    assert np.mean(np.abs(off)) < 0.25 * np.mean(np.abs(alone))
+    assert abs(np.mean(off)) < 0.002
 
 
 # -- worlds as rows ---------------------------------------------------------------------------------------------------

@@ -139,7 +139,9 @@ def test_test_set_bound_at_the_ends() -> None:
 
 @pytest.mark.parametrize(("errors", "n"), [(-1, 10), (11, 10), (0, 0), (0.24, 100), (1, 2.5), (np.nan, 10)])
 def test_test_set_bound_refuses_what_is_no_count(errors: float, n: float) -> None:
-    with pytest.raises(DataError, match=r"counts are whole numbers.*not the error rate"):
+    with pytest.raises(
+        DataError, match=r"(errors|n)=.* must be an integer .* (not the error rate|number of test rows)\."
+    ):
         test_set_bound(errors, n)  # type: ignore[arg-type]
 
 

@@ -380,3 +380,30 @@ def test_straight_through_values_are_rounded() -> None:
     law = dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=torch.zeros(1000)).mask(True)
     with isolated(0):
         assert set(draw_from(law).tolist()) == {0.0, 1.0}
+
+
+def test_numbers_of_a_transform_are_found_in_a_dictionary() -> None:
+    class Shift(dist.transforms.AffineTransform):  # type: ignore[misc]
+        def __init__(self, by: Tensor) -> None:
+            super().__init__(0.0, 1.0)
+            self.held = {"by": by}
+
+    law = dist.TransformedDistribution(dist.Normal(torch.zeros(2), 1.0), [Shift(torch.tensor([3.0, 4.0]))])
+    assert [3.0, 4.0] in [each.tolist() for each in law_parameters(law)]
+
+
+def test_an_unobserved_step_without_a_quantile_function_is_refused_for_given_rows() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            step = pyro.sample("step", dist.VonMises(A, 2.0))
+            pyro.sample("M", dist.Normal(step, 1.0))
+
+    unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    sem = SEM(program, unfair, coupling="independent")
+    baseline, switched = sem.nodes(20_000, random_state=0)
+    with isolated(1):
+        mean = dist.VonMises(torch.ones(100_000), 2.0).sample().mean().item()
+    assert abs((switched["M"] - baseline["M"]).mean() - mean) < 0.06
+    with pytest.raises(CouplingError, match="'step' is an unobserved random step drawn from VonMises"):
+        sem.counterfactual(pd.DataFrame({"A": [0, 1], "M": [0.0, 1.0]}))

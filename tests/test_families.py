@@ -79,7 +79,7 @@ def test_most_levels_and_components_are_settings() -> None:
     family = choose_family(pd.Series([-0.5, 1.5, 2.5]), components=2)
     assert isinstance(family, Continuous)
     assert family.size == 6
-    with pytest.raises(DataError, match="components=0 must be a whole number"):
+    with pytest.raises(DataError, match="components=0 must be an integer of at least 1"):
         choose_family(pd.Series([1.0]), components=0)
     with pytest.raises(DataError, match="missing value"):
         choose_family(pd.Series([1.0, None]))

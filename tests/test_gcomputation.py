@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 import pyrofair as pf
 from pyrofair import law_learning
-from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
+from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.gcomputation import GComputation
 from pyrofair.law_graph import LawGraph
 
@@ -332,7 +332,7 @@ def test_overlap() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"draws": 0}, "draws=0 must be a whole number"),
+        ({"draws": 0}, "draws=0 must be an integer of at least 1"),
         ({"shared": "both"}, "shared='both' is not known"),
         ({"couple": "tight"}, "couple='tight' is not known"),
         ({"most_units": 1.5}, "most_units=1.5"),
@@ -355,3 +355,30 @@ def test_consistent_needs_few_values() -> None:
 def test_rows_without_a_baseline() -> None:
     with pytest.raises(DataError, match="No row has A=0, the baseline, and a weight above 0"):
         fitted().worlds(df=people()[people()["A"] == 1])
+
+
+# --- what numbers rest on --------------------------------------------------------------------------------------------
+
+
+def few_of_the_baseline(rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    a = np.r_[np.zeros(rows, dtype=int), np.ones(300 - rows, dtype=int)]
+    q = rng.normal(size=300)
+    return pd.DataFrame({"A": a, "Q": q, "M": a + q + rng.normal(size=300)})
+
+
+def test_features_of_one_world_need_no_independent_errors() -> None:
+    """A -> Y alone is unfair: a unit is (Q, M(0)), nothing is drawn, and P(Ypi = 1) is the mean of c(1, Q, M(0))."""
+    graph = pf.CausalGraph("Q -> M; A -> M; {Q A M} -> Y", sensitive="A", outcome="Y")
+    source = pf.GComputation(graph.unfair("A -> Y"), progress=False, random_state=0).fit(few_of_the_baseline(100))
+    assert not any("NPSEM-IE" in text for text in source.assumptions)
+    assert [size.group for size in source.group_sizes()["unfair"]] == [0]
+    shuffled = few_of_the_baseline(100).sample(frac=1.0, random_state=1)
+    assert source.is_fitted_on(shuffled)
+    assert (source.fitted_places(shuffled) == shuffled.index).all()
+
+
+def test_a_group_of_a_few_rows_is_warned_of() -> None:
+    graph = pf.CausalGraph("Q -> M; A -> M; {Q A M} -> Y", sensitive="A", outcome="Y")
+    with pytest.warns(PositivityWarning, match=r"group 0 has 3 row\(s\), effective size 3\.0, fewer than 10"):
+        pf.GComputation(graph.unfair("A -> Y"), progress=False, random_state=0).fit(few_of_the_baseline(3))

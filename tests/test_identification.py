@@ -280,7 +280,7 @@ def test_what_another_formula_cannot_tell_either_is_not_identified() -> None:
 
 
 def test_target_must_be_known() -> None:
-    with pytest.raises(GraphError, match="target is 'effect'; it is 'prediction' or 'outcome'"):
+    with pytest.raises(GraphError, match="target='effect' is not known; it is 'prediction' or 'outcome'"):
         identify(hiring(), "effect")  # type: ignore[arg-type]
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import pyrofair.inference_data
+from pyrofair.exceptions import DataError
 from pyrofair.inference_data import summarise, to_arviz
 
 EFFECT = np.arange(24.0).reshape(1, 6, 2, 2)
@@ -125,16 +126,51 @@ def test_only_that_warning_is_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
         to_arviz(GROUPS)
 
 
-def test_arviz_1_is_asked_for_the_equal_tailed_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_no_setting_of_arviz_decides_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interval of a skewed posterior is the equal-tailed one, at the stated level, whatever ArviZ would show."""
+    draws = np.random.default_rng(0).exponential(size=(2, 400))
+    data = to_arviz({"posterior": {"b": draws}})
 
-    def summary(data: Any, ci_kind: str = "hdi", ci_prob: float = 0.89, kind: str = "all") -> pd.DataFrame:
-        asked.append((ci_kind, ci_prob, kind))
-        return pd.DataFrame({"mean": [0.0]})
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("ArviZ's own summary has its own interval")
 
-    data = to_arviz({"posterior": {"b": np.zeros((1, 8))}})
-    monkeypatch.setattr("arviz.summary", summary)
-    summarise(data, level=0.9)
-    summarise(data, level=0.9, ci_kind="hdi")
-    summarise(data)
-    assert asked == [("eti", 0.9, "stats"), ("hdi", 0.9, "stats"), ("hdi", 0.89, "stats")]
+    import arviz
+
+    monkeypatch.setattr(arviz, "summary", refuse)
+    found = summarise(data)
+    assert list(found) == [
+        "mean",
+        "sd",
+        "eti_2.5%",
+        "eti_97.5%",
+        "mcse_mean",
+        "mcse_sd",
+        "ess_bulk",
+        "ess_tail",
+        "r_hat",
+    ]
+    low, high = np.quantile(draws, [0.025, 0.975])
+    row = found.loc["b"]
+    np.testing.assert_allclose(row[["eti_2.5%", "eti_97.5%"]], [low, high], rtol=1e-12)
+    np.testing.assert_allclose(row[["mean", "sd"]], [draws.mean(), draws.std(ddof=1)], rtol=1e-12)
+    monkeypatch.setitem(arviz.rcParams, "stats.ci_prob", 0.5)
+    pd.testing.assert_frame_equal(summarise(data), found)
+
+
+def test_the_diagnostics_of_a_summary_are_those_of_arviz() -> None:
+    draws = np.random.default_rng(1).normal(size=(3, 200, 2))
+    data = to_arviz({"posterior": {"v": draws}}, coords={"model": ["a", "b"]}, dims={"v": ["model"]})
+    found = summarise(data, level=0.8)
+    assert list(found.index) == ["v[a]", "v[b]"]
+    import arviz
+
+    shown = pd.DataFrame(arviz.summary(data))
+    np.testing.assert_allclose(found["r_hat"], shown["r_hat"].astype(float), atol=0.006)
+    np.testing.assert_allclose(found["ess_bulk"], shown["ess_bulk"].astype(float), atol=1.0)
+    assert list(found)[2:4] == ["eti_10%", "eti_90%"]
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95, "95", None])
+def test_a_level_lies_between_0_and_1(level: Any) -> None:
+    with pytest.raises(DataError, match=r"level=.* must be a number above 0 and below 1, such as 0\.95"):
+        summarise(to_arviz({"posterior": {"b": np.zeros((1, 8))}}), level=level)

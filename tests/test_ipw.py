@@ -389,10 +389,10 @@ def test_a_group_without_support_is_not_offered() -> None:
         ({"arm": 2}, "arm=2 is not known"),
         ({"arm": True}, "arm=True is not known"),
         ({"arm": None}, "arm=None is not known"),
-        ({"clip": 0.5}, "clip=0.5 must lie between 0 and 0.5, or be None"),
-        ({"clip": 0.0}, "clip=0.0 must lie"),
-        ({"trim": -0.1}, "trim=-0.1 must lie between 0 and 0.5"),
-        ({"max_unsupported": 1.5}, r"max_unsupported=1\.5 must lie in \[0, 1\]"),
+        ({"clip": 0.5}, "clip=0.5 must be a number above 0 and below 0.5"),
+        ({"clip": 0.0}, "clip=0.0 must be a number above 0"),
+        ({"trim": -0.1}, "trim=-0.1 must be a number above 0 and below 0.5"),
+        ({"max_unsupported": 1.5}, r"max_unsupported=1\.5 must be a number of at least 0 and of at most 1"),
         ({"propensity": "probit"}, "propensity='probit' is not known"),
     ],
 )
@@ -413,7 +413,7 @@ def test_before_fit(ask: Any) -> None:
 
 
 def test_worlds_are_not_drawn() -> None:
-    with pytest.raises(DataError, match="IPW weights the observed rows and draws none: leave n out"):
+    with pytest.raises(DataError, match="n=10 cannot be chosen: IPW draws no rows, it weights those observed"):
         IPW(ONE.unfair("A -> Y")).fit(one_mediator()).worlds(n=10)
 
 

@@ -248,7 +248,7 @@ def test_scores_that_are_no_probabilities(value: float, shown: str) -> None:
         (["yes"] * 40, "'mine' is given as scores, but they are no numbers: could not convert"),
         (np.full(39, 0.5), r"scores of shape \(39,\); expected \(40,\)"),
         (np.full((40, 2), 0.5), r"scores of shape \(40, 2\).*pass the column of the positive class"),
-        (pd.Series(np.full(40, 0.5)), "The index of the scores 'mine' is not that of X"),
+        (pd.Series(np.full(40, 0.5)), "The index of the scores 'mine' is not that of df"),
     ],
 )
 def test_what_is_no_model(model: Any, message: str) -> None:

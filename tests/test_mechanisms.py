@@ -769,8 +769,8 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
         ({"posterior": "exact"}, "posterior='exact' is not known"),
         ({"posterior": ["point"]}, r"posterior=\['point'\] is not known"),
         ({"posterior": "multivariate", "hidden": (64, 64)}, "has 5.* parameters; posterior='multivariate'"),
-        ({"steps": 0}, "steps=0 must be a whole number"),
-        ({"hidden": (0,)}, r"hidden\[0\]=0 must be a whole number"),
+        ({"steps": 0}, "steps=0 must be an integer of at least 1"),
+        ({"hidden": (0,)}, r"hidden\[0\]=0 must be an integer of at least 1"),
         ({"hidden": 32}, r"hidden=32 must list the units of each hidden layer, such as \(32, 32\)"),
         ({"hidden": "32"}, "hidden='32' must list the units"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be"),
@@ -779,10 +779,10 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
             {"validation_fraction": 0.9999},
             "validation_fraction=0.9999 leaves 0 of 1500 rows to learn from; at least 10",
         ),
-        ({"learning_rate": -1.0}, "learning_rate=-1.0 must be a positive number"),
-        ({"learning_rate": "a"}, "learning_rate='a' must be a positive number"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0 must be a number above 0"),
+        ({"learning_rate": "a"}, "learning_rate='a' must be a number above 0"),
         ({"given": ["M"]}, r"given=\['M'\] must be a dictionary"),
-        ({"random_state": "a"}, "random_state='a' must be a whole number"),
+        ({"random_state": "a"}, "random_state='a' must be a non-negative integer"),
         ({"learning_rate": 1e30}, r"loss of 'M' is .* Lower learning_rate=1e\+30"),
     ],
 )
@@ -801,7 +801,7 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
         learn(frame.drop(columns="Q"))
     with pytest.raises(DataError, match="lacks the column 'Q'"):
         learn(frame.drop(columns="Q"), nodes="Q")
-    with pytest.raises(DataError, match="Laws are learned along a graph; got 'A -> Y'"):
+    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' is a str; pass a CausalGraph"):
         learn(frame, "A -> Y")
     with pytest.raises(DataError, match="never takes the value 1"):
         learn(frame[frame["A"] == 0])

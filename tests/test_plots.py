@@ -307,7 +307,7 @@ def test_feasible_region_on_given_axes() -> None:
     given = Figure().subplots()
     assert plot_feasible_region((0.3,), ax=given) is given
     assert len(given.collections) == 1
-    with pytest.raises(DataError, match=r"level holds 1\.3"):
+    with pytest.raises(DataError, match=r"levels=1\.3 must be a number of at least 0 and of at most 1"):
         plot_feasible_region((1.3,))
 
 

@@ -484,12 +484,12 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
     [
         ({"latents": "guess"}, "latents='guess' is not known; it is 'posterior' or 'prior'"),
         ({"average": "median"}, "average='median' is not known"),
-        ({"samples": 0}, "samples=0 must be a positive whole number"),
-        ({"samples": None}, "samples=None must be a positive whole number"),
-        ({"batch_size": True}, "batch_size=True must be a positive whole number"),
+        ({"samples": 0}, "samples=0 must be an integer"),
+        ({"samples": None}, "samples=None must be an integer"),
+        ({"batch_size": True}, "batch_size=True must be an integer"),
         ({"latent_size": 1.5}, "latent_size=1.5 must be"),
-        ({"mmd": -1.0}, "mmd=-1.0 must be a finite number, not negative"),
-        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a finite number, above 0"),
+        ({"mmd": -1.0}, "mmd=-1.0 must be a number of at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a number above 0"),
         ({"own_noise": np.inf}, "own_noise=inf must be"),
         ({"encoder_hidden": 20}, "encoder_hidden=20 must be a tuple"),
         ({"families": {"D": "w"}}, "family str of 'D' fails: AttributeError"),
@@ -674,7 +674,7 @@ def test_truth_on_a_scenario() -> None:
         assert "groups of identical A, Q, D, M" in found.grouping
         assert f"latents: {latents}; 5 samples, mean probability" in str(found)
     assert pf.SEM(hiring.program, hiring.unfair).truth(model, n=2_000, random_state=0).piu.value == 0.0  # the prior
-    with pytest.raises(DataError, match="n=0 must be a positive whole number"):
+    with pytest.raises(DataError, match="n=0 must be an integer"):
         model.truth(hiring, n=0)
 
 

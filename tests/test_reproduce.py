@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,7 +105,9 @@ def test_progress_is_said(result: Comparison, quick: list[str]) -> None:
 def test_files(result: Comparison, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     paths = result.save(folder)
-    names = ["audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt"]
+    names = [
+        "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt", "settings.json",
+    ]  # fmt: skip
     assert paths == [folder / name for name in names]
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     empty = {name: [""] for name in ("estimate", "lower", "upper")}
@@ -119,6 +123,14 @@ def test_files(result: Comparison, tmp_path: Path) -> None:
         with Image.open(folder / name) as image:
             assert image.width > 900
     result.save(folder)  # again, over the same files
+    other = dataclasses.replace(result, settings=result.settings | {"seed": 2})
+    with pytest.raises(
+        DataError, match=r"holds audit\.csv, .* of another run\. Name another folder, or pass --overwrite"
+    ):
+        other.save(folder)
+    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 1
+    other.save(folder, overwrite=True)
+    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 2
 
 
 def test_unknown_data() -> None:
@@ -130,25 +142,33 @@ def test_unknown_data() -> None:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Calls of compare from the command line, none of which computes anything."""
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """Calls of compare from the command line, none of which computes anything, in a folder of their own."""
     seen: list[Any] = []
+    monkeypatch.chdir(tmp_path)
 
     class Saved:
         text = "the reading"
 
-        def save(self, folder: Path) -> list[Path]:
+        def save(self, folder: Path, *, overwrite: bool) -> list[Path]:
             seen.append(folder)
+            (folder / "audit.csv").write_text("new")
             return [folder / "audit.csv"]
 
-    monkeypatch.setattr("pyrofair.__main__.compare", lambda *args, **settings: seen.append((args, settings)) or Saved())
+    def computed(*args: Any, say: Any, **settings: Any) -> Saved:
+        seen.append((args, settings))
+        say("[    0 s] done")
+        return Saved()
+
+    monkeypatch.setattr("pyrofair.__main__.compare", computed)
     return seen
 
 
 def test_compare_by_default(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", "adult"])
     assert calls == [(("adult",), {"strength": 1.0, "n_boot": 50, "seed": 0}), Path("compare-adult")]
-    assert capsys.readouterr().out == f"the reading\nwrote {Path('compare-adult') / 'audit.csv'}\n"
+    out = capsys.readouterr().out
+    assert out == f"[    0 s] done\nthe reading\nwrote {Path('compare-adult') / 'audit.csv'}\n"
 
 
 def test_compare_with_options(calls: list[Any]) -> None:
@@ -178,6 +198,86 @@ def test_wrong_arguments(
         main(arguments)
     assert message in capsys.readouterr().err
     assert calls == []
+
+
+def test_an_output_that_is_a_file_or_below_one_is_refused_first(
+    calls: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").write_text("mine")
+    for output in ("file", "file/below", "file/far/below"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["compare", "adult", "--output", output])
+        assert "cannot be made: 'file' is a file. Name another." in capsys.readouterr().err
+    assert calls == []
+    assert Path("file").read_text() == "mine"
+
+
+def test_an_output_that_cannot_be_written_to_is_refused_first(
+    calls: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(reproduce.tempfile, "TemporaryFile", refused)
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "adult", "--output", "locked"])
+    assert "The output folder 'locked' cannot be written to: [Errno 13] Permission denied" in capsys.readouterr().err
+    assert calls == []
+
+
+def test_files_of_another_run_are_kept(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out").mkdir()
+    Path("out/audit.csv").write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "adult", "--output", "out"])
+    assert "'out' holds audit.csv of another run. Name another folder, or pass --overwrite" in capsys.readouterr().err
+    assert calls == []
+    assert Path("out/audit.csv").read_text() == "mine"
+    main(["compare", "adult", "--output", "out", "--overwrite"])
+    assert capsys.readouterr().out.startswith("replacing audit.csv in out\n")
+    assert Path("out/audit.csv").read_text() == "new"
+
+
+def test_the_same_run_replaces_its_files_and_says_so(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out").mkdir()
+    Path("out/audit.csv").write_text("old")
+    Path("out/settings.json").write_text(json.dumps(reproduce.settings_of("adult", seed=3)))
+    Path("out/notes.txt").write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "adult", "--output", "out"])  # another seed
+    capsys.readouterr()
+    main(["compare", "adult", "--output", "out", "--seed", "3"])
+    assert capsys.readouterr().out.startswith("replacing audit.csv, settings.json in out\n")
+    assert Path("out/notes.txt").read_text() == "mine"
+
+
+class Broken(io.StringIO):
+    """A standard output that takes some lines and then fails: a closed pipe, or a full disk."""
+
+    def __init__(self, lines: int, error: Exception) -> None:
+        super().__init__()
+        self.lines, self.error = lines, error
+
+    def flush(self) -> None:
+        self.lines -= 1
+        if self.lines < 0:
+            raise self.error
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError(32, "Broken pipe")])
+def test_a_broken_standard_output_loses_nothing(
+    calls: list[Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    lines: int,
+    error: Exception,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Broken(lines, error))
+    with pytest.raises(SystemExit, match="1"):
+        main(["compare", "adult", "--output", "out"])
+    assert Path("out/audit.csv").read_text() == "new"
+    assert f"Standard output cannot be written to ({error}); the results are in out." in capsys.readouterr().err
 
 
 def test_the_command_line_is_there() -> None:

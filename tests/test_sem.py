@@ -336,7 +336,7 @@ def test_given_data_and_vectors_are_refused_as_nodes() -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"coupling": "same"}, "coupling='same' is not known; it is one of monotone, independent"),
+        ({"coupling": "same"}, "coupling='same' is not known; it is 'monotone', 'independent'"),
         ({"coupling": ["monotone"]}, r"coupling=\['monotone'\] is not known"),
         ({"unit": "person"}, "unit='person' is not known; it is 'noise' or 'shared'"),
         ({"unit": "shared", "draws": 0}, "draws=0 must be an integer of at least 2"),
@@ -350,7 +350,7 @@ def test_unknown_settings_are_refused(settings: dict[str, Any], match: str) -> N
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, True])
 def test_a_number_of_people_is_a_positive_whole_number(n: Any) -> None:
-    with pytest.raises(DataError, match="must be a whole number of at least 1"):
+    with pytest.raises(DataError, match="must be an integer of at least 1"):
         SEM(additive, UNFAIR).nodes(n)
 
 
@@ -597,8 +597,8 @@ def test_an_audit_takes_it() -> None:
         (hiring, GRAPH, {}, r"unfair is a CausalGraph; expected graph.unfair\('A"),
         (hiring, None, {}, "unfair is a NoneType; expected graph.unfair"),
         (None, UNFAIR, {}, "A program is a function of the number of people, not None"),
-        (hiring, UNFAIR, {"random_state": "x"}, "random_state='x' must be a whole number"),
-        (hiring, UNFAIR, {"random_state": 1.5}, "random_state=1.5 must be a whole number"),
+        (hiring, UNFAIR, {"random_state": "x"}, "random_state='x' must be a non-negative integer"),
+        (hiring, UNFAIR, {"random_state": 1.5}, "random_state=1.5 must be a non-negative integer"),
     ],
 )
 def test_what_a_model_is_not_made_of(program: Any, unfair: Any, settings: dict[str, Any], match: str) -> None:
@@ -614,7 +614,7 @@ def test_what_a_model_is_not_made_of(program: Any, unfair: Any, settings: dict[s
         ([], r"couplings=\[\] must be a list of couplings, one at least. They are: monotone, independent"),
         ("monotone", "couplings='monotone' must be a list of couplings"),
         (3, "couplings=3 must be a list of couplings"),
-        (["monotone", "same"], "coupling='same' is not known; it is one of monotone"),
+        (["monotone", "same"], "coupling='same' is not known; it is 'monotone'"),
     ],
 )
 def test_couplings_to_compare_are_a_list(couplings: Any, match: str) -> None:
@@ -623,5 +623,5 @@ def test_couplings_to_compare_are_a_list(couplings: Any, match: str) -> None:
 
 
 def test_a_seed_of_one_call_is_checked_too() -> None:
-    with pytest.raises(DataError, match="random_state='x' must be a whole number"):
+    with pytest.raises(DataError, match="random_state='x' must be a non-negative integer"):
         SEM(hiring, UNFAIR).worlds(5, random_state="x")  # type: ignore[arg-type]

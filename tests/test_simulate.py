@@ -140,7 +140,7 @@ def test_floor_and_truncation_differ_below_zero() -> None:
     [
         (
             lambda: scenario("hirings"),
-            r"no scenario 'hirings'; there are hiring, additive, latent. Did you mean 'hiring'",
+            r"name='hirings' is not known; it is 'hiring', 'additive' or 'latent'. Did you mean 'hiring'",
         ),
         (lambda: scenario("latent", u_q=(0, 1)), r"'latent' has no parameter 'u_q'; it has p_a, h, u_r"),
         (lambda: scenario("hiring", n=3), r"'hiring' has no parameter 'n'"),
@@ -148,8 +148,8 @@ def test_floor_and_truncation_differ_below_zero() -> None:
             lambda: scenario("hiring", truncation="round"),
             r"truncation='round' is not known; it is 'floor' or 'truncate'",
         ),
-        (lambda: scenario("hiring").draw(0), r"n=0 must be a positive whole number"),
-        (lambda: scenario("hiring").draw(2.5), r"n=2.5 must be a positive whole number"),  # type: ignore[arg-type]
+        (lambda: scenario("hiring").draw(0), r"n=0 must be an integer from 1"),
+        (lambda: scenario("hiring").draw(2.5), r"n=2.5 must be an integer from 1"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_unknown_is_refused(call: Any, message: str) -> None:

@@ -143,8 +143,7 @@ def test_the_batches_average_to_the_whole(arm: Any, normalize: bool) -> None:
 
     whole, parts = first_epoch(2000), first_epoch(100)
     assert parts["loss"] == pytest.approx(whole["loss"], rel=1e-12)
-    assert parts["penalty"] == pytest.approx(whole["penalty"], abs=0.002)
-    assert parts["penalty"] != whole["penalty"]
+    assert parts["penalty"] == pytest.approx(whole["penalty"], rel=1e-12)
 
 
 def test_three_women_in_three_thousand_rows() -> None:
@@ -159,7 +158,7 @@ def test_three_women_in_three_thousand_rows() -> None:
     PenalizedClassifier(small_module(), optimizer=at_rate(0.0), epochs=1, **settings).fit(X, y)
     assert len(watch.values) == 60
     for (women, men), value in zip(watch.calls, watch.values, strict=True):
-        assert len(women.score) in (1, 2, 3)
+        assert (len(women.score), len(men.score)) == (3, 2997)
         assert women.weight.sum().item() == pytest.approx(1)
         assert men.weight.sum().item() == pytest.approx(1)
         a, b = women.mean.item(), men.mean.item()
@@ -189,19 +188,13 @@ def test_units_reach_the_penalty_whole(seen: bool, batch_size: int) -> None:
     source = Fixed(*drawn_worlds(300, 5, seen))
     assert isinstance(source, PotentialOutcomes)
     fitted = PenalizedClassifier(
-        "logistic", source=source, penalty=watch, epochs=2, batch_size=batch_size, random_state=0
+        "logistic", source=source, penalty=watch, starts=1, epochs=2, batch_size=batch_size, random_state=0
     ).fit(X, y)
     assert np.isfinite(fitted.history_[["loss", "penalty"]].to_numpy()).all()
     assert len(watch.calls) == 2 * -(-400 // batch_size)
-    first = watch.calls[: len(watch.calls) // 2]
-    for world in (0, 1):
-        units = torch.cat([worlds[world].unit for worlds in first])
-        assert torch.bincount(units).tolist() == [5] * 300
-    for one, other in watch.calls:
-        ids, times = one.unit.unique(return_counts=True)
-        assert set(times.tolist()) == {5}
-        assert torch.equal(ids, other.unit.unique())
-        assert one.weight.sum().item() == pytest.approx(1)
+    for one, other in watch.calls:  # a mean score for each unit
+        assert one.unit.tolist() == other.unit.tolist() == list(range(300))
+        assert one.weight.tolist() == other.weight.tolist() == pytest.approx([1 / 300] * 300)
 
 
 def test_the_penalty_of_units_is_that_of_their_own_means() -> None:
@@ -325,7 +318,8 @@ def test_without_worlds_or_strength_the_penalty_is_not_called() -> None:
 
 def test_the_best_epoch_is_kept() -> None:
     X, y = people(200)
-    settings: dict[str, Any] = {"validation_fraction": 0.4, "learning_rate": 0.05, "random_state": 0, "batch_size": 30}
+    settings: dict[str, Any] = {"validation_fraction": 0.4, "learning_rate": 0.05, "random_state": 0, "batch_size": 30,
+                                "starts": 1}  # fmt: skip
     stopped = PenalizedClassifier(source=IPW(UNFAIR), epochs=200, patience=5, **settings).fit(X, y)
     history = stopped.history_
     best = int(history["validation"].idxmin())

@@ -372,10 +372,10 @@ def test_a_model_that_reads_more_than_the_graph_allows_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"decisions": "score"}, r"decisions='score' is not known; it is one of 'threshold', 'shared', 'own'"),
-        ({"threshold": 1.0}, r"threshold=1.0 must be at least 0 and below 1"),
-        ({"n": 0}, r"n=0 must be a positive whole number"),
-        ({"n": 10.0}, r"n=10.0 must be a positive whole number"),
+        ({"decisions": "score"}, r"decisions='score' is not known; it is 'threshold', 'shared' or 'own'"),
+        ({"threshold": 1.0}, r"threshold=1.0 must be a number of at least 0 and below 1"),
+        ({"n": 0}, r"n=0 must be an integer from 1"),
+        ({"n": 10.0}, r"n=10.0 must be an integer from 1"),
     ],
 )
 def test_unfit_settings_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -34,7 +34,7 @@ def one_seed(name: str, seed: int, replicates: int) -> tuple[dict[str, float], p
     paths = []
     for method, model in penalised.items():
         path = pf.penalty_path(
-            model, X, y, strengths=STRENGTHS, seeds=[seed], test=(test, test[target]), progress=False
+            model, X, y, strengths=STRENGTHS, seeds=[seed], test=(test, test[target]), n_boot=0, progress=False
         )
         paths.append(path.table.assign(method=method))
     return accuracies, pd.concat(groups), pd.concat(paths)

@@ -1,0 +1,119 @@
+"""What a notebook shows of graphs, formulas and pictures, and where the examples write when they are run in one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyrofair as pf
+from pyrofair.figures import ShownFigure
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+PNG = b"\x89PNG\r\n\x1a\n"
+GRAPH = pf.CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
+FOUND = pf.identify(UNFAIR)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["example.py"], "build/examples"),
+        (["example.py", "mine"], "mine"),
+        (["ipykernel_launcher.py", "-f", "/tmp/kernel.json"], "build/examples"),
+        (["ipykernel_launcher.py", "--f=/tmp/kernel.json"], "build/examples"),
+        (["colab_kernel_launcher.py", "-f", "/tmp/kernel.json", "--quiet"], "build/examples"),
+    ],
+)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_choose_their_folder(
+    path: Path, arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", arguments)
+    cell = next(part for part in path.read_text(encoding="utf-8").split("# %%") if "sys.argv" in part)
+    values: dict[str, Any] = {}
+    exec(compile(cell, str(path), "exec"), values)
+    assert values["folder"] == Path(expected)
+    assert [str(each) for each in tmp_path.iterdir()] == [str(tmp_path / Path(expected).parts[0])]
+
+
+def test_an_example_runs_as_cells_of_a_kernel(tmp_path: Path) -> None:
+    code = (EXAMPLES[0].parent / "custom_graph.py").read_text(encoding="utf-8")
+    program = f"import sys; sys.argv = ['ipykernel_launcher.py', '-f', 'kernel.json']; exec({code!r}, {{}})"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(path.name for path in (tmp_path / "build" / "examples").iterdir()) == [
+        "custom-audit.png",
+        "custom-graph.png",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["build"]
+
+
+def test_pictures_show_without_pyplot() -> None:
+    program = (
+        "import sys, pyrofair as pf\n"
+        "graph = pf.CausalGraph('A -> M -> Y; A -> Y', sensitive='A', outcome='Y')\n"
+        "shown = [pf.plot_feasible_region(), graph, graph.unfair('A -> Y')]\n"
+        "assert all(each._repr_png_().startswith(b'\\x89PNG') for each in shown)\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_reports_and_paths_return_figures_that_show() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(2, size=(200, 5)), columns=list("AQDMY"))
+    model = pf.PenalizedClassifier("logistic", epochs=2, progress=False, random_state=0)
+    source = pf.IPW(UNFAIR, arm="pooled")
+    features = table[["A", "Q", "D", "M"]]
+    report = pf.audit({"m": model.fit(features, table["Y"])}, source.fit(features), table, n_boot=0)
+    penalised = model.set_params(source=source, strength=1.0)
+    path = pf.penalty_path(penalised, features, table["Y"], strengths=[0.0, 1.0], progress=False)
+    for figure in (report.plot(), path.plot()):
+        assert isinstance(figure, ShownFigure)
+        assert figure._repr_png_().startswith(PNG)
+
+
+def test_graphs_and_formulas_have_short_texts() -> None:
+    assert repr(GRAPH) == "<CausalGraph A -> Y: 5 nodes (A, Q, D, M, Y), 8 edges; print it for all>"
+    assert repr(FOUND) == (
+        "<Estimand of the prediction, unfair paths: 2; print it for formulas, weights and assumptions>"
+    )
+    assert repr(FOUND.switched) == "<RegimeEstimand of Y(A<=1||pi): 3 factors; print it for the formula>"
+    assert repr(FOUND.switched.weight(1)) == "<Weight on group 1: 5 propensities; print it for the formula>"
+    assert repr(FOUND.switched.weight("pooled")).startswith("<Weight on both groups: ")
+    many = pf.CausalGraph([(f"V{i}", "Y") for i in range(100)] + [("A", "Y")], sensitive="A", outcome="Y")
+    for each in (many, many.unfair("A -> Y"), pf.identify(many.unfair("A -> Y"))):
+        assert len(repr(each)) < 150
+
+
+def test_graphs_and_formulas_are_drawn_and_set() -> None:
+    for shown in (GRAPH, UNFAIR):
+        picture = shown._repr_png_()
+        assert picture is not None
+        assert picture.startswith(PNG)
+    assert UNFAIR._repr_png_() != GRAPH._repr_png_()  # red
+    assert FOUND._repr_latex_() == f"$$\n{FOUND.latex}\n$$"
+    assert FOUND.switched._repr_latex_() == f"$$\n{FOUND.switched.latex}\n$$"
+    weight = FOUND.switched.weight(1)
+    assert weight._repr_latex_() == f"$$\n{weight.latex}\n$$"
+
+
+def test_what_would_be_unreadable_is_shown_as_text() -> None:
+    names = [f"V{i}" for i in range(100)]
+    graph = pf.CausalGraph([(name, "Y") for name in names] + [("A", "Y")], sensitive="A", outcome="Y")
+    assert graph._repr_png_() is None
+    assert graph.unfair("A -> Y")._repr_png_() is None
+    chained = pf.CausalGraph([("A", "V0"), *pairwise(names), (names[-1], "Y"), ("A", "Y")], sensitive="A", outcome="Y")
+    assert pf.identify(chained.unfair("A -> Y"))._repr_latex_() is None
