@@ -122,12 +122,14 @@ def abduct(
     program
         A Pyro program of the number of people, or its structural equations.
     df
-        The n people: a column for each node. Sites without a column are not observed.
+        The n people: a column for each node, ``M[0]``, ``M[1]``, ... for one that is a vector. Sites without a column
+        are not observed.
     nodes
         For a bare program the sites that are observed; by default those that have a column.
     method
         ``"exact"``: each equation is solved for its noise, by a declared inverse or because it is affine in it
-        (additive and multiplicative noise), which is tried at draws. ``"importance"``: draws of the noise are kept
+        (additive and multiplicative noise), which is tried at draws; for a noise vector, as many equations as it has
+        components together. ``"importance"``: draws of the noise are kept
         where they give the observed value (counts, floors), or weighted by a kernel (continuous nodes; needs
         ``tolerance``), and resampled. ``"auto"``: exact where equations can be solved, importance elsewhere; a
         continuous node that shares noise with others is solved for its own noise at each draw of the shared one.
@@ -193,9 +195,10 @@ def abduct(
         require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
     if isinstance(program, Equations):
-        run, rows = program.program, read_people(program, df)
+        rows = read_people(program, df)
     else:
-        run, rows = program, read_rows(program, df, nodes, at_parameters(program, one))
+        rows = read_rows(program, df, nodes, at_parameters(program, one))
+    run = rows.program
     priors = read_priors(run, rows.info, one)
     values = _read_parameters(priors, parameters or {})
     if priors.names and not values:

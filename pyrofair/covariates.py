@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch.distributions import constraints
 from pyrofair.exceptions import DataError
 from pyrofair.probing import Program
 from pyrofair.tables import is_categorical, read_table
+from pyrofair.vectors import ScalarProgram
 
 __all__ = ["ROW", "ProgramWithCovariates", "RowOfTable", "covariate_names", "covariates_of_rows", "with_covariates"]
 
@@ -173,6 +174,8 @@ def with_covariates(
 
 def covariate_names(program: Any) -> tuple[str, ...]:
     """Return the covariates of a program."""
+    if isinstance(program, ScalarProgram):
+        return covariate_names(program.program)
     return tuple(program.table) if isinstance(program, ProgramWithCovariates) else ()
 
 
@@ -195,6 +198,9 @@ def covariates_of_rows(
     DataError
         If a covariate has no column, or a handler stands around the covariates, so that they cannot be given.
     """
+    if isinstance(program, ScalarProgram):
+        bound, values = covariates_of_rows(program.program, sites, df)
+        return replace(program, program=bound), values
     if isinstance(program, ProgramWithCovariates):
         return program.given(df), {ROW: np.arange(len(df), dtype=np.float64)}
     if ROW in sites:

@@ -274,7 +274,7 @@ def effect_posterior(
     models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
     if not models:
         raise DataError("model={} names no model. Pass a fitted model, or a dictionary of them, {'name': model}.")
-    held = thin(read_priors(sem.program, sem.equations().info, posterior).read(posterior), draws)
+    held = thin(read_priors(sem.equations().program, sem.equations().info, posterior).read(posterior), draws)
     count = len(next(iter(held.values())))
     chains = next(iter(posterior.samples.values())).shape[0] if isinstance(posterior, Posterior) else 1
     chains = chains if count % chains == 0 else 1

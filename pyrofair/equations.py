@@ -15,7 +15,8 @@ from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.path_sets import PathSet
 from pyrofair.paths import Regime, UnfairPaths
-from pyrofair.programs import PEOPLE, Program, ProgramSites, caller_level, read_sites
+from pyrofair.programs import Program, ProgramSites, caller_level
+from pyrofair.vectors import read_scalar_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
@@ -40,7 +41,8 @@ class Equations:
     Parameters
     ----------
     program, unfair, info
-        The program, the unfair paths, and what was read off the program.
+        The program, with a scalar site for each component of a vector-valued node; the unfair paths; and what was read
+        off the program.
     node_of
         For each node site, in the order of the graph, its node; a node of several columns has a site for each.
     """
@@ -73,8 +75,12 @@ class Equations:
         return frozenset(site for site in self.info.random if self.info.causes(site, every)[0])
 
     def coupled(self, wanted: Iterable[str]) -> tuple[str, ...]:
-        """Return the sites drawn without explicit noise that some sites depend on: a coupling is about them."""
-        needed = self.endogenous - self.idle(wanted)
+        """Return the sites without explicit noise that the sensitive attribute reaches and some sites depend on."""
+        reached = {self.sensitive}
+        for site in self.info.sites:
+            if reached & {*self.info.reads[site]}:
+                reached.add(site)
+        needed = self.endogenous & reached - self.idle(wanted)
         return tuple(site for site in self.info.sites if site in needed)
 
     def coupling_of(self, coupling: Coupling, wanted: Iterable[str]) -> Coupling:
@@ -225,8 +231,8 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
     Raises
     ------
     GraphError
-        If another node has no site, a site is given data or is not one number a person, evidence bears on people, or a
-        site reads a parent that the graph lacks.
+        If another node has no site, a site is given data or has another number of components than columns, evidence
+        bears on people, or a site reads a parent that the graph lacks.
 
     Warns
     -----
@@ -234,19 +240,21 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
         If two nodes but the outcome read one site that is no node: a common cause that the graph does not declare.
     """
     graph = unfair.graph
-    info = read_sites(probe or program)
-    free = {*graph.nodes} - {graph.sensitive, *graph.ancestors(graph.outcome)} | {*graph.latent}
+    latent = {*graph.latent}
+    read = read_scalar_sites(program, {n: graph.columns.get(n, ()) for n in graph.order}, probe, latent)
+    info = read.info
+    free = {*graph.nodes} - {graph.sensitive, *graph.ancestors(graph.outcome)} | latent
     node_of: dict[str, str] = {}
     for node in graph.order:
-        sites = info.sites_of(node, graph.columns.get(node, [node]))
+        sites = info.sites_of(node, read.columns[node])
         if node in free and not any(site in info.sites for site in sites):
             continue
         info.require(sites)
         for site in sites:
-            _require_usable(info, node, site, latent=node in graph.latent)
+            info.require_drawn([site])
         node_of |= dict.fromkeys(sites, node)
     info.refuse_evidence(tuple(node_of))
-    equations = Equations(program, unfair, info, node_of)
+    equations = Equations(read.program, unfair, info, node_of)
     for site, causes in equations.causes.items():
         node = node_of[site]
         for cause in causes:
@@ -288,19 +296,3 @@ def _undeclared(equations: Equations) -> list[str]:
         "the graph off the program, CausalGraph.from_pyro."
         for own, sites in shared.items()
     ]
-
-
-def _require_usable(info: ProgramSites, node: str, site: str, *, latent: bool) -> None:
-    info.require_drawn([site])
-    if not latent and info.shapes[site] not in ((), (PEOPLE,)):
-        shape = tuple("n" if size == PEOPLE else size for size in info.shapes[site])
-        if sorted(info.shapes[site])[1:] == [1] * (len(shape) - 1):
-            raise GraphError(
-                f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}): people are not "
-                "the last dimension, because their plate is told so (dim=-2, say). Leave that out, pyro.plate(name, "
-                "n), so that a site has the shape (n,)."
-            )
-        raise GraphError(
-            f"The site {site!r} of the node {node!r} has the shape ({', '.join(map(str, shape))}), but a column holds "
-            f"one number a person. Give each column a site of its own, and name them: columns={{{node!r}: [...]}}."
-        )

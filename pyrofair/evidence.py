@@ -145,25 +145,32 @@ class Evidence:
             spare,
             wide,
         )
-        keys = found.keys_of(observed)
-        for site in (*observed, *keys):
+        for site in (*observed, *found.keys_of(observed)):
             if site in info.weighted:
                 raise DataError(
                     f"The log-probability of the site {site!r} is masked or scaled in the program (poutine.mask, "
                     "poutine.scale, .mask()), so what a row says of a person's noise is not what the program draws. "
                     "Pass the program without it."
                 )
-        for key in keys:
-            if info.shapes[key][0] != PEOPLE:
-                raise DataError(
-                    f"The noise {key!r} has the shape {info.shapes[key]} (-1: people); people must come first. "
-                    "Write its further dimensions as an event: dist.Normal(...).expand([k]).to_event(1)."
-                )
         return found
 
     def spare_for(self, site: str, m: int) -> Tensor:
         """Return a value for m people of a random site whose value does not matter."""
         return self.spare[site].expand(self.info.shape(site, m))
+
+    def by_rows(self, key: str, value: Tensor) -> Tensor:
+        """Return the value of a random site with individuals first, as its noise is kept, shape (m, ...)."""
+        return value.movedim(self.info.shapes[key].index(PEOPLE), 0)
+
+    def as_site(self, key: str, noise: Tensor) -> Tensor:
+        """Return noise that is kept with individuals first in the shape of its site."""
+        return noise.movedim(0, self.info.shapes[key].index(PEOPLE))
+
+    def possible(self, key: str, law: Any, noise: Tensor) -> Tensor:
+        """Tell for whom noise, shape (m, ...), is in the support of its law, shape (m,)."""
+        inside: Tensor = law.support.check(self.as_site(key, noise))
+        inside = inside.movedim(self.info.shapes[key].index(PEOPLE), 0)
+        return inside.reshape(len(noise), -1).all(-1)
 
     def in_type(self, site: str, noise: Tensor) -> Tensor:
         """Return the values of an explicit noise site in the type that the program takes."""
@@ -384,14 +391,15 @@ class _Reader(Messenger):
         implicit = name in self.evidence.implicit
         noise = self.noise.get(name)
         if noise is None:
-            noise = noise_like(law, self.m, self.evidence.coupling) if implicit else law()
+            drawn = noise_like(law, self.m, self.evidence.coupling) if implicit else law()
+            noise = drawn if implicit else self.evidence.by_rows(name, drawn)
             if name in self.partly:
                 values, holds = self.partly[name]
                 noise = torch.where(holds.reshape(-1, *[1] * (noise.ndim - 1)), values.to(noise.dtype), noise)
         elif not implicit:
             noise = self.evidence.in_type(name, noise)
         self.reading.noise[name] = noise
-        return at_noise(name, law, noise, self.evidence.coupling) if implicit else noise
+        return at_noise(name, law, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
 
     def _pyro_post_sample(self, msg: Any) -> None:
         self.waiting.discard(msg["name"])

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from pyrofair.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.equations import Equations, sensitive_levels
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.programs import Program, ProgramSites, read_sites
+from pyrofair.programs import Program, ProgramSites
 from pyrofair.tables import is_categorical, read_sensitive, read_table, warn_unused
+from pyrofair.vectors import read_scalar_sites
 
 __all__ = ["GivenRows", "read_people", "read_rows"]
 
@@ -82,7 +83,7 @@ def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
 def read_rows(
     program: Program, df: pd.DataFrame, nodes: Sequence[str] | None, probe: Program | None = None
 ) -> GivenRows:
-    """Read rows of a program without a graph: the columns named like its sites are its nodes.
+    """Read rows of a program without a graph: the columns named like its sites, or their components, are its nodes.
 
     Parameters
     ----------
@@ -98,9 +99,11 @@ def read_rows(
     GraphError
         If a named node is no site, or is given data in the program; or if evidence bears on people.
     """
-    info = read_sites(probe or program)
+    have = [str(name) for name in getattr(df, "columns", ())]
+    named = [name for each in (have if nodes is None else nodes) for name in (each, each.partition("[")[0])]
+    read = read_scalar_sites(program, dict.fromkeys(named, ()), probe)
+    info = read.info
     if nodes is None:
-        have = [str(name) for name in getattr(df, "columns", ())]
         nodes = [name for name in have if name in info.sites and name != ROW]
         if not nodes:
             raise DataError(
@@ -109,12 +112,13 @@ def read_rows(
             )
         if others := [name for name in have if name not in info.sites]:
             warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
+    nodes = [name for node in nodes for name in read.columns.get(node, (node,))]
     info.require(nodes)
     info.require_drawn(nodes)
     info.refuse_evidence(tuple(nodes))
-    table = read_table(df, list(nodes))
+    table = read_table(df, nodes)
     ordered = tuple(site for site in info.sites if site in nodes)
-    bound, covariates = covariates_of_rows(program, info.sites, df)
+    bound, covariates = covariates_of_rows(read.program, info.sites, df)
     values = {site: _numbers(table[site]) for site in nodes} | covariates
     return GivenRows(bound, info, ordered, values, {n: n for n in nodes}, table.index)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from pyrofair.evidence import Evidence
 from pyrofair.exceptions import DataError
 from pyrofair.probing import is_deterministic
+from pyrofair.programs import PEOPLE
 
 __all__ = ["GUIDES", "Guide", "draw_nuts", "draw_svi"]
 
@@ -130,7 +131,8 @@ def draw_nuts(
         mcmc = run(kernel, num_samples=-(-draws // CHAINS), warmup_steps=WARMUP, disable_progbar=True)
         with pyro.validation_enabled(False):
             mcmc.run()
-        chains.append({key: values.detach() for key, values in mcmc.get_samples().items()})
+        place = {key: evidence.info.shapes[key].index(PEOPLE) + 1 for key in _latent(evidence)}
+        chains.append({key: values.detach().movedim(place[key], 1) for key, values in mcmc.get_samples().items()})
     stacked = {key: torch.stack([chain[key] for chain in chains]) for key in chains[0]}
     effective, r_hat = _diagnose(stacked)
     return {key: values.flatten(0, 1).movedim(0, 1) for key, values in stacked.items()}, effective, r_hat
@@ -195,9 +197,9 @@ def _draw_guide(
         replayed = poutine.trace(poutine.replay(model, trace=proposed)).get_trace()
         for key, site in replayed.nodes.items():
             if site["type"] == "sample" and not site["is_observed"] and key in evidence.info.random:
-                noise.setdefault(key, []).append(cast(Tensor, site["value"]))
+                noise.setdefault(key, []).append(evidence.by_rows(key, cast(Tensor, site["value"])))
         if by_person:
-            ratios.append(_log_density(replayed, evidence.n) - _log_density(proposed, evidence.n))
+            ratios.append(_log_density(replayed, evidence) - _log_density(proposed, evidence))
     stacked = {key: torch.stack(values, 1) for key, values in noise.items()}
     if not by_person:
         return stacked, None
@@ -206,11 +208,14 @@ def _draw_guide(
     return stacked, weight.sum(0).square() / weight.square().sum(0)
 
 
-def _log_density(trace: Any, n: int) -> Tensor:
+def _log_density(trace: Any, evidence: Evidence) -> Tensor:
     """Return each person's log-density, shape (n,)."""
     trace.compute_log_prob()
-    total = torch.zeros(n)
-    for site in trace.nodes.values():
-        if site["type"] == "sample" and isinstance(site["log_prob"], Tensor) and site["log_prob"].shape == (n,):
-            total = total + site["log_prob"]
+    total = torch.zeros(evidence.n)
+    for name, site in trace.nodes.items():
+        shape = evidence.info.shapes.get(name.removesuffix("_unconstrained"), ())
+        if site["type"] == "sample" and isinstance(site["log_prob"], Tensor) and PEOPLE in shape:
+            density, place = site["log_prob"], shape.index(PEOPLE)
+            if density.ndim > place and density.shape[place] == evidence.n:
+                total = total + density.movedim(place, 0).reshape(evidence.n, -1).sum(1)
     return total

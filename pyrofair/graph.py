@@ -142,7 +142,8 @@ class CausalGraph:
         program
             A Pyro program of the number of people.
         nodes
-            The nodes: sites in its plate of people. With ``columns``, each column is a site.
+            The nodes: sites in its plate of people. With ``columns``, each column is a site, or names a component of a
+            vector-valued site, in order; by default these are ``M[0]``, ``M[1]``, ...
         sensitive, outcome, baseline, contrast, positive, columns
             As for the class.
 
@@ -162,20 +163,23 @@ class CausalGraph:
         >>> CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y").edges
         (('A', 'M'), ('M', 'Y'))
         """
-        from pyrofair.programs import read_sites  # importing Pyro takes a second, which other graphs need not wait for
+        from pyrofair.vectors import (
+            read_scalar_sites,
+        )  # importing Pyro takes a second, which other graphs need not wait
 
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         nodes = require_names("nodes", nodes, "node names", error=GraphError)
         require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
         own = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in (columns or {}).items()}
+        read = read_scalar_sites(program, {**dict.fromkeys(nodes, ()), **own}, nodes_only=True)
         return cls(
-            read_sites(program).graph_of(nodes, own),
+            read.info.graph_of(nodes, read.columns),
             sensitive=sensitive,
             outcome=outcome,
             baseline=baseline,
             contrast=contrast,
             positive=positive,
-            columns=columns,
+            columns=read.columns,
         )
 
     # -- what is in it ------------------------------------------------------------------------------------------------

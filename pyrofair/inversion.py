@@ -21,6 +21,7 @@ Inverse = Callable[[dict[str, Tensor]], Any]
 """The noise of a node from the values of the row's nodes: a tensor, or one for each of several noise sites."""
 
 PROBES = 4096
+CHECKS = 6
 
 
 @dataclass
@@ -198,6 +199,8 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
                 if lines and site != evidence.sensitive and bool(rows.any()):
                     tried[site, key] |= rows
                     progress |= _solve_one(evidence, found, site, key, rows.nonzero().squeeze(1))
+        for key in evidence.readers if lines and not progress else ():
+            progress |= _solve_vector(evidence, found, key)
     return found
 
 
@@ -274,6 +277,69 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     return True
 
 
+def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
+    """Solve as many equations as a noise vector has components for all of them at once, if they are affine in it."""
+    if len(evidence.info.shapes[key]) == 1 or key in evidence.implicit:
+        return False
+    if any(above in evidence.readers for above in evidence.above[key]):
+        return False
+    size = math.prod(_shape_of(evidence, key))
+    rows = ~found.is_known(key)
+    sites: list[str] = []
+    for site in found.done:
+        if key in evidence.keys[site] and site != evidence.sensitive and len(sites) < size:
+            alone = rows & ~found.done[site]
+            for other in evidence.keys[site]:
+                alone = alone & (found.is_known(other) if other != key else True)
+            if bool(alone.any()):
+                rows = alone
+                sites.append(site)
+    others = {other for site in sites for other in evidence.keys[site]} - {key}
+    at = rows.nonzero().squeeze(1)
+    if len(sites) < size or not len(at):
+        return False
+    given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
+    shape, m, count = _shape_of(evidence, key), len(at), size + 1 + CHECKS
+    units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
+    fixed = (torch.arange(count) <= size).repeat(m)
+    wide = {name: repeat_each(values, count) for name, values in given.items()}
+    probed = evidence.run(
+        wide,
+        sites,
+        {name: repeat_each(values, count) for name, values in held.items()},
+        {key: (units.reshape(-1, *shape), fixed)},
+    )
+    u = probed.noise[key].to(torch.get_default_dtype()).reshape(m, count, size)
+    every = [probed.natural[site].to(u.dtype).expand(m * count).reshape(m, count) for site in sites]
+    f = torch.stack(every, -1)
+    start, slope = f[:, 0], (f[:, 1 : size + 1] - f[:, :1]).transpose(1, 2)
+    expected = start.unsqueeze(1) + u @ slope.transpose(1, 2)
+    scale = torch.tensor([evidence.scale[site] for site in sites])
+    reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
+    if not bool(((f - expected).abs() <= _precision() * reach).all()):
+        return False
+    value = torch.stack([given[site].to(u.dtype) for site in sites], -1)
+    try:
+        solved = torch.linalg.solve(slope, value - start).reshape(m, *shape)
+    except RuntimeError:  # they do not determine it
+        return False
+    reading = evidence.run(given, sites, {**held, key: solved})
+    if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
+        return False
+    inside = evidence.possible(key, probed.laws[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
+    if not bool(inside.all()):
+        row = int(at[int((~inside).int().argmax())])
+        shown = np.round(solved[int((~inside).int().argmax())].tolist(), 6)
+        raise DataError(
+            f"{evidence.describe(sites[0], row)} is impossible under the program: its noise {key} would be {shown}, "
+            f"outside its support {probed.laws[key].support}. Correct the row or the program."
+        )
+    found.learn(key, at, solved)
+    for site in sites:
+        found.done[site][at] = True
+    return True
+
+
 def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inverse) -> None:
     if site not in found.done or not evidence.keys[site]:
         raise DataError(
@@ -300,7 +366,7 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     reading = evidence.run(given, [site], held)
     for key, values in held.items():
         law = reading.laws[key]
-        inside = law.support.check(values) & torch.ones(evidence.n, dtype=torch.bool)
+        inside = evidence.possible(key, law, values)
         if values.ndim == 1:
             values, inside = in_support(law, values, 1e-5 * values.abs().clamp(min=1.0))
         if not bool(inside.all()):
@@ -326,13 +392,18 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     found.declared.add(site)
 
 
+def _shape_of(evidence: Evidence, key: str) -> tuple[int, ...]:
+    """Return the shape of the noise of one individual."""
+    return tuple(evidence.by_rows(key, evidence.spare[key]).shape[1:])
+
+
 def _as_noise(evidence: Evidence, site: str, key: str, values: Any) -> Tensor:
-    spare = evidence.spare[key]
+    shape = (evidence.n, *_shape_of(evidence, key))
     found = torch.as_tensor(values).to(torch.get_default_dtype())
     try:
-        return found.expand(evidence.n, *spare.shape[1:]).clone()
+        return found.expand(shape).clone()
     except RuntimeError as error:
         raise DataError(
             f"The declared inverse of {site!r} returns the shape {tuple(found.shape)} for {key}; expected "
-            f"{(evidence.n, *spare.shape[1:])}, a value for each row."
+            f"{shape}, a value for each row."
         ) from error

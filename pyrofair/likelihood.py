@@ -30,6 +30,7 @@ from pyrofair.isolation import isolated
 from pyrofair.probing import is_deterministic
 from pyrofair.programs import Program, ProgramSites, read_sites
 from pyrofair.tables import read_outcome, read_sensitive, read_table, warn_unused
+from pyrofair.vectors import Components, find_vectors
 from pyrofair.world_tables import codes_of, levels_of_sites
 
 __all__ = ["Likelihood", "PosteriorError", "read_likelihood"]
@@ -50,7 +51,7 @@ class Likelihood:
     """A program with its nodes set to n rows: a Pyro model of no arguments, for any inference algorithm of Pyro's.
 
     A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
-    log-density ``log p_U((V - f0) / f1) - log |f1|``. A computed node that no
+    log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A computed node that no
     parameter reaches is only set. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as
     the program says, at the rows.
 
@@ -59,7 +60,7 @@ class Likelihood:
     program, n
         The program and its number of people.
     rows
-        The values of each node site, shape (n,).
+        The values of each node site, shape (n,), or that of a vector-valued site.
     inverted
         For each computed node that has a density its noise.
     idle
@@ -70,6 +71,10 @@ class Likelihood:
         Sites computed from them, outside the plate.
     latent
         Sites drawn per person that stay unknown, such as common causes.
+    shapes
+        The shape of each per-person site.
+    vectors
+        The vector-valued node sites.
     evidence
         Per-person sites that the program gives a value, and factors.
     types
@@ -86,6 +91,14 @@ class Likelihood:
     latent: tuple[str, ...]
     evidence: tuple[str, ...]
     types: Mapping[str, torch.dtype]
+    shapes: Mapping[str, tuple[int, ...]]
+    vectors: Mapping[str, Components]
+
+    @property
+    def observed(self) -> dict[str, NDArray[Any]]:
+        """The values of each node site, individuals first, shape (n, ...)."""
+        places = {site: vector.place for site, vector in self.vectors.items()}
+        return {site: np.moveaxis(values.numpy(), places.get(site, 0), 0) for site, values in self.rows.items()}
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
@@ -93,14 +106,15 @@ class Likelihood:
             noise = (self.rows[node] - start) / slope
             inside = law.support.check(noise)
             if not bool(inside.all()):  # laws may refuse such values, or return a number all the same
-                noise = torch.where(inside, noise, law.sample())
+                noise = torch.where(inside.reshape(*inside.shape, *[1] * law.event_dim), noise, law.sample())
             density = law.log_prob(noise).masked_fill(~inside, -torch.inf)
-            pyro.factor(f"{node}__log_density", counts(density - slope.abs().log()).sum())
+            pyro.factor(f"{node}__log_density", counts(density - _sum_events(slope.abs().log(), law)).sum())
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
-        """Run the program and return f0 and f1, shape (n,), the law of the noise and how it counts, for each node."""
+        """Run the program and return f0 and f1, shaped as the node, the law of the noise and how it counts."""
         zero = {
-            noise: torch.zeros(self.n, dtype=self.types[noise], requires_grad=True) for noise in self.inverted.values()
+            noise: torch.zeros(self.shapes[noise], dtype=self.types[noise], requires_grad=True)
+            for noise in self.inverted.values()
         }
         with torch.enable_grad(), _Rows(self, zero) as run:
             self.program(self.n)
@@ -122,6 +136,10 @@ class Likelihood:
         with _Rows(self, noise) as run:
             self.program(self.n)
         return run.natural
+
+
+def _sum_events(values: Tensor, law: Any) -> Tensor:
+    return values.flatten(values.ndim - law.event_dim).sum(-1) if law.event_dim else values
 
 
 class _Rows(Messenger):
@@ -191,7 +209,8 @@ def read_likelihood(
     nodes = {*graph.nodes, *graph.columns_of(graph.observed)}
     evidence = info.evidence(nodes)
     info.require_drawn(site for site in info.sites if site in nodes)
-    rows = _read_rows(df, graph, info, levels, covariate_names(program))
+    vectors = find_vectors(info, {node: graph.columns_of([node]) for node in graph.observed})
+    rows = _read_rows(df, graph, info, vectors, levels, covariate_names(program))
     program, covariates = covariates_of_rows(program, info.sites, df)
     rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
@@ -220,8 +239,20 @@ def read_likelihood(
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         busy = {*rows, *inverted.values(), *latent, *evidence}
         idle = _draw(program, len(df), [s for s in info.random if s not in busy])
+        shapes = {site: info.shape(site, len(df)) for site in info.sites}
         likelihood = Likelihood(
-            program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes
+            program,
+            len(df),
+            rows,
+            inverted,
+            idle,
+            parameters,
+            derived,
+            latent,
+            evidence,
+            info.dtypes,
+            shapes,
+            vectors,
         )
         _check(likelihood)
     return likelihood
@@ -231,17 +262,19 @@ def _read_rows(
     df: pd.DataFrame,
     graph: CausalGraph,
     info: ProgramSites,
+    vectors: Mapping[str, Components],
     levels: Mapping[str, Sequence[Any]] | None,
     covariates: Sequence[str],
 ) -> dict[str, Tensor]:
+    parts = {name: site for site, vector in vectors.items() for name in vector.names}
     site_of: dict[str, str] = {}
     node_of: dict[str, str] = {}
     for node in graph.observed:
         columns = graph.columns_of([node])
         if len(columns) == 1 and columns[0] not in info.sites and node in info.sites:
             site_of[columns[0]] = node
-        elif node != graph.outcome or columns[0] in info.sites:
-            info.require(columns)
+        elif node != graph.outcome or columns[0] in (*info.sites, *parts):
+            info.require(parts.get(column, column) for column in columns)
             site_of |= {column: column for column in columns}
         node_of |= {site_of[column]: node for column in columns if column in site_of}
     labels = levels_of_sites(levels, node_of, graph)
@@ -254,13 +287,17 @@ def _read_rows(
     for column, site in site_of.items():
         coded = site in labels
         given = codes_of(column, labels[site], table[column]) if coded else _numbers(table, column, site, graph)
-        rows[site] = torch.as_tensor(given).to(info.dtypes[site])
+        kept = info.dtypes[parts.get(site, site)]
+        rows[site] = torch.as_tensor(given).to(kept)
         if bool((wrong := unequal(rows[site], torch.as_tensor(given))).any()):
-            kind = str(info.dtypes[site]).removeprefix("torch.")
+            kind = str(kept).removeprefix("torch.")
             raise DataError(
                 f"The column {column!r} holds {torch.as_tensor(given)[wrong][0].item():g}, but the program's site "
                 f"{site!r} holds {kind}. Code the column as the program does."
             )
+    for site, vector in vectors.items():
+        if all(name in rows for name in vector.names):
+            rows[site] = vector.join([rows.pop(name) for name in vector.names])
     return rows
 
 
@@ -342,7 +379,7 @@ def _unusable(node: str, why: str) -> PosteriorError:
 def _check(likelihood: Likelihood) -> None:
     impossible: dict[str, Tensor] = {}
     supports: dict[str, Any] = {}
-    dead = {node: torch.ones(likelihood.n, dtype=torch.bool) for node in likelihood.inverted}
+    dead = {node: torch.ones(likelihood.shapes[node], dtype=torch.bool) for node in likelihood.inverted}
     for _ in range(PRIOR_DRAWS):
         with poutine.trace() as tracer:
             equations = likelihood.equations()
@@ -350,11 +387,11 @@ def _check(likelihood: Likelihood) -> None:
         laws = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
         _check_unknowns(likelihood, laws, {node: law for node, (_, _, law, _) in equations.items()})
         for node, (start, slope, law, _) in equations.items():
-            _check_shape(node, start.shape, likelihood.n)
+            _check_shape(likelihood, node, start.shape)
             dead[node] &= slope == 0.0
             _check_affine(likelihood, tracer.trace, node, (start, slope), law)
         for site in likelihood.rows.keys() & laws.keys():
-            _check_shape(site, laws[site].shape(), likelihood.n)
+            _check_shape(likelihood, site, laws[site].shape())
         given = [*(likelihood.rows.keys() & laws.keys()), *likelihood.evidence]
         for site in [each for each in given if sites[each]["value"].numel()]:  # a factor has no value
             wrong = ~laws[site].support.check(sites[site]["value"])
@@ -393,17 +430,17 @@ def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws:
                 "continuous unknowns. Sum over it in the program (a mixture density), or make it continuous."
             )
     for node, noise in likelihood.inverted.items():
-        if noise_laws[node].support.is_discrete or noise_laws[node].event_shape:
-            raise _unusable(node, f"has the noise {noise!r}, which is discrete or not one number for each person")
+        if noise_laws[node].support.is_discrete or likelihood.shapes[noise] != likelihood.shapes[node]:
+            raise _unusable(node, f"has the noise {noise!r}, which is discrete or of another shape than the node")
         if isinstance(noise_laws[node], dist.MaskedDistribution):
             raise _unusable(node, f"has the noise {noise!r}, whose density is masked; mask the site by poutine.mask")
 
 
-def _check_shape(site: str, shape: torch.Size, n: int) -> None:
-    if shape != (n,):
+def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
+    if shape != likelihood.shapes[site]:
         raise PosteriorError(
-            f"The site {site!r} has the shape {tuple(shape)} for {n} people; it must be one value for each, "
-            "in a plate that does not subsample. A node of several columns needs a site for each."
+            f"The site {site!r} has the shape {tuple(shape)} for {likelihood.n} people; expected "
+            f"{likelihood.shapes[site]}, in a plate that does not subsample."
         )
 
 
@@ -412,7 +449,7 @@ def _check_affine(likelihood: Likelihood, trace: Any, node: str, ends: tuple[Ten
     replayed: Callable[..., Any] = poutine.replay(likelihood.natural, trace=trace)
     drawn = law.sample()
     for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5)):
-        others = {other: torch.zeros_like(drawn) for other in likelihood.inverted.values()}
+        others = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
         value = replayed(others | {likelihood.inverted[node]: noise})[node]
         expected = start + slope * noise
         size = start.abs() + (slope * noise).abs() + 1e-3

@@ -178,10 +178,9 @@ def read_population(program: Program, unfair: UnfairPaths, coupling: Coupling, p
     GraphError
         If a node has no site, or a site reads a parent that the graph lacks.
     """
-    probe = at_parameters(program, posterior)
-    equations = read_equations(program, unfair, probe)
-    way = choose_way(replace(equations, program=probe), coupling)
-    return Population(equations, read_priors(program, equations.info, posterior), coupling, way)
+    equations = read_equations(program, unfair, at_parameters(program, posterior))
+    way = choose_way(replace(equations, program=at_parameters(equations.program, posterior)), coupling)
+    return Population(equations, read_priors(equations.program, equations.info, posterior), coupling, way)
 
 
 def _join(parts: Sequence[tuple[World, ...]], sizes: Sequence[int]) -> tuple[World, ...]:

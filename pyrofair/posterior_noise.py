@@ -200,7 +200,24 @@ class Abduction:
             if not bool(possible.all()):
                 raise DataError(f"do sets {site!r} to {numbers[~possible][0].item():g}, a value that it cannot take.")
             found[site] = value
+        self._require_whole(found)
         return found
+
+    def _require_whole(self, values: Mapping[str, Tensor]) -> None:
+        """Refuse values of some components of a vector alone where the others would have to follow, or cannot be."""
+        for names, possible in self.evidence.info.joint.items():
+            given = [name for name in names if name in values]
+            if missing := [name for name in names if given and name not in values]:
+                raise DataError(
+                    f"do sets {', '.join(given)}, but not {', '.join(missing)}: they are one vector, drawn jointly, "
+                    "and the program does not say which of them causes which. Set all of them, or give each component "
+                    "a site and an equation of its own."
+                )
+            inside = possible([values[name] for name in names]) if given else torch.ones(1, dtype=torch.bool)
+            if not bool(inside.all()):
+                row = int((~inside).int().argmax())
+                shown = ", ".join(f"{name} = {values[name][row].item():g}" for name in names)
+                raise DataError(f"do sets {shown}, values that the vector cannot take. Correct them.")
 
     def _require_index(self, name: str, given: Any) -> None:
         if isinstance(given, pd.Series | pd.DataFrame) and not given.index.equals(self.evidence.index):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pyrofair.isolation import isolated, seed_from
 from pyrofair.parameters import read_priors, thin
 from pyrofair.posteriors import Posterior
 from pyrofair.probing import at_parameters
-from pyrofair.programs import Program, read_sites
+from pyrofair.programs import PEOPLE, Program, read_sites
 
 __all__ = ["predictive"]
 
@@ -47,7 +47,7 @@ def predictive(
         A Pyro program of the number of people.
     posterior
         What :func:`pyrofair.posteriors.fit_posterior` returns; or draws of shape (draws, ...) of all parameters, and
-        of per-person sites (draws, n) if they are to be kept. Sites that the program computes are computed anew.
+        of per-person sites (draws, n, ...) if they are to be kept. Sites that the program computes are computed anew.
     do
         For each site to set its value, as in :func:`pyrofair.interventions.do`.
     n
@@ -59,7 +59,7 @@ def predictive(
 
     Returns
     -------
-    dict of str to ndarray of shape (draws, n)
+    dict of str to ndarray of shape (draws, n, ...)
         All per-person sites, an intervened one with its new value.
 
     Raises
@@ -119,7 +119,9 @@ def predictive(
                 f"The draws of the per-person site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
                 f"{n}, ...) for n={n} people."
             )
-    return _replay(program, kept, values, len(next(iter(held.values()))), n, people, random_state)
+    places = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
+    kept = {site: each.movedim(1, places[site] + 1) if site in places else each for site, each in kept.items()}
+    return _replay(program, kept, values, len(next(iter(held.values()))), n, places, random_state)
 
 
 def _replay(
@@ -128,7 +130,7 @@ def _replay(
     values: Mapping[str, Any],
     draws: int,
     n: int,
-    people: Sequence[str],
+    places: Mapping[str, int],
     random_state: int | np.random.Generator | None,
 ) -> dict[str, NDArray[Any]]:
     found: dict[str, list[NDArray[Any]]] = {}
@@ -136,6 +138,7 @@ def _replay(
         for place in range(draws):
             run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
             sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
-            for site in people:
-                found.setdefault(site, []).append(sites[site]["value"].numpy())
+            for site, place in places.items():
+                values_of_site = sites[site]["value"].numpy()
+                found.setdefault(site, []).append(np.moveaxis(values_of_site, place, 0) if place else values_of_site)
     return {site: np.stack(each) for site, each in found.items()}

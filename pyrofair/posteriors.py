@@ -45,7 +45,7 @@ class Posterior:
         All sites outside the plate of people, those that the program computes (``pyro.deterministic``) included.
     parameters : tuple of str
         The sites that are drawn in the program.
-    observed : dict of str to ndarray of shape (n,)
+    observed : dict of str to ndarray of shape (n,), or (n, ...) for vector-valued sites
         The nodes as the program saw them, the sensitive attribute as 0 and 1.
     method : str
         ``"nuts"``, or ``"svi"`` with its guide: ``"svi, normal guide"``.
@@ -78,7 +78,7 @@ class Posterior:
         Parameters
         ----------
         predictive
-            Draws of per-person sites, shape (chains * draws, people), for the group ``posterior_predictive``: what
+            Draws of per-person sites, shape (chains * draws, people, ...), for the group ``posterior_predictive``: what
             :func:`pyrofair.posterior_predictive.predictive` returns.
 
         Returns
@@ -95,12 +95,12 @@ class Posterior:
             shape = next(iter(self.samples.values())).shape[:2]
             drawn = {site: np.asarray(values) for site, values in predictive.items()}
             for site, values in drawn.items():
-                if values.ndim != 2 or len(values) != math.prod(shape):
+                if values.ndim < 2 or len(values) != math.prod(shape):
                     raise DataError(
-                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people), a "
-                        "row for each posterior draw. Draw it with draws=None."
+                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people, "
+                        "...), a row for each posterior draw. Draw it with draws=None."
                     )
-            groups["posterior_predictive"] = {s: v.reshape(*shape, -1) for s, v in drawn.items()}
+            groups["posterior_predictive"] = {s: v.reshape(*shape, *v.shape[1:]) for s, v in drawn.items()}
             dims = {site: ["person"] for site in (*self.observed, *drawn)}
         return to_arviz(groups, dims=dims)
 
@@ -154,10 +154,11 @@ def fit_posterior(
 
     Sites outside the program's plate of people are parameters, and what they are drawn from is their prior. The node
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
-    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``. Noise that is shared by
-    several nodes stays unknown for each person and is drawn along with the parameters. What is known of people is not
-    kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and ``pyro.factor``, in the plate or
-    outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and ``poutine.scale`` do, too.
+    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
+    element. Noise that is shared by several nodes stays unknown for each person and is drawn along with the parameters.
+    What is known of people is not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
+    ``pyro.factor``, in the plate or outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and
+    ``poutine.scale`` do, too.
 
     *Assumes* that the program describes how the rows arose, independently of each other.
 
@@ -259,7 +260,7 @@ def fit_posterior(
     return Posterior(
         samples=samples,
         parameters=likelihood.parameters,
-        observed={site: values.numpy() for site, values in likelihood.rows.items() if site != ROW},
+        observed={site: values for site, values in likelihood.observed.items() if site != ROW},
         method="nuts" if method == "nuts" else f"svi, {guide} guide",
         **found,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyro
@@ -61,6 +61,9 @@ class ProgramSites:
         For each per-person site its shape, with -1 for the number of people, and its type.
     reparametrised
         The per-person sites that a handler (``poutine.reparam``) computes from noise of its own.
+    joint
+        For the components of each vector that are not drawn independently: tells from their values, shape (n,) each,
+        which ones are possible, shape (n,).
     weighted
         The drawn per-person sites whose log-probability is masked or scaled.
     nominal
@@ -75,6 +78,7 @@ class ProgramSites:
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
     reparametrised: frozenset[str] = frozenset()
+    joint: Mapping[tuple[str, ...], Callable[[Sequence[torch.Tensor]], torch.Tensor]] = field(default_factory=dict)
     weighted: frozenset[str] = frozenset()
     nominal: frozenset[str] = frozenset()
 
@@ -224,7 +228,7 @@ class ProgramSites:
         return met
 
 
-def read_sites(program: Program) -> ProgramSites:
+def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
     """Run a program on a few people and read off its sites and who reads whom.
 
     Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
@@ -240,6 +244,8 @@ def read_sites(program: Program) -> ProgramSites:
     ----------
     program
         The program; it is called with a number of people.
+    outline
+        Whether to return after a few runs, with nothing but what can be followed.
 
     Raises
     ------
@@ -284,6 +290,9 @@ def read_sites(program: Program) -> ProgramSites:
             nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
         )
         marks = followed(program, PROBES[0], found.sites, found.parameters)
+        if outline:
+            found.reads.update({site: tuple(marks.reads.get(site, ())) for site in found.sites})
+            return found
         trial = Trial(program, PROBES[0], _places(shapes), plain)
         silent = frozenset(site for site in found.sites if not marks.reads.get(site))
         moving = separated(trial, found.parameters, silent)

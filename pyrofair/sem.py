@@ -55,9 +55,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ----------
     program
         A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
-        (or a column of it) are nodes, the others exogenous noise. Sites outside are parameters, drawn once. What is
-        known of each individual and not modelled is handed over with it:
-        :func:`pyrofair.covariates.with_covariates`.
+        (or a column of it) are nodes, the others exogenous noise. A vector-valued node (an event, or a plate of items)
+        has a column for each component. Sites outside are parameters, drawn once. What is known of each individual and
+        not modelled is handed over with it: :func:`pyrofair.covariates.with_covariates`.
     unfair
         The unfair paths, recanting witnesses included.
     unit
@@ -68,7 +68,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
         coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
         for categories), ``"independent"``, or ``"antithetic"``. A program says that categories are in the order of
-        their codes by :class:`pyrofair.distributions.OrderedCategorical` or Pyro's ``OrderedLogistic``.
+        their codes by :class:`pyrofair.distributions.OrderedCategorical` or Pyro's ``OrderedLogistic``. Of a vector
+        each component is coupled given those before it.
     posterior
         Draws of the parameters: what :func:`pyrofair.posteriors.fit_posterior` returns, or for each an array of shape
         (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's

@@ -91,14 +91,17 @@ class Crowd:
         site
             The node's site.
         held
-            For each node site that it reads the value, shape (m,).
+            For each node site that it reads the value, shape (m,); of a latent vector (m, ...).
         base
             Whether this is the baseline world or the switched one, for couplings that tell them apart; None where
             there is no such pair.
         """
         same = torch.ones(self.m, dtype=torch.bool)
         for parent, values in held.items():
-            same = same & (values == self.factual[parent])
+            equal = values == self.factual[parent]
+            if equal.ndim > 1:  # a latent node may be a vector
+                equal = self.evidence.by_rows(parent, equal).reshape(self.m, -1).all(-1)
+            same = same & equal
         laws_matter = base is True and any(self.other[name] is not self.own[name] for name in self.laws)
         if bool(same.all()) and not laws_matter:
             return self.factual[site]
@@ -188,7 +191,7 @@ class _WithNoise(Messenger):
         elif name in evidence.implicit:
             value = self.draw(name, msg["fn"])
         elif name in crowd.noise:
-            value = crowd.noise[name]
+            value = evidence.as_site(name, crowd.noise[name])
         elif name in evidence.observed:
             value = crowd.factual[name]
         elif name in evidence.spare:

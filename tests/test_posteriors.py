@@ -513,7 +513,9 @@ def test_inference_data(nuts: Posterior) -> None:
     assert table_.loc["b", "mean"] == pytest.approx(nuts.flat["b"].mean(), abs=0.01)
     assert "through_m" in table_.index
     assert "U_M" not in table_.index
-    with pytest.raises(DataError, match=r"predictive\['M'\] has the shape \(7, 300\); expected \(400, people\)"):
+    with pytest.raises(
+        DataError, match=r"predictive\['M'\] has the shape \(7, 300\); expected \(400, people, \.\.\.\)"
+    ):
         nuts.to_inference_data({"M": drawn_people["M"][:7]})
 
 
