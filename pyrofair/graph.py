@@ -163,9 +163,7 @@ class CausalGraph:
         >>> CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y").edges
         (('A', 'M'), ('M', 'Y'))
         """
-        from pyrofair.vectors import (
-            read_scalar_sites,
-        )  # importing Pyro takes a second, which other graphs need not wait
+        from pyrofair.vectors import read_scalar_sites  # importing Pyro takes a second: other graphs need not wait
 
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         nodes = require_names("nodes", nodes, "node names", error=GraphError)

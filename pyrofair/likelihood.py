@@ -416,7 +416,9 @@ def _check(likelihood: Likelihood) -> None:
 
 def _shown(values: Tensor, wrong: Tensor) -> str:
     """Return the first of the wrong values as text."""
-    first = values.expand(torch.broadcast_shapes(values.shape, wrong.shape))[wrong][0]  # type: ignore[no-untyped-call]
+    if values.shape[: wrong.ndim] != wrong.shape:
+        values = values.expand(torch.broadcast_shapes(values.shape, wrong.shape))  # type: ignore[no-untyped-call]
+    first = values[wrong][0]
     return f"{first.item():g}" if first.numel() == 1 else str(first.tolist())
 
 
