@@ -14,6 +14,7 @@ from pyrofair.exceptions import DataError
 
 __all__ = [
     "did_you_mean",
+    "listed",
     "require_callable",
     "require_choice",
     "require_flag",
@@ -205,11 +206,23 @@ def require_names(
     """
     if isinstance(value, str) and one:
         return (value,)
-    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else ()
-    if not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable) and all(map(_is_text, found)):
-        return found
+    found = None if isinstance(value, str | bytes | Mapping) else listed(value)
+    if found is not None and len(names := tuple(filter(_is_text, found))) == len(found):
+        return names
     example = f", such as {[value]!r}" if isinstance(value, str) else ""
     raise error(f"{name}={shown(value)} must be a {'name, or a ' if one else ''}list of {what}{example}.")
+
+
+def listed(value: object) -> tuple[object, ...] | None:
+    """Return what a value lists, or None of what lists nothing: an array or tensor without an axis only looks like it.
+
+    >>> listed([1, 2]), listed(np.array(1.0)), listed(None)
+    ((1, 2), None, None)
+    """
+    try:
+        return tuple(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def require_layers(name: str, value: object) -> tuple[int, ...]:
@@ -220,9 +233,10 @@ def require_layers(name: str, value: object) -> tuple[int, ...]:
     DataError
         With the setting, its value and an example.
     """
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
+    layers = listed(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes) else None
+    if layers is None:
         raise DataError(f"{name}={shown(value)} must list the units of each hidden layer, such as (32, 32) or (32,).")
-    return tuple(require_integer(f"{name}[{place}]", units) for place, units in enumerate(value))
+    return tuple(require_integer(f"{name}[{place}]", units) for place, units in enumerate(layers))
 
 
 def require_label(name: str, value: object, *, error: type[Exception] = DataError) -> None:

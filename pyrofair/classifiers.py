@@ -390,8 +390,8 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""
         if isinstance(X, pd.DataFrame):
-            validate_data(self, X, reset=reset, skip_check_array=True)
             table = read_table(X, list(X.columns), what="X")
+            validate_data(self, X, reset=reset, skip_check_array=True)
         else:
             require_unmasked("X", X)
             matrix = validate_data(self, X, reset=reset, dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, shown
 from pyrofair.edges import EdgeList
 from pyrofair.exceptions import GraphError
 
@@ -19,9 +19,10 @@ def require_node(nodes: Sequence[str], name: str, role: str) -> None:
     GraphError
         With the nodes there are, and the one that may be meant.
     """
-    if name not in nodes:
+    if not isinstance(name, str) or name not in nodes:
         raise GraphError(
-            f"{name!r}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}.{did_you_mean(name, nodes)}"
+            f"{shown(name)}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}."
+            f"{did_you_mean(name, nodes)}"
         )
 
 

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor, distributions
 
-from pyrofair._validation import require_choice
+from pyrofair._validation import listed, require_choice, shown
 from pyrofair.distributions import OrderedCategorical
 from pyrofair.exceptions import DataError, PyrofairError
 
@@ -52,9 +52,9 @@ def require_couplings(given: Iterable[Any]) -> list[Coupling]:
         With those that there are.
     """
     known = ", ".join(COUPLINGS)
-    every = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    every: list[Any] = [] if isinstance(given, str) else list(listed(given) or ())
     if not every:
-        raise DataError(f"couplings={given!r} must be a list of couplings, one at least. They are: {known}.")
+        raise DataError(f"couplings={shown(given)} must be a list of couplings, one at least. They are: {known}.")
     for one in every:
         require_choice("coupling", one, tuple(COUPLINGS))
     return every

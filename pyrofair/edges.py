@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import networkx as nx
 
+from pyrofair._validation import listed, shown
 from pyrofair.exceptions import GraphError
 
 __all__ = ["EdgeList", "GraphSource", "read_edges", "read_path"]
@@ -122,9 +123,9 @@ def read_edges(source: GraphSource) -> EdgeList:
         if not any(mark in source for mark in (*_ARROWS, "\n")) and source.strip().lower().endswith((".dot", ".gv")):
             return _from_file(Path(source.strip()))
         return _from_string(source)
-    if not isinstance(source, Iterable) or isinstance(source, bytes):
-        raise GraphError(f"no graph can be read from {source!r}, of type {type(source).__name__}. Pass {_FORMS}.")
-    return _from_pairs(source)
+    if isinstance(source, bytes) or (pairs := listed(source)) is None:
+        raise GraphError(f"no graph can be read from {shown(source)}, of type {type(source).__name__}. Pass {_FORMS}.")
+    return _from_pairs(pairs, ordered=not isinstance(source, Set))
 
 
 def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
@@ -284,15 +285,14 @@ def _from_string(text: str) -> EdgeList:
     return draft.finish(f"the edge string {text!r}")
 
 
-def _from_pairs(source: Iterable[tuple[str, str]]) -> EdgeList:
+def _from_pairs(pairs: Sequence[Any], *, ordered: bool) -> EdgeList:
     draft = _Draft()
-    pairs = list(source)
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
-            raise GraphError(f"{pair!r} is not a (parent, child) pair of names. Pass {_FORMS}.")
-    for parent, child in sorted(pairs) if isinstance(source, Set) else pairs:
+            raise GraphError(f"{shown(pair)} is not a (parent, child) pair of names. Pass {_FORMS}.")
+    for parent, child in pairs if ordered else sorted(pairs):
         draft.add([parent], [child])
-    return draft.finish(f"the list {pairs!r}")
+    return draft.finish(f"the list {list(pairs)!r}")
 
 
 def _from_networkx(graph: nx.Graph[Any]) -> EdgeList:

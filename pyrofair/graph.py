@@ -273,7 +273,7 @@ class CausalGraph:
     def with_ancestors(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """Return nodes and the ancestors of any of them, in the order of declaration."""
         found: set[str] = set()
-        waiting = list(nodes)
+        waiting = list(require_names("nodes", nodes, "node names", error=GraphError))
         while waiting:
             node = waiting.pop()
             if node not in found:
@@ -437,8 +437,7 @@ class CausalGraph:
         return {node: place for place, node in enumerate(self.nodes)}
 
     def _require(self, node: str, role: str = "node") -> None:
-        if not (isinstance(node, str) and node in self._place):
-            require_node(self.nodes, node, f"a {role}")
+        require_node(self.nodes, node, f"a {role}")
 
     def _validate(self) -> None:
         if not nx.is_directed_acyclic_graph(self._dag):

@@ -13,7 +13,7 @@ import pyro
 import torch
 from torch import Tensor
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, require_names
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.families import Family, choose_family, encode
 from pyrofair.graph import CausalGraph
@@ -105,12 +105,19 @@ def plan_reads(
         chosen = [node for node in chosen if {*graph.columns_of([node])} <= {*df.columns}]
     if not isinstance(given, Mapping | None):
         raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its law reads.")
-    above = {node: (read,) if isinstance(read, str) else tuple(read) for node, read in (given or {}).items()}
+    above = {
+        node: require_names(f"given[{node!r}]", read, "node names", one=True) for node, read in (given or {}).items()
+    }
     place = {node: i for i, node in enumerate(graph.order)}
-    for node in (*chosen, *above, *(each for read in above.values() for each in read)):
+    asked = [("nodes", node) for node in chosen]
+    asked += [("given", node) for lawful, read in above.items() for node in (lawful, *read)]
+    for setting, node in asked:
         if node not in graph.observed:
             latent = " It is latent, and has no column." if node in graph.latent else did_you_mean(node, graph.observed)
-            raise GraphError(f"{node!r} is no observed node of the graph. It has: {', '.join(graph.observed)}.{latent}")
+            raise GraphError(
+                f"{setting} names {node!r}, which is no observed node of the graph. It has: "
+                f"{', '.join(graph.observed)}.{latent}"
+            )
     for node, read in above.items():
         for each in read:
             if place[each] >= place[node] or each == graph.outcome:

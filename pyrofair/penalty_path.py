@@ -355,7 +355,9 @@ def _order(strengths: float | Sequence[float]) -> list[float]:
     values: list[Any] = list(strengths) if several else [strengths]  # type: ignore[arg-type]
     real = all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
     if not real or not all(0.0 <= value < math.inf for value in values) or not any(values):
-        raise DataError(f"strengths={values} must hold a positive one and none that is negative or not finite.")
+        raise DataError(
+            f"strengths={shown(strengths)} must hold a positive one and none that is negative or not finite."
+        )
     return sorted({float(value) for value in values}, reverse=True)
 
 
@@ -365,7 +367,7 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     else:
         found = list(range(require_integer("seeds", seeds)))
     if not found or len(set(found)) < len(found):
-        raise DataError(f"seeds={seeds!r} must be a positive number of seeds, or seeds that differ.")
+        raise DataError(f"seeds={shown(seeds)} must be a positive number of seeds, or seeds that differ.")
     return found
 
 

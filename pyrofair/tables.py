@@ -412,7 +412,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Not used.
         sample_weight
             Weights of shape (n,), as :func:`read_weight` takes them.
+
+        Raises
+        ------
+        DataError
+            For what :func:`read_table` or :func:`read_weight` refuses.
         """
+        X = read_table(X, list(X.columns) if isinstance(X, pd.DataFrame) else [], what="X")
         weight: NDArray[np.float64] | None = read_weight(sample_weight, X)
         if np.all(weight == 1.0):
             weight = None
@@ -431,9 +437,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            For a category that ``fit`` neither saw nor found declared, or a matrix of more than 2 GB.
+            For what :func:`read_table` refuses, numbers in ``fit`` that are none now, a category that ``fit`` neither
+            saw nor found declared, or a matrix of more than 2 GB.
         """
-        check_is_fitted(self)
+        X = self._read(X)
         if len(X) * self.width_ > MOST_ENTRIES:
             widest = max(self.categories_, key=lambda name: len(self.categories_[name]), default="")
             raise DataError(
@@ -450,7 +457,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform_sparse(self, X: pd.DataFrame) -> sparse.csr_array[np.float64]:
         """Return the matrix of :meth:`transform` in compressed rows, which wide categories need."""
-        check_is_fitted(self)
+        X = self._read(X)
         parts = [sparse.csr_array(self.scaler_.transform(self._numbers(X)))] if self.numeric_ else []
         if self.categories_:
             parts.append(sparse.csr_array(self.one_hot_.transform(self._codes(X))))
@@ -460,6 +467,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def width_(self) -> int:
         """The number of columns of the matrix."""
         return len(self.numeric_) + sum(map(len, self.categories_.values()))
+
+    def _read(self, X: object) -> pd.DataFrame:
+        """Return the columns of ``fit``, numbers where it found numbers."""
+        check_is_fitted(self)
+        table = read_table(X, [*self.numeric_, *self.categories_], what="X")
+        for name in self.numeric_:
+            if is_categorical(table[name]):
+                raise DataError(
+                    f"The column {name!r} held numbers in fit and now has the type {table[name].dtype}, with values "
+                    f"such as {_show(table[name][:1])}. Convert it: df[{name!r}].astype(float)."
+                )
+        return table
 
     def _numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
         return np.asarray(X[self.numeric_].to_numpy(dtype=np.float64))

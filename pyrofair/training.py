@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from pyrofair._validation import require_real
+from pyrofair._validation import require_real, shown
 from pyrofair.batches import Batch, Problem, WorldScores, plan_batches
 from pyrofair.exceptions import DataError
 from pyrofair.isolation import TURN
@@ -94,11 +94,11 @@ def make_optimizer(kind: str | Optimizer, rate: float | None) -> Optimizer:
             raise DataError(f"learning_rate={rate!r} is not used with an optimizer of your own; set it in there.")
     if callable(kind):
         return kind
+    if not isinstance(kind, str) or kind not in ("adam", "sgd"):
+        raise DataError(f"optimizer={shown(kind)} is not known; it is 'adam', 'sgd', or a function that makes one.")
     if kind == "adam":
         return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate)
-    if kind == "sgd":
-        return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
-    raise DataError(f"optimizer={kind!r} is not known; it is 'adam', 'sgd', or a function that makes one.")
+    return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
 
 
 def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
