@@ -7,11 +7,12 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import networkx as nx
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
@@ -19,11 +20,9 @@ from matplotlib.textpath import text_to_path
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from pyrofair._validation import require_instance
 from pyrofair.exceptions import GraphError
 from pyrofair.figures import ShownAxes, ShownFigure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["draw_dag"]
 
@@ -118,6 +117,8 @@ def draw_dag(
     low, high = _extent(boxes, bends)
     low[1] -= _LEGEND if keys else 0.0
     below = ((low[0] + high[0]) / 2, low[1])
+    if ax is not None:
+        require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
     if ax is None:
         width = max(high[0] - low[0], _text_width(title or "", FontProperties(size="large").get_size_in_points()) + 0.3)
         height = high[1] - low[1] + (_TITLE if title else 0.0)

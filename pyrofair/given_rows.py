@@ -99,7 +99,8 @@ def read_rows(
     GraphError
         If a named node is no site, or is given data in the program; or if evidence bears on people.
     """
-    have = [str(name) for name in getattr(df, "columns", ())]
+    read_table(df, [])  # a table at all
+    have = list(map(str, df.columns))
     named = [name for each in (have if nodes is None else nodes) for name in (each, each.partition("[")[0])]
     read = read_scalar_sites(program, dict.fromkeys(named, ()), probe)
     info = read.info

@@ -22,6 +22,7 @@ from pyrofair._validation import (
     require_integer,
     require_names,
     require_seed,
+    shown,
 )
 from pyrofair.calibration import calibrate, check_fits, plot_calibration
 from pyrofair.conditional_laws import LearnedProgram
@@ -163,17 +164,18 @@ class LearnedLaws:
             If the column was not learned, or the table lacks one that its law reads, or holds a level not seen.
         """
         fit = self._fit(column)
-        if draw is not None and not 0 <= draw < self._draws:
-            raise DataError(f"draw={draw!r} is none of the {self._draws} draws, 0 to {self._draws - 1}.")
+        if draw is not None:
+            require_integer("draw", draw, least=0, most=self._draws - 1, hint=f"There are {self._draws} draws.")
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
         with neutral_torch(), torch.no_grad():
             values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
             return fit.law.at(chosen)(values).expand((len(table),))
 
     def _fit(self, column: str) -> Fit:
-        if column not in self.fits:
+        if not isinstance(column, str) or column not in self.fits:
             raise DataError(
-                f"No law of {column!r} was learned. There are: {', '.join(self.fits)}.{did_you_mean(column, self.fits)}"
+                f"No law of {shown(column)} was learned; column= takes one of {', '.join(self.fits)}."
+                f"{did_you_mean(column, self.fits)}"
             )
         return self.fits[column]
 
@@ -275,6 +277,7 @@ class LearnedLaws:
         -------
         arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
         """
+        require_integer("draws", draws)
         with self._quiet(random_state):
             groups = inference_groups(self.fits, self.rows, draws)
         dims = {**{name: ["person"] for name in self.fits}, "loss": ["column"]}

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure  # not through pyplot: a picture is returne
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from pyrofair._validation import require_real
+from pyrofair._validation import require_instance, require_real, shown
 from pyrofair.audit_tables import mean_by_strength
 from pyrofair.bounds import feasible_interval
 from pyrofair.exceptions import DataError
@@ -99,8 +99,10 @@ def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[
 
 def _check_decisions(table: pd.DataFrame, decisions: str) -> None:
     known = list(dict.fromkeys(table["decisions"])) if "decisions" in table else []
-    if decisions not in known:
-        raise DataError(f"There are no rows with decisions={decisions!r} to draw; the table has {known or 'no rows'}.")
+    if not isinstance(decisions, str) or decisions not in known:
+        raise DataError(
+            f"There are no rows with decisions={shown(decisions)} to draw; the table has {known or 'no rows'}."
+        )
 
 
 def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence[str]) -> pd.DataFrame:
@@ -187,6 +189,8 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
     ----------
     Chikahara et al. (2021), eq. (11), eq. (12) and figure 2.
     """
+    if ax is not None:
+        require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
     own = ShownFigure(figsize=(4.2, 4.9), layout="constrained")
     axes = own.add_subplot(axes_class=ShownAxes) if ax is None else ax
     p0 = np.linspace(0.0, 1.0, 401)

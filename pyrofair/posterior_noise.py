@@ -116,6 +116,7 @@ class Abduction:
         ----------
         Pearl (2009), theorem 7.1.7: abduction, action, prediction.
         """
+        require_do(values, "values")
         with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values)
 

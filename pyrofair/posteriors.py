@@ -92,6 +92,7 @@ class Posterior:
             groups["sample_stats"] = {"loss": self.losses[None]}
         dims = {site: ["person"] for site in self.observed}
         if predictive is not None:
+            require_instance("predictive", predictive, Mapping, "a dictionary from sites to their draws, or None")
             shape = next(iter(self.samples.values())).shape[:2]
             drawn = {site: np.asarray(values) for site, values in predictive.items()}
             for site, values in drawn.items():

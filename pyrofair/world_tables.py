@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, shown
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
@@ -96,6 +97,7 @@ def world_tables(
             values = world[site]
             key = (site, values.data_ptr(), values.shape, values.stride())
             if key not in made:
+                _require_finite(site, values)
                 made[key] = values.expand(size).numpy()
                 if site in levels:
                     made[key] = labels_of(site, levels[site], made[key])
@@ -107,6 +109,15 @@ def world_tables(
             data[column] = made[key]
         tables.append(pd.DataFrame(data, copy=False))
     return tables[0], tables[1]
+
+
+def _require_finite(site: str, values: Tensor) -> None:
+    if not bool((finite := values.isfinite()).all()):
+        raise DataError(
+            f"The program gives the node {site!r} the value {values[~finite].flatten()[0].item()} for "
+            f"{float((~finite).double().mean()):.0%} of the units. No classifier scores it: mend the node's equation, "
+            "which divides by zero, say, or leaves the range of its numbers."
+        )
 
 
 def _is_plain(values: pd.Series[Any]) -> bool:
@@ -255,11 +266,11 @@ def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64
     unseen = (place < 0) & ~missing
     if unseen.any():
         label = given[unseen].iloc[0]
-        shown = label.item() if isinstance(label, np.generic) else label
+        unknown = label.item() if isinstance(label, np.generic) else label
         known = ", ".join(map(repr, labels[:SHOWN].tolist())) + (", ..." if len(labels) > SHOWN else "")
         raise DataError(
-            f"{site!r} holds {shown!r}, which is none of its {len(labels)} levels: {known}. Correct the value, or fit "
-            f"the model with this level.{did_you_mean(shown, labels.tolist())}"
+            f"{site!r} holds {unknown!r}, which is none of its {len(labels)} levels: {known}. Correct the value, or "
+            f"fit the model with this level.{did_you_mean(unknown, labels.tolist())}"
         )
     return np.where(missing, np.nan, place.astype(np.float64))
 
@@ -276,8 +287,8 @@ def codes_of_rows(equations: Equations, df: pd.DataFrame, levels: Levels) -> pd.
     return df.assign(**{name: codes_of(name, labels, df[name]) for name, labels in have.items()}) if have else df
 
 
-def require_do(values: object) -> None:
-    """Refuse what is no dictionary of nodes and values to set them to.
+def require_do(values: object, name: str = "do") -> None:
+    """Refuse what is no dictionary of nodes and values to set them to; ``name`` is what the setting is called.
 
     Raises
     ------
@@ -285,7 +296,9 @@ def require_do(values: object) -> None:
         With what would do.
     """
     if values is not None and not isinstance(values, Mapping):
-        raise DataError(f"do={values!r} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}.")
+        raise DataError(
+            f"{name}={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}."
+        )
 
 
 def codes_of_do(equations: Equations, values: Mapping[str, Any] | None, levels: Levels) -> Mapping[str, Any] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
+import functools
 import math
 import signal
 import sys
@@ -19,8 +21,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pandas as pd
+import pyro
+import pyro.distributions as dist
 import pytest
 import torch
+from pyro import poutine
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
@@ -228,7 +233,7 @@ SPOILERS_BY_NAME: dict[str, Callable[[pd.DataFrame, str, int], pd.DataFrame]] = 
     "further columns": lambda table, column, _: table.assign(extra=object()),
 }  # fmt: skip
 SPOILERS = tuple(SPOILERS_BY_NAME)
-OF_THE_TABLE = ("row", "column", "group", "data", "df", "X", "DataFrame", "weight", "index")
+OF_THE_TABLE = ("row", "column", "group", "data", "df", "X", "DataFrame", "weight", "index", "class")
 
 
 def tables(random: Random) -> Case:
@@ -370,10 +375,16 @@ def _g_computation(**settings: Any) -> Any:
     return pf.GComputation(UNFAIR, **given).fit(TABLE.drop(columns="Y").head(40))
 
 
+def _fitted_path(**settings: Any) -> Any:
+    model = pf.PenalizedClassifier(
+        "logistic", source=pf.IPW(UNFAIR), epochs=1, starts=1, progress=False, random_state=0
+    )
+    given = {"strengths": [1.0], "n_boot": 0, "progress": False} | settings
+    return pf.penalty_path(model, TABLE[list(FEATURES)], TABLE["Y"], **given)
+
+
 def _path(**settings: Any) -> Any:
-    model = pf.PenalizedClassifier("logistic", source=pf.IPW(UNFAIR), epochs=1, progress=False, random_state=0)
-    given = {"strengths": [0.0], "progress": False} | settings
-    return pf.penalty_path(model, TABLE[list(FEATURES)], TABLE["Y"], **given).table
+    return _fitted_path(**settings).table
 
 
 def _audit(**settings: Any) -> Any:
@@ -400,7 +411,9 @@ def _numbers(**settings: Any) -> Any:
 
 
 def _region(**settings: Any) -> Any:
-    return pf.feasible_interval(**{"p0": 0.3, "level": 0.2} | settings)
+    low, high = pf.feasible_interval(**{"p0": 0.3, "level": 0.2} | settings)
+    none = np.isnan(low) & np.isnan(high)  # as it says of a level that cannot be reached
+    return [np.where(none, 0.0, low), np.where(none, 0.0, high)]
 
 
 def _bounds(**settings: Any) -> Any:
@@ -415,7 +428,7 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
         "model", "source", "penalty", "strength", "columns", "encoder", "epochs", "batch_size", "optimizer",
         "learning_rate", "validation_fraction", "patience", "dtype", "device", "progress", "random_state",
     ),
-    _path: ("strengths", "seeds", "test", "threshold", "progress", "resume"),
+    _path: ("strengths", "seeds", "test", "held_out", "n_boot", "threshold", "progress", "resume"),
     _pscf: (
         "latents", "average", "samples", "mmd", "latent_size", "own_noise", "hidden", "encoder_hidden", "components",
         "families", "epochs", "batch_size", "learning_rate", "weight_decay", "progress", "random_state",
@@ -434,7 +447,26 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
     _region: ("p0", "level"),
     _bounds: ("p0", "p1"),
 }  # fmt: skip
-LARGE = ("epochs", "samples", "hidden", "draws", "n_boot", "n", "seeds", "components", "steps", "latent_size", "n_jobs")
+ALSO = {  # what else tells that it is about this setting
+    "df": ("the data",), "table": ("the data",), "model": ("predict_proba",), "scenario": ("program",),
+    "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",),
+}  # fmt: skip
+LARGE = (
+    "epochs",
+    "samples",
+    "hidden",
+    "draws",
+    "n_boot",
+    "n",
+    "seeds",
+    "components",
+    "steps",
+    "latent_size",
+    "n_jobs",
+    "people",
+    "warmup",
+    "chains",
+)
 
 
 def settings(random: Random) -> Case:
@@ -443,7 +475,291 @@ def settings(random: Random) -> Case:
     name, value = pick(random, SETTINGS[call]), odd(random)
     if name in LARGE and isinstance(value, int | float | np.number) and abs(value) > 1e6 and math.isfinite(value):
         value = -3  # a legal large number is work, not a malformed setting
-    return Case(f"{call.__name__}({name}={value!r:.80})", lambda: call(**{name: value}), (name,))
+    return Case(f"{call.__name__}({name}={value!r:.80})", lambda: call(**{name: value}), (name, *ALSO.get(name, ())))
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+SHORT = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+THROUGH = SHORT.unfair("A -> M -> Y")
+PEOPLE = pd.DataFrame({"A": [0, 1] * 6, "M": np.linspace(-1.0, 1.5, 12).round(2), "Y": [0, 1, 1] * 4})
+Site = Callable[[int, Any], Any]
+
+
+def _raises(error: BaseException) -> Any:
+    raise error
+
+
+def _drawn(name: str, law: Callable[[int, Any], Any]) -> Site:
+    return lambda n, before: pyro.sample(name, law(n, before))
+
+
+PARAMETER: dict[str, Site] = {
+    "a parameter": _drawn("b", lambda n, _: dist.Normal(0.0, 1.0)),
+    "a scale of 0": _drawn("b", lambda n, _: dist.Delta(torch.tensor(0.0))),
+    "a vector": _drawn("b", lambda n, _: dist.Normal(torch.zeros(3), 1.0)),
+    "n of them": _drawn("b", lambda n, _: dist.Normal(torch.zeros(n), 1.0)),
+    "discrete": _drawn("b", lambda n, _: dist.Poisson(2.0)),
+    "NaN": _drawn("b", lambda n, _: dist.Normal(math.nan, 1.0, validate_args=False)),
+    "a flat prior": _drawn("b", lambda n, _: dist.ImproperUniform(dist.constraints.real, (), ())),
+    "pyro.param": lambda n, _: pyro.param("b", torch.tensor(0.5)),
+    "none": lambda n, _: 0.5,
+    "a number that is random": lambda n, _: float(torch.randn(())),
+    "a generator of NumPy": lambda n, _: float(np.random.default_rng().normal()),
+}
+SITES: dict[str, dict[str, Site]] = {
+    "A": {
+        "a coin": _drawn("A", lambda n, _: dist.Bernoulli(0.5)),
+        "three values": _drawn("A", lambda n, _: dist.Categorical(torch.ones(3) / 3)),
+        "a number": _drawn("A", lambda n, _: dist.Normal(0.0, 1.0)),
+        "a constant": _drawn("A", lambda n, _: dist.Delta(torch.tensor(1.0))),
+        "a probability of NaN": _drawn("A", lambda n, _: dist.Bernoulli(math.nan, validate_args=False)),
+        "a probability of 2": _drawn("A", lambda n, _: dist.Bernoulli(2.0)),
+        "observed": lambda n, _: pyro.sample("A", dist.Bernoulli(0.5), obs=torch.ones(n)),
+        "computed": lambda n, _: pyro.deterministic("A", torch.arange(n) % 2),
+        "not there": lambda n, _: torch.ones(n),
+        "twice": lambda n, _: [pyro.sample("A", dist.Bernoulli(0.5)) for _ in range(2)][-1],
+        "two at once": _drawn("A", lambda n, _: dist.Bernoulli(torch.full((2,), 0.5)).to_event(1)),
+    },
+    "M": {
+        "a regression": _drawn("M", lambda n, b: dist.Normal(b[0] * b[1], 1.0)),
+        "noise": lambda n, b: pyro.deterministic("M", b[0] * b[1] + pyro.sample("U", dist.Normal(0.0, 1.0))),
+        "a scale of 0": _drawn("M", lambda n, b: dist.Normal(b[1], 0.0, validate_args=False)),
+        "a scale below 0": _drawn("M", lambda n, b: dist.Normal(b[1], -1.0)),
+        "a count": _drawn("M", lambda n, b: dist.Poisson(torch.exp(b[0] * b[1]))),
+        "Cauchy's": _drawn("M", lambda n, b: dist.Cauchy(b[1], 1.0)),
+        "a mixture": _drawn("M", lambda n, b: dist.MixtureSameFamily(
+            dist.Categorical(torch.ones(2)), dist.Normal(torch.zeros(2), torch.ones(2)))),
+        "a matrix": _drawn("M", lambda n, b: dist.Normal(torch.zeros(2, 2), 1.0).to_event(2)),
+        "a law of n + 1": _drawn("M", lambda n, b: dist.Normal(torch.zeros(n + 1), 1.0)),
+        "infinite": lambda n, b: pyro.deterministic("M", b[1] / 0.0 + pyro.sample("U", dist.Normal(0.0, 1.0))),
+        "NaN": lambda n, b: pyro.deterministic("M", torch.full((n,), math.nan)),
+        "a number for all": lambda n, b: pyro.deterministic("M", torch.tensor(1.0)),
+        "no tensor": lambda n, b: pyro.deterministic("M", 1.0),
+        "text": lambda n, b: pyro.deterministic("M", "x"),
+        "None": lambda n, b: pyro.sample("M", None),
+        "the mean of all": lambda n, b: pyro.deterministic(
+            "M", b[1].mean() + pyro.sample("U", dist.Normal(0.0, 1.0))),
+        "through NumPy": lambda n, b: pyro.deterministic("M", torch.as_tensor(np.asarray(b[1]) * 2.0)),
+        "a branch": lambda n, b: pyro.sample("M", dist.Normal(1.0 if b[1].sum() > 2 else 0.0, 1.0)),
+        "a value of its own": lambda n, b: pyro.deterministic("M", b[1] + torch.randn(n)),
+        "item": lambda n, b: pyro.deterministic("M", torch.full((n,), b[1].reshape(-1)[0].item())),
+        "raises": lambda n, b: _raises(RuntimeError("no")),
+        "raises a key": lambda n, b: _raises(KeyError("k")),
+        "in place": lambda n, b: pyro.deterministic("M", b[1].add_(1.0)),
+        "an inner plate": lambda n, b: [pyro.sample(f"M{i}", dist.Normal(0.0, 1.0)) for i in pyro.plate("in", 2)][-1],
+        "a wrong device": lambda n, b: pyro.deterministic("M", torch.ones(n, device="meta")),
+        "complex": lambda n, b: pyro.deterministic("M", b[1] * 1j),
+        "masked": lambda n, b: pyro.sample("M", dist.Normal(b[1], 1.0).mask(torch.arange(n) > 2)),
+        "a factor": lambda n, b: (pyro.factor("f", -b[1]), pyro.sample("M", dist.Normal(b[1], 1.0)))[1],
+        "a mean of NaN": _drawn("M", lambda n, b: dist.Normal(b[1] * math.nan, 1.0, validate_args=False)),
+    },
+    "Y": {
+        "a logit": _drawn("Y", lambda n, b: dist.Bernoulli(logits=b[0] * b[1])),
+        "a number": _drawn("Y", lambda n, b: dist.Normal(b[1], 1.0)),
+        "computed": lambda n, b: pyro.deterministic("Y", (b[1] > 0).float()),
+        "three values": _drawn("Y", lambda n, b: dist.Categorical(torch.ones(3))),
+        "a logit of NaN": _drawn("Y", lambda n, b: dist.Bernoulli(logits=b[1] * math.nan, validate_args=False)),
+        "a logit of infinity": _drawn("Y", lambda n, b: dist.Bernoulli(logits=b[1] * math.inf, validate_args=False)),
+        "not there": lambda n, b: None,
+        "observed": lambda n, b: pyro.sample("Y", dist.Bernoulli(0.5), obs=torch.zeros(n)),
+        "raises": lambda n, b: _raises(ValueError("")),
+    },
+}  # fmt: skip
+PLATES: dict[str, Callable[[int], Any]] = {
+    "a plate": lambda n: pyro.plate("people", n),
+    "no plate": lambda n: contextlib.nullcontext(),
+    "a plate of 3": lambda n: pyro.plate("people", 3),
+    "a plate of n + 1": lambda n: pyro.plate("people", n + 1),
+    "a plate at -2": lambda n: pyro.plate("people", n, dim=-2),
+    "a subsample": lambda n: pyro.plate("people", n, subsample_size=max(1, n // 2)),
+    "a plate of 0": lambda n: pyro.plate("people", 0),
+    "a mask": lambda n: poutine.mask(mask=False),
+    "a scale below 0": lambda n: poutine.scale(scale=-1.0),
+}
+
+
+def _choose(random: Random, of: dict[str, Any], ordinary: float) -> str:
+    """Return the first name, as often as that, or any."""
+    names = list(of)
+    return names[0] if random.random() < ordinary else str(pick(random, names))
+
+
+def _program(random: Random) -> tuple[str, Callable[[int], Any]]:
+    """Return a program of A, M and Y, in which some parts are odd, and what it is made of."""
+    parameter, plate = _choose(random, PARAMETER, 0.6), _choose(random, PLATES, 0.8)
+    a, m, y = _choose(random, SITES["A"], 0.6), _choose(random, SITES["M"], 0.3), _choose(random, SITES["Y"], 0.6)
+
+    def program(n: int) -> Any:
+        b = PARAMETER[parameter](n, None)
+        with PLATES[plate](n):
+            first = SITES["A"][a](n, (b,))
+            second = SITES["M"][m](n, (b, first))
+            return SITES["Y"][y](n, (b, second))
+
+    return f"{parameter}; {plate}; A {a}; M {m}; Y {y}", program
+
+
+NO_PROGRAMS: tuple[Any, ...] = (
+    lambda: None, lambda n, m: None, lambda n: None, lambda n: iter([n]), lambda n: _raises(TypeError("t")), math.sqrt,
+    torch.nn.Linear(1, 1), pf.simulate.hiring, type,
+)  # fmt: skip
+
+
+def programs(random: Random) -> Case:
+    """Programs, and what reads them."""
+    what, program = _program(random)
+    if random.random() < 0.1:
+        program = pick(random, (*NO_PROGRAMS, odd(random)))
+        what = f"{program!r:.60}"
+    draws = {"b": pick(random, ([0.1, 0.5], [0.1, 0.5], [0.2], [[0.1, 0.5]], np.zeros((2, 3)), odd(random)))}
+    draws = pick(random, (draws, draws, draws, {}, {"c": [0.1]}, {**draws, "M": np.zeros((2, 3))}))
+    calls: dict[str, Callable[[], Any]] = {
+        "from_pyro": lambda: pf.CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y"),
+        "SEM.nodes": lambda: pf.SEM(program, THROUGH).nodes(5, random_state=0),
+        "SEM.worlds": lambda: pf.SEM(program, THROUGH, posterior=draws).worlds(5, random_state=0),
+        "SEM.truth": lambda: pf.SEM(program, THROUGH, posterior=draws).truth(Says(), n=20, random_state=0),
+        "SEM.counterfactual": lambda: pf.SEM(program, THROUGH, posterior=draws).counterfactual(
+            PEOPLE.head(4), draws=5, random_state=0
+        ),
+        "abduct": lambda: pf.abduct(program, PEOPLE.head(4), nodes=["A", "M", "Y"], draws=5, random_state=0),
+        "fit_posterior": lambda: _posterior(program=program),
+        "predictive": lambda: pf.predictive(program, draws, n=3, random_state=0),
+        "predictive(do)": lambda: pf.predictive(program, draws, do={"M": 1.0}, n=3, random_state=0),
+        "effect_posterior": lambda: _effects(program=program, posterior=draws),
+    }
+    call = pick(random, list(calls))
+    return Case(f"{call}: {what}, draws {draws!r:.80}", calls[call])
+
+
+class Says:
+    """A model of A and M alone."""
+
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        """Return probabilities of both classes."""
+        p = 1 / (1 + np.exp(-X["M"].to_numpy(dtype=float)))
+        return np.column_stack([1 - p, p])
+
+
+def plain(n: int) -> None:
+    """Draw n people."""
+    b = pyro.sample("b", dist.Normal(0.0, 1.0))
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        M = pyro.sample("M", dist.Normal(b * A, 1.0))
+        pyro.sample("Y", dist.Bernoulli(logits=M))
+
+
+def _posterior(**settings: Any) -> Any:
+    given = {"program": plain, "df": PEOPLE, "graph_or_unfair": SHORT, "method": "svi", "draws": 4, "steps": 4}
+    return pf.fit_posterior(**{**given, "progress": False, "random_state": 0} | settings)
+
+
+def _effects(**settings: Any) -> Any:
+    given = {"program": plain, "unfair": THROUGH, "model": Says(), "posterior": {"b": [0.1, 0.5]}, "people": 50}
+    given = given | {"progress": False, "random_state": 0} | settings
+    return pf.effect_posterior(given.pop("program"), **given)
+
+
+def _abduced(**settings: Any) -> Any:
+    given = {"df": PEOPLE.head(3), "draws": 5, "parameters": {"b": 0.4}, "random_state": 0} | settings
+    return pf.abduct(given.pop("program", plain), given.pop("df"), **given)
+
+
+def _counterfactual(**settings: Any) -> Any:
+    sem = pf.SEM(plain, THROUGH, posterior={"b": [0.1, 0.5]})
+    return sem.counterfactual(**{"df": PEOPLE.head(3), "draws": 5, "random_state": 0} | settings)
+
+
+def _predicted(**settings: Any) -> Any:
+    given = {"program": plain, "posterior": {"b": [0.1, 0.5]}, "n": 3, "random_state": 0}
+    return pf.predictive(**given | settings)
+
+
+def _set(**settings: Any) -> Any:
+    return pf.do(plain, settings)(3)
+
+
+@functools.cache
+def _kept(what: str) -> Any:
+    """Return something fitted, made once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made: dict[str, Callable[[], Any]] = {
+            "laws": lambda: _mechanisms(),
+            "posterior of laws": lambda: _mechanisms(posterior="normal", posterior_draws=3),
+            "audit": lambda: _audit(),
+            "path": lambda: _fitted_path(n_boot=2),
+            "posterior": lambda: _posterior(),
+            "effects": lambda: _effects(),
+            "PSCF": lambda: _pscf(),
+            "Counterfactuals": lambda: _counterfactual(),
+            "Abduction": lambda: _abduced(),
+        }
+        return made[what]()
+
+
+def _method(what: str, name: str, **given: Any) -> Callable[..., Any]:
+    def call(**settings: Any) -> Any:
+        return getattr(_kept(what), name)(**given | settings)
+
+    call.__name__ = f"{what}.{name}"
+    return call
+
+
+def _named(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
+    def with_settings(**settings: Any) -> Any:
+        return call(**given | settings)
+
+    with_settings.__name__ = call.__name__
+    return with_settings
+
+
+FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
+    _posterior: (
+        "program", "df", "graph_or_unfair", "method", "guide", "draws", "warmup", "chains", "steps", "learning_rate",
+        "progress", "random_state", "levels",
+    ),
+    _effects: (
+        "program", "unfair", "model", "posterior", "people", "draws", "decisions", "threshold", "coupling", "level",
+        "progress", "random_state",
+    ),
+    _abduced: (
+        "program", "df", "nodes", "method", "inverses", "draws", "tolerance", "guide", "coupling", "parameters",
+        "random_state",
+    ),
+    _counterfactual: ("df", "method", "inverses", "draws", "tolerance", "guide", "do", "random_state"),
+    _predicted: ("program", "posterior", "do", "n", "draws", "random_state"),
+    _set: ("A", "M", "Y", "b"),
+    _method("laws", "calibration"): ("random_state",),
+    _method("laws", "plot"): ("random_state",),
+    _method("laws", "refit", steps=2): ("sample_weight", "random_state", "steps", "batch_size", "learning_rate"),
+    _method("posterior of laws", "refit", steps=2): ("sample_weight", "random_state", "steps", "learning_rate"),
+    _method("laws", "law", column="M", table=TABLE): ("column", "table", "draw"),
+    _method("posterior of laws", "law", column="M", table=TABLE): ("column", "table", "draw"),
+    _method("laws", "to_inference_data", draws=2): ("draws", "random_state"),
+    _method("laws", "sem", unfair=UNFAIR): ("unfair", "unit", "coupling"),
+    _method("audit", "plot"): ("decisions",),
+    _method("path", "plot"): ("decisions",),
+    _method("path", "summary"): ("decisions",),
+    _method("path", "select", at_most=9.0): ("quantity", "at_most", "decisions"),
+    _method("posterior", "summary"): ("level",),
+    _method("posterior", "to_inference_data"): ("predictive",),
+    _method("effects", "summary"): ("level",),
+    _method("PSCF", "truth", scenario=plain, n=10): ("scenario", "n", "random_state"),
+    _method("PSCF", "predict_proba", X=TABLE): ("X",),
+    _method("PSCF", "fair_values", X=TABLE): ("X",),
+    _method("PSCF", "to_inference_data", X=TABLE, draws=2): ("X", "y", "draws", "random_state"),
+    _method("Counterfactuals", "scores", model=Says()): ("model", "threshold"),
+    _method("Abduction", "do", values={"M": 1.0}): ("values",),
+    _named(pf.identify, unfair=UNFAIR): ("unfair", "target"),
+    _named(pf.remove, graph=UNFAIR, kind="touched"): ("graph", "kind"),
+    _named(pf.plot_feasible_region, levels=0.5): ("levels", "ax"),
+    _named(pf.simulate.scenario, name="hiring"): ("name",),
+}  # fmt: skip
+SETTINGS.update(FURTHER)
 
 
 # -- what comes of it -------------------------------------------------------------------------------------------------
@@ -459,6 +775,18 @@ def silent(result: Any) -> str:
         return "" if np.isfinite(result.weight).all() else "weights that are not finite"
     if isinstance(result, tuple | list):
         return "".join(map(silent, result))
+    if isinstance(result, dict):
+        return "".join(map(silent, result.values()))
+    if isinstance(result, pf.Posterior):
+        return silent(dict(result.samples))
+    if isinstance(result, pf.EffectPosterior):
+        return silent(dict(result.samples))
+    if isinstance(result, pf.Truth):
+        return silent([result.mean_unfair_effect.value, result.piu.value])
+    if isinstance(result, pf.PSCFTruth):
+        return silent(result.piu.value)
+    if isinstance(result, pf.Counterfactuals):
+        return silent([result.baseline, result.switched])
     if isinstance(result, pd.DataFrame):
         numbers = result.select_dtypes("number").drop(columns=["seed"], errors="ignore")
         return "" if np.isfinite(numbers.to_numpy(dtype=float)).all() else "numbers that are not finite in a table"
@@ -525,12 +853,14 @@ def _unclear(case: Case, error: Exception) -> str:
 
 def _leaks(warning: warnings.WarningMessage) -> bool:
     """Tell whether a warning of NumPy, torch or scikit-learn reaches the user in place of one of the package."""
+    if "sparse columns found" in str(warning.message):  # said by the user's own model of the user's own columns
+        return False
     return not issubclass(warning.category, pf.PyrofairWarning) and not issubclass(
         warning.category, DeprecationWarning | FutureWarning | ResourceWarning
     )
 
 
-KINDS = (graphs, path_sets, tables, models, settings)
+KINDS = (graphs, path_sets, tables, models, settings, programs)
 
 
 def run(number: int, seed: int) -> list[str]:
