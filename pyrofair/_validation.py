@@ -24,6 +24,7 @@ __all__ = [
     "require_layers",
     "require_names",
     "require_people",
+    "require_rate",
     "require_real",
     "require_seed",
     "require_unmasked",
@@ -32,6 +33,7 @@ __all__ = [
 
 MOST_PEOPLE = 2**31 - 1
 MOST_SEED = 2**63 - 1
+MOST_RATE = 1e6
 
 
 def require_integer(name: str, value: object, *, least: int = 1, most: int | None = None, hint: str = "") -> int:
@@ -117,6 +119,17 @@ def require_real(
         f"{name}={shown(value)} must be a {'finite ' if not span else ''}number{' ' * bool(span)}{span}{example}."
         f"{hint and f' {hint}'}"
     )
+
+
+def require_rate(value: object, name: str = "learning_rate") -> float:
+    """Return a learning rate, or refuse what is none, or is so large that single precision cannot take the step.
+
+    Raises
+    ------
+    DataError
+        With the setting and its value.
+    """
+    return require_real(name, value, above=0.0, most=MOST_RATE)
 
 
 def require_choice(name: str, value: object, choices: Sequence[object], *, error: type[Exception] = DataError) -> None:

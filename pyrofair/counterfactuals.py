@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._validation import require_real
 from pyrofair.couplings import Coupling
-from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.inference_data import to_arviz
 from pyrofair.parameters import NO_PARAMETERS, ParameterUse
@@ -215,10 +215,7 @@ class Counterfactuals:
         DataError
             If the model does not fit the graph, or the threshold is not in [0, 1).
         """
-        if not 0.0 <= threshold < 1.0:
-            raise DataError(
-                f"threshold={threshold!r} must be at least 0 and below 1: a decision is 1 if score > threshold."
-            )
+        require_real("threshold", threshold, least=0.0, below=1.0, hint="A decision is 1 if score > threshold.")
         reads = [name for name in self.graph.input_columns if name in self.baseline.columns]
         parts = [world.nodes[name] for world in self.worlds for name in reads if name in world.nodes]
         vary = _drawn(parts, len(self.baseline))

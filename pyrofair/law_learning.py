@@ -15,7 +15,14 @@ from pyro import poutine
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pyrofair._validation import did_you_mean, require_choice, require_integer, require_layers, require_real
+from pyrofair._validation import (
+    did_you_mean,
+    require_choice,
+    require_integer,
+    require_layers,
+    require_rate,
+    require_real,
+)
 from pyrofair.conditional_laws import ConditionalLaw, Numbers
 from pyrofair.exceptions import DataError
 from pyrofair.families import Binary, Categories, Family, features
@@ -272,4 +279,4 @@ def require_settings(settings: Settings, hidden: Sequence[int], fraction: float)
     for name, number in whole.items():
         require_integer(name, number)
     require_real("validation_fraction", fraction, least=0.0, below=1.0)
-    require_real("learning_rate", settings.learning_rate, above=0.0)
+    require_rate(settings.learning_rate)

@@ -21,6 +21,7 @@ from pyrofair._validation import (
     require_flag,
     require_integer,
     require_names,
+    require_rate,
     require_seed,
     shown,
 )
@@ -250,10 +251,14 @@ class LearnedLaws:
         Raises
         ------
         DataError
-            If the weights do not fit the rows, or leave hardly any.
+            If a setting is out of its range, or the weights do not fit the rows, or leave hardly any.
         KeyboardInterrupt
             If Ctrl-C struck: a replicate that is half done is none.
         """
+        require_integer("steps", steps)
+        require_integer("batch_size", batch_size)
+        require_rate(learning_rate)
+        require_seed(random_state)
         weight = read_weight(sample_weight, self.index)
         with neutral_torch():
             rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))

@@ -20,7 +20,7 @@ from pyrofair.isolation import isolated, seed_from
 from pyrofair.parameters import read_priors, thin
 from pyrofair.posteriors import Posterior
 from pyrofair.probing import at_parameters
-from pyrofair.programs import PEOPLE, Program, read_sites
+from pyrofair.programs import PEOPLE, Program, read_sites, require_finite
 
 __all__ = ["predictive"]
 
@@ -139,6 +139,7 @@ def _replay(
             run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
             sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
             for site, place in places.items():
+                require_finite(site, sites[site]["value"])
                 values_of_site = sites[site]["value"].numpy()
                 found.setdefault(site, []).append(np.moveaxis(values_of_site, place, 0) if place else values_of_site)
     return {site: np.stack(each) for site, each in found.items()}

@@ -19,7 +19,7 @@ from pyrofair._validation import (
     require_flag,
     require_instance,
     require_integer,
-    require_real,
+    require_rate,
     require_seed,
 )
 from pyrofair.covariates import ROW
@@ -236,7 +236,7 @@ def fit_posterior(
     require_choice("guide", guide, tuple(GUIDES))
     for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
         require_integer(name, number, least=4 if name == "draws" else 1)
-    require_real("learning_rate", learning_rate, above=0.0)
+    require_rate(learning_rate)
     require_flag("progress", progress)
     require_seed(random_state)
     if levels is not None:

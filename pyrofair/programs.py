@@ -10,11 +10,12 @@ from typing import Any
 
 import pyro
 import torch
+from torch import Tensor
 
 from pyrofair._validation import did_you_mean
 from pyrofair.couplings import WRAPPERS, is_nominal
 from pyrofair.edges import EdgeList
-from pyrofair.exceptions import GraphError, PyrofairWarning
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.isolation import isolated
 from pyrofair.probing import (
     Followed,
@@ -28,7 +29,7 @@ from pyrofair.probing import (
 )
 from pyrofair.trials import Trial, perturbed, require_exchangeable, separated
 
-__all__ = ["Program", "ProgramSites", "caller_level", "read_sites"]
+__all__ = ["Program", "ProgramSites", "caller_level", "read_sites", "require_finite"]
 
 PROBES = (61, 53)
 CROWD = 1009
@@ -226,6 +227,22 @@ class ProgramSites:
                 met.add(one)
                 waiting.extend(() if one in stop else self.reads[one])
         return met
+
+
+def require_finite(site: str, values: Tensor) -> None:
+    """Refuse values of a node that are NaN or infinite.
+
+    Raises
+    ------
+    DataError
+        With the node, the value and how many units have one.
+    """
+    if not bool((finite := values.isfinite()).all()):
+        raise DataError(
+            f"The program gives the node {site!r} the value {values[~finite].flatten()[0].item()} for "
+            f"{float((~finite).double().mean()):.0%} of the units. Mend its equation, which divides by zero, "
+            "say, or leaves the range of its numbers."
+        )
 
 
 def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:

@@ -16,7 +16,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from pyrofair._validation import require_unmasked
+from pyrofair._validation import require_integer, require_seed, require_unmasked
 from pyrofair.elbo import Steps, doubt, evidence, fit_elbo
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, choose_family, encode
@@ -248,6 +248,15 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = sort_labels(values, labels)
         return coded
 
+    def _read_labels(self, y: Any) -> NDArray[np.float64]:
+        """Return the outcomes of given people as 0 and 1: labels that ``fit`` saw, and not always both."""
+        require_unmasked("y", y)
+        values = pd.Series(column_or_1d(y))
+        if len(unseen := values[~values.isin(self.classes_)]):
+            known = " and ".join(repr(label) for label in self.classes_.tolist())
+            raise DataError(f"y holds {unseen.iloc[0]!r}, which is no label of the outcome: fit saw {known}.")
+        return np.asarray(values == self.unfair.graph.positive, dtype=np.float64)
+
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
         given, values = (self.families or {}).get(column), values.rename(column)
         if given is None:
@@ -377,8 +386,15 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
             outcome, replayed with each person's own sensitive attribute on all edges, to be compared with
             ``observed_data``. ``sample_stats``: the loss of each epoch.
+
+        Raises
+        ------
+        DataError
+            If the table or a setting does not fit, or ``y`` holds a label that ``fit`` did not see.
         """
         check_is_fitted(self, "sem_")
+        require_integer("draws", draws)
+        require_seed(random_state)
         table = read_table(X, self.replay_.columns_read("posterior"), what="X")
         _, fair, score, _ = self._replayed(table, self.replay_, draws, random_state)
         own, again, chance, u = self._replayed(table, self.replay_.as_is(), draws, random_state)
@@ -390,5 +406,5 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         observed: dict[str, Any] = {name: own[name] for name in redrawn}
         if y is not None:
             require_aligned(table, y)
-            observed[column] = np.asarray(pd.Series(column_or_1d(y)) == self.unfair.graph.positive, dtype=np.float64)
+            observed[column] = self._read_labels(y)
         return people_to_arviz(posterior, predicted, observed, self.history_["loss"].to_numpy(), sites)

@@ -10,6 +10,7 @@ from pyrofair._validation import (
     require_flag,
     require_integer,
     require_layers,
+    require_rate,
     require_real,
     require_seed,
 )
@@ -44,7 +45,8 @@ def require_settings(pscf: Any) -> None:
     for name in ("samples", "latent_size", "hidden", "components", "epochs", "batch_size"):
         if getattr(pscf, name) is not None or name not in OPTIONAL:
             require_integer(name, getattr(pscf, name))
-    for name in ("mmd", "weight_decay", "learning_rate", "own_noise"):
+    require_rate(pscf.learning_rate)
+    for name in ("mmd", "weight_decay", "own_noise"):
         if getattr(pscf, name) is not None or name not in OPTIONAL:
             least, above = (0.0, -math.inf) if name in ZERO else (-math.inf, 0.0)
             require_real(name, getattr(pscf, name), least=least, above=above)

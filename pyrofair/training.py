@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from pyrofair._validation import require_real, shown
+from pyrofair._validation import require_rate, shown
 from pyrofair.batches import Batch, Problem, WorldScores, plan_batches
 from pyrofair.exceptions import DataError
 from pyrofair.isolation import TURN
@@ -89,7 +89,7 @@ def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int)
 def make_optimizer(kind: str | Optimizer, rate: float | None) -> Optimizer:
     """Return a function that makes a torch optimizer: Adam, stochastic gradient descent with momentum, or one's own."""
     if rate is not None:
-        require_real("learning_rate", rate, above=0.0)
+        require_rate(rate)
         if callable(kind):
             raise DataError(f"learning_rate={rate!r} is not used with an optimizer of your own; set it in there.")
     if callable(kind):

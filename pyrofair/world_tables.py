@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.equations import Equations
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
+from pyrofair.programs import require_finite
 from pyrofair.tables import as_column, is_categorical
 from pyrofair.worlds import World
 
@@ -97,7 +97,7 @@ def world_tables(
             values = world[site]
             key = (site, values.data_ptr(), values.shape, values.stride())
             if key not in made:
-                _require_finite(site, values)
+                require_finite(site, values)
                 made[key] = values.expand(size).numpy()
                 if site in levels:
                     made[key] = labels_of(site, levels[site], made[key])
@@ -109,15 +109,6 @@ def world_tables(
             data[column] = made[key]
         tables.append(pd.DataFrame(data, copy=False))
     return tables[0], tables[1]
-
-
-def _require_finite(site: str, values: Tensor) -> None:
-    if not bool((finite := values.isfinite()).all()):
-        raise DataError(
-            f"The program gives the node {site!r} the value {values[~finite].flatten()[0].item()} for "
-            f"{float((~finite).double().mean()):.0%} of the units. No classifier scores it: mend the node's equation, "
-            "which divides by zero, say, or leaves the range of its numbers."
-        )
 
 
 def _is_plain(values: pd.Series[Any]) -> bool:

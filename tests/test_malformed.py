@@ -321,7 +321,9 @@ def models(random: Random) -> Case:
         )
     value = odd(random)
     if kind == 1:
-        return Case(f"audit({value!r:.60})", lambda: pf.audit(value, FITTED, TABLE, **audit), ("model",))
+        return Case(
+            f"audit({value!r:.60})", lambda: pf.audit(value, FITTED, TABLE, **audit), ("model", "predict_proba")
+        )
     if kind == 2:
         value = pick(random, RETURNED)
         value = value(len(TABLE)) if callable(value) and not isinstance(value, type) and value is not len else value
@@ -449,7 +451,7 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
 }  # fmt: skip
 ALSO = {  # what else tells that it is about this setting
     "df": ("the data",), "table": ("the data",), "model": ("predict_proba",), "scenario": ("program",),
-    "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",),
+    "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",), "values": ("do ",), "program": ("site",),
 }  # fmt: skip
 LARGE = (
     "epochs",
@@ -694,7 +696,9 @@ def _kept(what: str) -> Any:
             "path": lambda: _fitted_path(n_boot=2),
             "posterior": lambda: _posterior(),
             "effects": lambda: _effects(),
-            "PSCF": lambda: _pscf(),
+            "PSCF": lambda: pf.PSCF(
+                THROUGH, epochs=1, samples=3, hidden=4, encoder_hidden=(4,), progress=False, random_state=0
+            ).fit(PEOPLE[["A", "M"]], PEOPLE["Y"]),
             "Counterfactuals": lambda: _counterfactual(),
             "Abduction": lambda: _abduced(),
         }
@@ -749,9 +753,9 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _method("posterior", "to_inference_data"): ("predictive",),
     _method("effects", "summary"): ("level",),
     _method("PSCF", "truth", scenario=plain, n=10): ("scenario", "n", "random_state"),
-    _method("PSCF", "predict_proba", X=TABLE): ("X",),
-    _method("PSCF", "fair_values", X=TABLE): ("X",),
-    _method("PSCF", "to_inference_data", X=TABLE, draws=2): ("X", "y", "draws", "random_state"),
+    _method("PSCF", "predict_proba", X=PEOPLE): ("X",),
+    _method("PSCF", "fair_values", X=PEOPLE): ("X",),
+    _method("PSCF", "to_inference_data", X=PEOPLE, draws=2): ("X", "y", "draws", "random_state"),
     _method("Counterfactuals", "scores", model=Says()): ("model", "threshold"),
     _method("Abduction", "do", values={"M": 1.0}): ("values",),
     _named(pf.identify, unfair=UNFAIR): ("unfair", "target"),
