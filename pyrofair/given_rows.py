@@ -113,6 +113,8 @@ def read_rows(
             )
         if others := [name for name in have if name not in info.sites]:
             warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
+    if not nodes:
+        raise DataError(f"nodes=[] names no site. Name one at least, of {', '.join(info.sites)}.")
     nodes = [name for node in nodes for name in read.columns.get(node, (node,))]
     info.require(nodes)
     info.require_drawn(nodes)

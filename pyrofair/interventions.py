@@ -189,6 +189,8 @@ def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
         raise InterventionError(f"The value for the site {name!r} is None; leave the site out, or name a value.")
     try:
         raw = given if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
+        if raw.is_complex() and not natural.is_complex():
+            raise TypeError
     except (TypeError, ValueError) as error:
         raise InterventionError(
             f"The value for the site {name!r} is {given!r}; it must be a number, an array or a tensor of numbers."

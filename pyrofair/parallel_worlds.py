@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,10 +13,9 @@ from torch import Tensor
 
 from pyrofair.couplings import Coupling, CouplingError, law_parameters
 from pyrofair.equations import Equations
-from pyrofair.exceptions import GraphError, PyrofairError
 from pyrofair.isolation import isolated
 from pyrofair.noise import Noise, choose_noise, draw_from
-from pyrofair.probing import first_line
+from pyrofair.probing import evaluating
 from pyrofair.worlds import Enough, WithNoise, World, node_by_node, quiet, sensitive_values
 
 __all__ = ["Way", "WorldAxisError", "both_worlds", "choose_way", "side_by_side"]
@@ -208,31 +207,15 @@ def choose_way(equations: Equations, coupling: Coupling) -> Way:
         warnings.simplefilter("ignore")
         for n in TRIAL:
             noise = Noise(n, coupling)
-            with _evaluating(n):
+            with evaluating(n):
                 trials.append((noise, inputs, node_by_node(equations, noise, inputs)))
-            with (
-                suppress(CouplingError),
-                _evaluating(n),
-            ):  # of a node that is shown and not read, say; whoever asks for it is told
+            with suppress(CouplingError), evaluating(n):  # of a node that is shown, not read; whoever asks is told
                 trials.append((noise, equations.sites, node_by_node(equations, noise)))
         ways: tuple[Way, ...] = ("narrow", "wide")
         for way in ways:
             if all(_equals(equations, *trial, narrow=way == "narrow") for trial in trials):
                 return way
     return "node by node"
-
-
-@contextmanager
-def _evaluating(n: int) -> Iterator[None]:
-    try:
-        yield
-    except PyrofairError:
-        raise
-    except Exception as error:
-        raise GraphError(
-            f"The program fails when its worlds are evaluated for n={n} people: {first_line(error)}. It must run for "
-            "any number of people, with its nodes set to any of their values."
-        ) from error
 
 
 def _equals(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure  # not through pyplot: a picture is returne
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from pyrofair._validation import require_instance, require_real, shown
+from pyrofair._validation import listed, require_instance, require_real, shown
 from pyrofair.audit_tables import mean_by_strength
 from pyrofair.bounds import feasible_interval
 from pyrofair.exceptions import DataError
@@ -194,10 +193,11 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
     own = ShownFigure(figsize=(4.2, 4.9), layout="constrained")
     axes = own.add_subplot(axes_class=ShownAxes) if ax is None else ax
     p0 = np.linspace(0.0, 1.0, 401)
-    listed = [levels] if isinstance(levels, Real) else levels
-    if isinstance(listed, str) or not isinstance(listed, Sequence | np.ndarray):
-        listed = [listed]
-    drawn = sorted((require_real("levels", level, least=0.0, most=1.0) for level in listed), reverse=True)
+    several = None if isinstance(levels, str | bytes) else listed(levels)
+    each = (levels,) if several is None else several
+    if not each:
+        raise DataError(f"levels={shown(levels)} must hold one level at least, such as 0.2.")
+    drawn = sorted((require_real("levels", level, least=0.0, most=1.0) for level in each), reverse=True)
     styles = cycle(("-", "--", ":", "-."))
     for shade, (level, style) in enumerate(zip(drawn, styles, strict=False), 1):
         low, high = feasible_interval(p0, level)

@@ -19,7 +19,7 @@ from pyrofair.interventions import do as intervene
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.parameters import read_priors, thin
 from pyrofair.posteriors import Posterior
-from pyrofair.probing import at_parameters
+from pyrofair.probing import at_parameters, evaluating
 from pyrofair.programs import PEOPLE, Program, read_sites, require_finite
 
 __all__ = ["predictive"]
@@ -137,7 +137,8 @@ def _replay(
     with isolated(seed_from(random_state)), torch.no_grad():
         for place in range(draws):
             run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
-            sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
+            with evaluating(n, "people are drawn from it"):
+                sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
             for site, place in places.items():
                 require_finite(site, sites[site]["value"])
                 values_of_site = sites[site]["value"].numpy()

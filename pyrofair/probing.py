@@ -29,6 +29,7 @@ __all__ = [
     "UnreadableError",
     "at_parameters",
     "drawn_once",
+    "evaluating",
     "first_line",
     "followed",
     "is_deterministic",
@@ -60,6 +61,20 @@ def reading(what: str) -> Iterator[None]:
         raise UnreadableError(
             f"{what} cannot be read: {first_line(error)}. Nothing is known of what it depends on, so the program is "
             "refused. Write it in Pyro's distributions and torch operations."
+        ) from error
+
+
+@contextmanager
+def evaluating(n: int, doing: str = "its worlds are evaluated") -> Iterator[None]:
+    """Refuse a program that fails when it is run for n people, with what was being done."""
+    try:
+        yield
+    except PyrofairError:
+        raise
+    except Exception as error:
+        raise GraphError(
+            f"The program fails when {doing} for n={n} people: {first_line(error)}. It must run for any number of "
+            "people, with its nodes set to any of their values."
         ) from error
 
 

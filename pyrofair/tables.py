@@ -370,7 +370,10 @@ def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: s
     DataError
         If the lengths or the indices differ.
     """
-    size = len(other) if hasattr(other, "__len__") else -1
+    try:
+        size = len(other)  # type: ignore[arg-type]
+    except TypeError:  # a number, or an array without an axis
+        size = 0
     if size != len(X):
         raise DataError(f"{table} has {len(X)} rows and {what} has {size}; they must be the same rows.")
     _require_index(X.index, other, what, table)

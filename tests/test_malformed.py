@@ -451,7 +451,8 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
 }  # fmt: skip
 ALSO = {  # what else tells that it is about this setting
     "df": ("the data",), "table": ("the data",), "model": ("predict_proba",), "scenario": ("program",),
-    "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",), "values": ("do ",), "program": ("site",),
+    "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",),
+    "values": ("do ",), "do": ("intervene",), "program": ("site",),
 }  # fmt: skip
 LARGE = (
     "epochs",
