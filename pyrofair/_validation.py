@@ -33,7 +33,7 @@ __all__ = [
 
 MOST_PEOPLE = 2**31 - 1
 MOST_SEED = 2**63 - 1
-MOST_RATE = 1e6
+MOST_RATE = 1e30
 
 
 def require_integer(name: str, value: object, *, least: int = 1, most: int | None = None, hint: str = "") -> int:

@@ -13,7 +13,7 @@ import pyro
 import torch
 from torch import Tensor
 
-from pyrofair._validation import did_you_mean, require_names
+from pyrofair._validation import did_you_mean, require_names, shown
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.families import Family, choose_family, encode
 from pyrofair.graph import CausalGraph
@@ -115,8 +115,8 @@ def plan_reads(
         if node not in graph.observed:
             latent = " It is latent, and has no column." if node in graph.latent else did_you_mean(node, graph.observed)
             raise GraphError(
-                f"{setting} names {node!r}, which is no observed node of the graph. It has: "
-                f"{', '.join(graph.observed)}.{latent}"
+                f"{node!r} is no observed node of the graph. It has: {', '.join(graph.observed)}.{latent} It is named in "
+                f"{setting}=."
             )
     for node, read in above.items():
         for each in read:
@@ -211,7 +211,7 @@ def require_families(own: object, columns: Sequence[str]) -> None:
     """
     if not isinstance(own, Mapping):
         raise DataError(
-            f"families={own!r:.60} must be a dictionary from columns to families, such as "
+            f"families={shown(own)} must be a dictionary from columns to families, such as "
             f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}."
         )
     for name in own:

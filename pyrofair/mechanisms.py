@@ -166,7 +166,9 @@ class LearnedLaws:
         """
         fit = self._fit(column)
         if draw is not None:
-            require_integer("draw", draw, least=0, most=self._draws - 1, hint=f"There are {self._draws} draws.")
+            require_integer("draw", draw, least=0)
+            if draw >= self._draws:
+                raise DataError(f"draw={draw!r} is none of the {self._draws} draws, 0 to {self._draws - 1}.")
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
         with neutral_torch(), torch.no_grad():
             values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
@@ -429,7 +431,7 @@ def learn_laws(
     weight = read_weight(sample_weight, coded)
     if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
-    chosen = choose_families(coded, families or {}, components, weight)
+    chosen = choose_families(coded, {} if families is None else families, components, weight)
     seed = seed_from(random_state)
     with neutral_torch():
         values = {name: encode(chosen[name], coded[name]) for name in columns}

@@ -182,9 +182,8 @@ class PenaltyPath:
                 nearest: Any = size.idxmin()
                 least = f"the smallest end is {size.min():.3g}, at strength {nearest[0]:g}, seed {nearest[1]}"
             raise DataError(
-                f"at_most={at_most:g}: no classifier of the path has {quantity} below it to the end of its interval; "
-                f"{least}. "
-                "Fit stronger penalties, or measure on more rows."
+                f"No classifier of the path has {quantity} below {at_most:g} (at_most) up to the end of its interval; "
+                f"{least}. Fit stronger penalties, or measure on more rows."
             )
         decided = self.table[self.table["decisions"] == "threshold"].set_index(["strength", "seed"])
         best = decided.loc[allowed, "accuracy"].idxmax()

@@ -55,4 +55,4 @@ def require_settings(pscf: Any) -> None:
     require_seed(pscf.random_state)
     graph = pscf.unfair.graph
     known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
-    require_families(pscf.families or {}, known)
+    require_families({} if pscf.families is None else pscf.families, known)

@@ -373,7 +373,7 @@ def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: s
     try:
         size = len(other)  # type: ignore[arg-type]
     except TypeError:  # a number, or an array without an axis
-        size = 0
+        size = -1
     if size != len(X):
         raise DataError(f"{table} has {len(X)} rows and {what} has {size}; they must be the same rows.")
     _require_index(X.index, other, what, table)
