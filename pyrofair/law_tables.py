@@ -115,8 +115,8 @@ def plan_reads(
         if node not in graph.observed:
             latent = " It is latent, and has no column." if node in graph.latent else did_you_mean(node, graph.observed)
             raise GraphError(
-                f"{node!r} is no observed node of the graph. It has: {', '.join(graph.observed)}.{latent} It is named in "
-                f"{setting}=."
+                f"{node!r} is no observed node of the graph. It has: {', '.join(graph.observed)}.{latent} "
+                f"It is named in {setting}=."
             )
     for node, read in above.items():
         for each in read:
