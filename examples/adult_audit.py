@@ -62,7 +62,9 @@ for name, levels in merged.items():
 # %%
 unfair = graph.unfair(direct=True, through=["M"])
 print(unfair)
-unfair.draw().figure.savefig(folder / "adult-graph.png", dpi=120)
+drawn = unfair.draw().figure
+drawn.savefig(folder / "adult-graph.png", dpi=120)
+drawn
 
 # %% [markdown]
 # ## Can the data tell?
@@ -149,5 +151,7 @@ decisions = report.table[report.table["decisions"] == "threshold"]
 shown = decisions.pivot_table(index="quantity", columns="model", values="estimate")
 print(shown.loc[decisions["quantity"].drop_duplicates()].round(3).to_string())
 report.table.to_csv(folder / "adult-audit.csv", index=False)
-report.plot().savefig(folder / "adult-audit.png", dpi=120)
+figure = report.plot()
+figure.savefig(folder / "adult-audit.png", dpi=120)
 print(f"wrote adult-graph.png, adult-audit.csv and adult-audit.png to {folder}")
+figure

@@ -89,7 +89,9 @@ except pf.NotIdentifiedError as error:
 # %%
 unfair = graph.unfair(through=["work"])
 print(pf.identify(unfair))
-unfair.draw().figure.savefig(folder / "custom-graph.png", dpi=120)
+drawn = unfair.draw().figure
+drawn.savefig(folder / "custom-graph.png", dpi=120)
+drawn
 
 direct = graph.unfair(direct=True)
 pf.identify(direct)  # the prediction: no error
@@ -128,5 +130,7 @@ model = make_pipeline(encode, LogisticRegression()).fit(train[features], train["
 source = pf.IPW(unfair).fit(train)
 report = pf.audit({"logistic": model}, source, test, n_boot=100, progress=False, random_state=0)
 print(report)
-report.plot().savefig(folder / "custom-audit.png", dpi=120)
+figure = report.plot()
+figure.savefig(folder / "custom-audit.png", dpi=120)
 print(f"wrote custom-graph.png and custom-audit.png to {folder}")
+figure

@@ -4,8 +4,8 @@
 # From a table and a causal graph, a conditional law is learned for each column; together they are a Pyro program, and a
 # program is a structural equation model. Two questions are asked of it. How unfair is a classifier, and how sure is
 # that? And how much does it help to know what the two worlds of a person share? As a script:
-# `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes a few
-# minutes.
+# `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes
+# about a minute.
 
 # %%
 import sys
@@ -47,7 +47,9 @@ laws = pf.learn_laws(
     random_state=0,
 )  # fmt: skip
 print(laws.held_out.round(3).to_string(index=False))
-laws.plot().savefig(folder / "learned_laws.png", dpi=120)
+drawn = laws.plot()
+drawn.savefig(folder / "learned_laws.png", dpi=120)
+drawn
 
 # %% [markdown]
 # ## The posterior of the unfair effect
@@ -65,7 +67,11 @@ effects = pf.effect_posterior(
     random_state=0,
 )  # fmt: skip
 print(effects.summary().round(3).to_string())
-effects.plot().savefig(folder / "learned_forest.png", dpi=120)
+forest = effects.plot()
+forest.savefig(folder / "learned_forest.png", dpi=120)
+forest
+
+# %%
 warnings.filterwarnings("ignore", "Passing a dict or None as alias_mapping")  # ArviZ 0.23 on matplotlib 3.11
 traced = az.plot_trace(effects.to_inference_data(), var_names=["mean_unfair_effect", "piu"])
 if hasattr(traced, "savefig"):  # ArviZ 1.x
@@ -74,7 +80,6 @@ else:
     figure = traced.ravel()[0].figure
     figure.set_layout_engine("constrained")
     figure.savefig(folder / "learned_trace.png", dpi=120)
-plt.close("all")
 
 # %% [markdown]
 # ## What both worlds share
