@@ -254,7 +254,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         values = pd.Series(column_or_1d(y))
         if len(unseen := values[~values.isin(self.classes_)]):
             known = " and ".join(repr(label) for label in self.classes_.tolist())
-            raise DataError(f"y holds {unseen.iloc[0]!r}, which is no label of the outcome: fit saw {known}.")
+            raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
         return np.asarray(values == self.unfair.graph.positive, dtype=np.float64)
 
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:

@@ -892,6 +892,69 @@ def test_ten_thousand_malformed_inputs() -> None:
     assert not found, "\n".join([f"{len(found)} kinds of faults", *found])
 
 
+ENCODER = pf.TableEncoder().fit(TABLE[list(FEATURES)])
+ZERO_D = torch.tensor(0.5)
+
+
+def negative_scale(n: int) -> None:
+    """Fail, with the negative scales that a posterior may hold."""
+    b = pyro.sample("b", dist.Normal(0.0, 1.0))
+    with pyro.plate("people", n):
+        pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.sample("M", dist.Normal(0.0, b))
+
+
+def divides(n: int) -> None:
+    """Divide by zero."""
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        M = pyro.deterministic("M", pyro.sample("U", dist.Normal(0.0, 1.0)) / (A - A))
+        pyro.sample("Y", dist.Bernoulli(logits=M.clamp(-1.0, 1.0)))
+
+
+FOUND: dict[str, tuple[Callable[[], Any], str]] = {
+    "text where numbers were": (lambda: ENCODER.transform(TABLE.assign(M="1.5")), "'M' held numbers in fit"),
+    "a missing number": (lambda: ENCODER.transform(TABLE.assign(M=math.nan)), "missing value.* in the column 'M'"),
+    "a huge number": (lambda: pf.TableEncoder().fit(TABLE.assign(M=1e200)), "'M' of X holds numbers up to 1e.200"),
+    "a list in a cell": (lambda: pf.TableEncoder().fit(TABLE.assign(D=[[1]] * 80)), "'D' of X holds lists"),
+    "worlds of text": (lambda: FITTED.worlds(df=TABLE.assign(M="x")), "'M' held numbers in fit"),
+    "edges": (lambda: pf.CausalGraph(ZERO_D, sensitive="A", outcome="Y"), "no graph can be read from tensor"),  # type: ignore[arg-type]
+    "through": (lambda: GRAPH.unfair(through=np.array(1)), "through=array.1. must be a name, or a list"),  # type: ignore[arg-type]
+    "a missing node": (lambda: GRAPH.parents(pd.NA), "<NA>, named as a node"),  # type: ignore[arg-type]
+    "nodes of laws": (lambda: _mechanisms(nodes="auto"), "'auto' is no observed node .* It is named in nodes="),
+    "families": (lambda: _mechanisms(families=torch.tensor([1, 2])), "families=tensor.* must be a dictionary"),
+    "hidden": (lambda: _mechanisms(hidden=np.array(1)), "hidden=array.1. must list the units"),
+    "optimizer": (lambda: _classifier(optimizer=pd.DataFrame({"x": [1]})), "optimizer=<DataFrame> is not known"),
+    "a rate beyond single precision": (lambda: _mechanisms(learning_rate=1e300), "learning_rate=1e.300 must be"),
+    "refit": (lambda: _kept("laws").refit(steps=object()), "steps=<object .* must be an integer"),
+    "a draw that is True": (lambda: _kept("laws").law("M", TABLE, draw=True), "draw=True must be an integer"),
+    "draws": (lambda: _kept("laws").to_inference_data(draws=-0.5), "draws=-0.5 must be an integer"),
+    "predictive": (lambda: _kept("posterior").to_inference_data(predictive=2), "predictive=2 must be a dictionary"),
+    "threshold": (lambda: _kept("Counterfactuals").scores(Says(), threshold=["x"]), "threshold=.'x'. must be a number"),
+    "decisions": (lambda: _kept("path").plot(decisions=pd.NA), "no rows with decisions=<NA>"),
+    "axes": (lambda: pf.plot_feasible_region(0.5, ax=3.5), "ax=3.5 must be axes"),  # type: ignore[arg-type]
+    "no levels": (lambda: pf.plot_feasible_region([]), "levels=.. must hold one level"),
+    "an unseen outcome": (
+        lambda: _kept("PSCF").to_inference_data(PEOPLE, PEOPLE["Y"].replace(1, 2), draws=2), "y holds 2, .* saw 0 and 1"
+    ),
+    "no nodes": (lambda: pf.abduct(plain, PEOPLE, nodes=[], parameters={"b": 0.4}), "nodes=.. names no site"),
+    "a complex value": (lambda: _set(A=1j), "site 'A' is 1j; it must be a number"),
+    "a program that fails": (
+        lambda: pf.predictive(negative_scale, {"b": [1.0, -1.0]}, n=3), "fails when people are drawn from it for n=3"
+    ),
+    "infinite worlds": (
+        lambda: pf.SEM(divides, THROUGH).worlds(5, random_state=0), "gives the node 'M' the value -?inf for 100%"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_long_runs_have_found_stays_mended(name: str) -> None:
+    act, text = FOUND[name]
+    with pytest.raises(pf.PyrofairError, match=text):
+        act()
+
+
 def test_faults_are_seen() -> None:
     """The harness itself: an inner error, a silent NaN, a hang and a message without the name."""
 
