@@ -142,7 +142,7 @@ class PenaltyPath:
         Parameters
         ----------
         quantity
-            A quantity of ``intervals``; its absolute value counts.
+            An effect, a marginal or a bound among the quantities of ``intervals``; its absolute value counts.
         at_most
             The largest value allowed.
         decisions
@@ -172,7 +172,10 @@ class PenaltyPath:
                 "seed was done. Make it with n_boot=100, say, or resume it."
             )
         own = self.intervals[self.intervals["decisions"] == decisions]
-        require_choice("quantity", quantity, list(own["quantity"].unique()))
+        judged = [
+            each for each in own["quantity"].unique() if each not in ("accuracy", "majority_rate", "positive_rate")
+        ]
+        require_choice("quantity", quantity, judged)
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
         size = own[["lower", "upper"]].abs().max(axis=1, skipna=False)
         allowed = size.index[size <= at_most]

@@ -298,7 +298,9 @@ def _objective(
     loss = nn.functional.binary_cross_entropy_with_logits(
         logits[: batch.size], problem.outcome[observed], weight=weight, reduction="sum"
     )
-    loss = loss / weight.sum()
+    loss = loss / (
+        batch.size * problem.weight.mean()
+    )  # not by the batch's own weights: ratios do not average to a ratio
     if penalty is None or running is None:
         return loss, loss.new_zeros(())
     scores = torch.sigmoid(problem.sign * logits)
