@@ -172,10 +172,8 @@ class PenaltyPath:
                 "seed was done. Make it with n_boot=100, say, or resume it."
             )
         own = self.intervals[self.intervals["decisions"] == decisions]
-        judged = [
-            each for each in own["quantity"].unique() if each not in ("accuracy", "majority_rate", "positive_rate")
-        ]
-        require_choice("quantity", quantity, judged)
+        rates = ("accuracy", "majority_rate", "positive_rate")  # not the smaller the better
+        require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in rates])
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
         size = own[["lower", "upper"]].abs().max(axis=1, skipna=False)
         allowed = size.index[size <= at_most]
