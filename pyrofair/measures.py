@@ -234,7 +234,9 @@ def measure_views(
     else:
         values["piu_lower"], values["piu_upper"] = consistent_ends(scores, views, signs.potentials)
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
-    return values, _vacuous(values)
+    outside = [end for end in ("piu_lower", "piu_upper") if not -ROUNDING <= values[end] <= 1.0 + ROUNDING]
+    noise = "outside [0, 1] by sampling error; cut there it would err inward on average"
+    return values, _vacuous(values) | dict.fromkeys(outside, noise)
 
 
 def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:

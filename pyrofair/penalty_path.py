@@ -142,7 +142,7 @@ class PenaltyPath:
         Parameters
         ----------
         quantity
-            A quantity of ``intervals``; its absolute value counts.
+            A quantity of ``intervals`` but accuracy and the majority rate; its absolute value counts.
         at_most
             The largest value allowed.
         decisions
@@ -172,7 +172,8 @@ class PenaltyPath:
                 "seed was done. Make it with n_boot=100, say, or resume it."
             )
         own = self.intervals[self.intervals["decisions"] == decisions]
-        require_choice("quantity", quantity, list(own["quantity"].unique()))
+        better_large = ("accuracy", "majority_rate")
+        require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in better_large])
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
         size = own[["lower", "upper"]].abs().max(axis=1, skipna=False)
         allowed = size.index[size <= at_most]

@@ -216,13 +216,13 @@ def _verdict(of: Mapping[str, Any]) -> str:
             f"none, for there are no intervals; the point estimates allow {lower.estimate:.1%} to {upper.estimate:.1%} "
             "of people."
         )
-    least = _least(lower, effect)
+    least, most = _least(lower, effect), min(upper.upper, 1.0)
     if least > 0.0:
-        return f"unfair to at least {least:.1%} of people, and to at most {upper.upper:.1%}."
-    if upper.upper <= SMALL:
-        return f"unfair to at most {upper.upper:.1%} of people."
+        return f"unfair to at least {least:.1%} of people, and to at most {most:.1%}."
+    if most <= SMALL:
+        return f"unfair to at most {most:.1%} of people."
     return (
-        f"inconclusive: the data allow anything from 0 % to {upper.upper:.1%} of people; a wide interval is no "
+        f"inconclusive: the data allow anything from 0 % to {most:.1%} of people; a wide interval is no "
         "evidence of unfairness, nor of its absence."
     )
 

@@ -298,7 +298,8 @@ def _objective(
     loss = nn.functional.binary_cross_entropy_with_logits(
         logits[: batch.size], problem.outcome[observed], weight=weight, reduction="sum"
     )
-    loss = loss / weight.sum()
+    # Not by the weights of the batch: ratios do not average to the ratio of all rows.
+    loss = loss / (batch.size * problem.weight.mean())
     if penalty is None or running is None:
         return loss, loss.new_zeros(())
     scores = torch.sigmoid(problem.sign * logits)

@@ -145,11 +145,11 @@ def test_the_readme_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
     blocks = PYTHON.findall(README)
     assert len(blocks) == 2
     with threadpool_limits(1):  # more threads spin when the machine is busy
-        for code in blocks:  # one after the other, as pasted
+        for code in blocks:
+            names: dict[str, Any] = {}  # each block runs alone, as pasted
             exec(compile(code, "README.md", "exec"), names)
     assert (names["switched"]["M"] - names["baseline"]["M"]).round(4).tolist() == [2.0] * 5
     said = capsys.readouterr().out

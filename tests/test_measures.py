@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
-from pyrofair.measures import AuditedModel, decide, measure
+from pyrofair.measures import AuditedModel, decide, measure, measure_views
 from pyrofair.potential_outcomes import CounterfactualSample
 
 GRAPH = CausalGraph("{A Q} -> M; Z -> Q; {A Q M} -> Y", sensitive="A", outcome="Y")
@@ -125,6 +125,19 @@ def test_an_estimate_that_left_0_1_has_no_bounds(total0: float, total1: float) -
         assert notes[name].startswith("cannot be made: the estimate left [0, 1]: P(")
         assert "= 1.500" in notes[name]
         assert "0.800" not in notes[name]
+
+
+def test_an_end_given_units_that_left_0_1_says_why() -> None:
+    """One unit, whose two views put it on either side of the kink: the lower end is negative."""
+    unit = np.array([0])
+    views, scores = [], []
+    for p0, p1 in [(0.5, 0.6), (0.6, 0.5)]:
+        (one, a), (other, b) = sample(p0, unit=unit), sample(p1, unit=unit)
+        views.append((one, other))
+        scores.append((a, b))
+    values, notes = measure_views(scores, views)
+    assert values["piu_lower"] == pytest.approx(-0.1)
+    assert notes["piu_lower"].startswith("outside [0, 1] by sampling error")
 
 
 def test_rounding_does_not_leave_0_1() -> None:

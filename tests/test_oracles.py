@@ -26,6 +26,9 @@ from pyrofair.ipw import IPW
 from pyrofair.paths import Path, Regime, UnfairPaths
 from pyrofair.potential_outcomes import CounterfactualSample
 
+# The tables list the cells of a distribution, a row each: few rows, whose number says nothing.
+pytestmark = pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
+
 Values = NDArray[np.int64]
 Law = NDArray[np.float64]
 GROUPS = ("paper", 0, 1, "pooled")

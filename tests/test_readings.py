@@ -160,6 +160,12 @@ def test_the_upper_end_of_the_interval_counts() -> None:
     assert all("inconclusive: the data allow anything from 0 % to 6.0% of people" in each for each in found)
 
 
+def test_no_share_of_people_exceeds_all_of_them() -> None:
+    """An unbiased end may leave [0, 1]; a share of people cannot."""
+    found = verdicts(mean_unfair_effect=(0.0, -0.1, 0.1), piu_lower=(-0.04, -0.1, 0.06), piu_upper=(1.1, 1.05, 1.2))
+    assert all("inconclusive: the data allow anything from 0 % to 100.0% of people" in each for each in found)
+
+
 def test_what_units_show() -> None:
     """With units the lower end exceeds the mean effect, and speaks where it is clear of 0."""
     blind = {"mean_unfair_effect": (0.0, -0.01, 0.01)}

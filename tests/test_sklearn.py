@@ -172,6 +172,7 @@ def test_nuisances_never_see_held_out_rows() -> None:
     assert fitted.history_["validation"].notna().all()
 
 
+@pytest.mark.filterwarnings("ignore:The two observed groups:pyrofair.exceptions.PositivityWarning")
 def test_grid_search_over_strength_and_propensity() -> None:
     X, y = people()
     grid = {"strength": [0.0, 5.0], "source__propensity": ["logistic", LogisticRegression(C=0.01)]}
@@ -266,6 +267,7 @@ def test_refitting_on_another_kind_of_table_forgets_the_first() -> None:
     assert penal.n_features_in_ == 3
 
 
+@pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
 def test_random_parts_left_open_are_seeded() -> None:
     """An encoder that draws rows, and a propensity that shuffles, neither of them given a seed."""
     X, y = people()

@@ -146,6 +146,20 @@ def test_the_batches_average_to_the_whole(arm: Any, normalize: bool) -> None:
     assert parts["penalty"] == pytest.approx(whole["penalty"], rel=1e-12)
 
 
+def test_with_weights_the_batches_average_to_the_whole_too() -> None:
+    """Twenty rows of weight 50: a batch's mean by its own weights would not average to the mean of all."""
+    X, y = people(2000)
+    weight = np.where(np.arange(2000) < 20, 50.0, 1.0)
+
+    def first_epoch(batch_size: int) -> float:
+        still = PenalizedClassifier(
+            small_module(), epochs=5, batch_size=batch_size, optimizer=at_rate(0.0), random_state=0
+        )
+        return float(still.fit(X, y, sample_weight=weight).history_["loss"].mean())
+
+    assert first_epoch(50) == pytest.approx(first_epoch(2000), rel=1e-12)
+
+
 def test_three_women_in_three_thousand_rows() -> None:
     X, y = people(3000)
     X = X.assign(A=(np.arange(3000) >= 3).astype(int))
