@@ -22,6 +22,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from pyrofair._validation import (
+    listed,
     require_choice,
     require_flag,
     require_instance,
@@ -352,8 +353,8 @@ def _apart(groups: pd.DataFrame) -> str:
 
 def _order(strengths: float | Sequence[float]) -> list[float]:
     """Return the strengths, strongest first."""
-    several = isinstance(strengths, Sequence | np.ndarray) and not isinstance(strengths, str)
-    values: list[Any] = list(strengths) if several else [strengths]  # type: ignore[arg-type]
+    several = listed(strengths) if isinstance(strengths, Sequence | np.ndarray) else None
+    values: list[Any] = [strengths] if several is None or isinstance(strengths, str) else list(several)
     real = all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
     if not real or not all(0.0 <= value < math.inf for value in values) or not any(values):
         raise DataError(
@@ -363,8 +364,9 @@ def _order(strengths: float | Sequence[float]) -> list[float]:
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    if isinstance(seeds, Sequence | np.ndarray | range) and not isinstance(seeds, str):
-        found = [require_integer("seeds", seed, least=0) for seed in seeds]
+    several = listed(seeds) if isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str) else None
+    if several is not None:
+        found = [require_integer("seeds", seed, least=0) for seed in several]
     else:
         found = list(range(require_integer("seeds", seeds)))
     if not found or len(set(found)) < len(found):

@@ -881,7 +881,7 @@ def run(number: int, seed: int) -> list[str]:
 
 @pytest.mark.filterwarnings("always")
 def test_malformed_inputs_give_a_result_or_an_error_that_names_the_problem() -> None:
-    found = run(500, seed=1)
+    found = run(1_000, seed=1)
     assert not found, "\n".join([f"{len(found)} kinds of faults", *found])
 
 
@@ -926,6 +926,8 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "hidden": (lambda: _mechanisms(hidden=np.array(1)), "hidden=array.1. must list the units"),
     "optimizer": (lambda: _classifier(optimizer=pd.DataFrame({"x": [1]})), "optimizer=<DataFrame> is not known"),
     "a rate beyond single precision": (lambda: _mechanisms(learning_rate=1e300), "learning_rate=1e.300 must be"),
+    "seeds": (lambda: _path(seeds=np.array(1)), "seeds=array.1. must be an integer"),
+    "strengths": (lambda: _path(strengths=np.array("x")), "strengths=array.* must hold a positive one"),
     "refit": (lambda: _kept("laws").refit(steps=object()), "steps=<object .* must be an integer"),
     "a draw that is True": (lambda: _kept("laws").law("M", TABLE, draw=True), "draw=True must be an integer"),
     "draws": (lambda: _kept("laws").to_inference_data(draws=-0.5), "draws=-0.5 must be an integer"),
