@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pyrofair._validation import did_you_mean
+from pyrofair._validation import did_you_mean, require_instance
 from pyrofair.counterfactuals import (
     Counterfactuals,
     SupposedWorld,
@@ -116,7 +116,7 @@ class Abduction:
         ----------
         Pearl (2009), theorem 7.1.7: abduction, action, prediction.
         """
-        require_do(values, "values")
+        require_instance("values", values, Mapping, "a dictionary: for each node the value it is set to, {'D': 1.0}")
         with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values)
 
