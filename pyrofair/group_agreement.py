@@ -128,9 +128,9 @@ def judge_jointly(
     """Return comparisons with their joint p-values, and with which of them disagree by one test of all together.
 
     A difference over its spread, t, is judged by the largest abs(t) that chance makes among all comparisons. Where
-    there are replicates, the level quantile of max abs(gap - mean) / sd over them is the critical value; it tells how many
-    independent normal comparisons would have the same, and with that number p-values are corrected (Sidak). Without
-    replicates the comparisons count as independent.
+    there are replicates, the level quantile of max abs(gap - mean) / sd over them is the critical value. It tells how
+    many independent normal comparisons would have the same, and with that number p-values are corrected (Sidak).
+    Without replicates the comparisons count as independent.
 
     Parameters
     ----------
