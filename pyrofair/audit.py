@@ -64,7 +64,8 @@ class Audit:
         weighted rows), note.
     groups : DataFrame
         Where the source allows it: the same marginals from either observed group alone, their difference with its
-        interval, whether they agree, their effective sizes, and a note where these are too small to compare.
+        own interval, whether they agree by one test of all differences at that level (``p_value`` is joint as well),
+        their effective sizes, and a note where these are too small to compare.
     draws : DataFrame
         The bootstrap replicates, a row each, with columns (model, decisions, quantity).
     context : dict
@@ -144,7 +145,8 @@ def audit(
         Bootstrap replicates: the rows that the nuisances were fitted on are resampled and the nuisances fitted again,
         and the rows of ``df`` are resampled as well. 0 gives points only.
     level
-        The level of percentile intervals. Accuracy has the exact test-set bound instead, 5 % on each side.
+        The level of percentile intervals, and of the one test of whether the two observed groups agree. Accuracy has
+        the exact test-set bound instead, 5 % on each side.
     threshold
         A decision is positive where the score exceeds it.
     bootstrap
@@ -155,8 +157,10 @@ def audit(
     scores
         What given scores are: ``"prediction"``, a known function of the columns that the graph lets a classifier read;
         ``"outcome"``, anything else, such as human decisions or a model of other inputs; or ``"auto"``: an outcome if
-        equal rows have unequal scores, a prediction otherwise, with a warning where too few rows are equal to tell. A
-        model whose second call gives other scores is an outcome too. The effect on an outcome must be identified by
+        equal rows have unequal scores, a prediction otherwise, with a warning where fewer than 300 rows repeat another
+        one: of k that do, all with equal scores, at most a share of 3 / k would differ in the long run (95 %). A model
+        with ``predict_proba`` is a function of the features unless its second call gives other scores; then it is an
+        outcome too. The effect on an outcome must be identified by
         ``identify(unfair, "outcome")``, whose assumptions the report lists, and needs a source that weights observed
         rows.
     n_jobs
@@ -189,7 +193,7 @@ def audit(
     >>> df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
     >>> scores = 0.2 + 0.3 * df["A"] + 0.2 * df["M"] + 0.2 * df["A"] * df["M"]
     >>> source = IPW(graph.unfair("A -> Y"), arm="paper", propensity="saturated")
-    >>> report = audit({"model": scores}, source, df, n_boot=0)
+    >>> report = audit({"model": scores}, source, df, n_boot=0, scores="prediction")
     >>> table = report.table[report.table["decisions"] == "score"].set_index("quantity")
     >>> table["estimate"][["p_y0", "p_ypi", "piu_lower", "piu_upper"]].round(2).tolist()
     [0.25, 0.6, 0.35, 0.85]
@@ -209,6 +213,11 @@ def audit(
     weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
     audited = tuple(AuditedModel(name, model, graph, order) for name, model in models.items())
+    if scores == "outcome" and not any(model.is_scores for model in audited):
+        raise DataError(
+            f"scores='outcome' is said of given scores, and {', '.join(repr(model.name) for model in audited)} has "
+            "predict_proba: give the scores themselves, models={'name': scores of the rows of df}, or leave scores out."
+        )
     observed = {model.name: model.observed(table) for model in audited}
     kinds = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
     said += _doubt_kinds(kinds)
@@ -289,7 +298,7 @@ def _read_kind(kind: ScoreKind) -> list[str]:
 def _doubt_kinds(kinds: Mapping[str, ScoreKind]) -> list[str]:
     """Warn of given scores that nobody calls a prediction, and that could be anything, and return the text."""
     found = [
-        f"{name!r} is given as scores, and {kind.why}; they are taken for a function of the features. Human decisions, "
+        f"{name!r} is given as scores, and {kind.why}. They are taken for a function of the features. Human decisions, "
         "or a model of other inputs, are none: pass scores='outcome' then, and scores='prediction' otherwise."
         for name, kind in kinds.items()
         if kind.is_open

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.bounds import test_set_bound
-from pyrofair.group_agreement import GROUP_COLUMNS, compare_estimates, disagreeing
+from pyrofair.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.measures import DECISIONS
 from pyrofair.replicates import Estimator, Key, Views
 
@@ -97,7 +97,7 @@ def main_table(
                     low, high = _accuracy_interval(estimate, len(estimator.weight))
                     said = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
                 if quantity == "mean_unfair_effect" and (model.name, kind) in disagree:
-                    said = [*said, "the two observed groups disagree"]
+                    said = [*said, DISAGREE]
                 rows.append((model.name, kind, quantity, estimate, low, high, sizes[quantity], "; ".join(said)))
     columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
     return pd.DataFrame(rows, columns=columns)
@@ -186,6 +186,9 @@ def group_table(
 ) -> pd.DataFrame:
     """Compare the two groups' estimates of the same quantity; empty where a group cannot be weighted alone.
 
+    All comparisons are one test: lower and upper are the percentile interval of each difference for itself, but agree
+    tells whether the difference over its spread exceeds what chance makes of the largest of them all.
+
     Parameters
     ----------
     point
@@ -193,24 +196,31 @@ def group_table(
     draws
         The replicates, a column for each key.
     level
-        The level of the interval of the difference, which holds 0 where the two agree.
+        The level of the interval of each difference, and of the test of all of them together.
     worlds
         The worlds of each group: ess_0 and ess_1 are effective sizes there. Where one is below 10 rows, or below 5 % of
         the group's rows, a single weight may rule the estimate, and whether the groups agree is left open.
     """
     rows: list[dict[str, Any]] = []
+    replicates: list[NDArray[np.float64]] = []
     for label, name, kind, quantity in point:
         one, other = (label, name, kind, quantity), ("group 1", name, kind, quantity)
         if label != "group 0" or other not in point:
             continue
         low = high = np.nan
+        gaps = np.full(len(draws), np.nan)
         if len(draws) >= FEWEST_DRAWS:
-            gaps = draws[other].to_numpy() - draws[one].to_numpy()
+            gaps = (draws[other] - draws[one]).to_numpy(np.float64)
             low, high = np.quantile(gaps, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
         pairs = worlds[label][0], worlds["group 1"][0]
         compared = compare_estimates(point[one], point[other], float(low), float(high), quantity, pairs)
         rows.append({"model": name, "decisions": kind, "quantity": quantity} | compared)
-    return pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
+        replicates.append(gaps)
+    table = pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
+    if len(draws) < FEWEST_DRAWS or table.empty:
+        return table
+    found = np.column_stack(replicates)
+    return judge_jointly(table, found.std(axis=0, ddof=1), level, found)
 
 
 def mean_by_strength(rows: pd.DataFrame) -> pd.DataFrame:

@@ -61,8 +61,6 @@ from pyrofair.training import (
 __all__ = ["PenalizedClassifier"]
 
 CHUNK = 65_536
-GROUP_LEVEL = 0.999
-"""A fit compares the two observed groups on the rows that it was trained on, at a level that chance seldom passes."""
 
 
 class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -291,7 +289,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Say where the two observed groups, weighted alone, give other estimates of what was penalised."""
         if self.source_ is None:
             return ""
-        groups = compare_groups(self.source_, self._positive_scores, level=GROUP_LEVEL)
+        groups = compare_groups(self.source_, self._positive_scores)
         apart = disagreeing(groups)
         if apart.empty:
             return ""
@@ -300,7 +298,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for row in apart.itertuples()
         )
         return (
-            f"The two observed groups, weighted alone, disagree beyond their {GROUP_LEVEL:.1%} intervals: {said}. A "
+            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {said}. A "
             "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )

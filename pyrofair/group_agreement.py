@@ -10,13 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from pyrofair._validation import require_real
 from pyrofair.exceptions import DataError
 from pyrofair.overlap import FEWEST_ROWS, SMALLEST_SHARE
 from pyrofair.potential_outcomes import CounterfactualSample, Worlds
 
-__all__ = ["GROUP_COLUMNS", "GROUP_QUANTITIES", "TOO_LITTLE", "compare_estimates", "compare_groups", "disagreeing"]
+__all__ = [
+    "DISAGREE",
+    "GROUP_COLUMNS",
+    "GROUP_QUANTITIES",
+    "TOO_LITTLE",
+    "compare_estimates",
+    "compare_groups",
+    "disagreeing",
+    "join_seeds",
+    "judge_jointly",
+]
 
 GROUP_QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect")
 GROUP_COLUMNS = (
@@ -26,11 +37,13 @@ GROUP_COLUMNS = (
     "difference",
     "lower",
     "upper",
+    "p_value",
     "agree",
     "ess_0",
     "ess_1",
     "note",
 )
+DISAGREE = "the two observed groups disagree"
 TOO_LITTLE = "too little overlap to compare"
 ROUNDING = 1e-9
 
@@ -47,8 +60,9 @@ def compare_groups(
 
     Where the graph and the propensities are right the two groups estimate the same numbers. No bootstrap is needed: an
     interval is that of a difference of weighted means over different rows, the weights taken as known, which is wider
-    than it need be where they are estimated by a right model. :func:`pyrofair.audit` judges the same differences by its
-    bootstrap.
+    than it need be where they are estimated by a right model. Whether the groups agree is one test of the three
+    together: a normal p-value of each, corrected for their number (Sidak). :func:`pyrofair.audit` judges the same
+    differences by its bootstrap.
 
     Parameters
     ----------
@@ -61,13 +75,14 @@ def compare_groups(
     sample_weight
         Their weights, shape (n,).
     level
-        The level of the intervals.
+        The level of the intervals, each for itself, and of the test of all rows together.
 
     Returns
     -------
     DataFrame
-        A row for each of p_y0, p_ypi and mean_unfair_effect: group_0, group_1, difference, lower, upper, agree (missing
-        where a group has too little overlap), ess_0, ess_1 (effective sizes in rows) and note. Empty if a group cannot
+        A row for each of p_y0, p_ypi and mean_unfair_effect: group_0, group_1, difference, its interval (lower, upper),
+        p_value of the joint test, agree (p_value is at least 1 - level; missing where a group has too little overlap),
+        ess_0, ess_1 (effective sizes in rows) and note. Empty if a group cannot
         be weighted alone. :func:`disagreeing` has the rows that matter.
 
     Raises
@@ -97,19 +112,73 @@ def compare_groups(
             }
         )
         worlds.append(pair)
-    rows = []
+    rows, spreads = [], []
     for quantity in GROUP_QUANTITIES:
         (zero, spread_0), (one, spread_1) = found[0][quantity], found[1][quantity]
-        half = reach * float(np.sqrt(spread_0 + spread_1))
+        spreads.append(float(np.sqrt(spread_0 + spread_1)))
+        half = reach * spreads[-1]
         gap = one - zero
         rows.append({"quantity": quantity} | compare_estimates(zero, one, gap - half, gap + half, quantity, worlds))
-    return pd.DataFrame(rows, columns=list(GROUP_COLUMNS))
+    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), np.array(spreads), level)
+
+
+def judge_jointly(
+    groups: pd.DataFrame, spread: NDArray[np.float64], level: float, gaps: NDArray[np.float64] | None = None
+) -> pd.DataFrame:
+    """Return comparisons with their joint p-values, and with which of them disagree by one test of all together.
+
+    A difference over its spread, t, is judged by the largest abs(t) that chance makes among all comparisons. Where
+    there are replicates, the level quantile of max abs(gap - mean) / sd over them is the critical value. It tells how
+    many independent normal comparisons would have the same, and with that number p-values are corrected (Sidak).
+    Without replicates the comparisons count as independent.
+
+    Parameters
+    ----------
+    groups
+        k comparisons; those with a note or without an interval are left out and stay undecided.
+    spread
+        The standard errors of the differences, shape (k,).
+    level
+        The level of the test: chance alone makes any comparison disagree in 1 - level of such tables.
+    gaps
+        Replicates of the differences, shape (replicates, k).
+    """
+    judged = groups["note"].eq("").to_numpy(bool) & groups["lower"].notna().to_numpy(bool)
+    gap = groups["difference"].to_numpy(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(np.abs(gap) <= ROUNDING, 0.0, np.abs(gap) / np.where(spread > ROUNDING, spread, 0.0))
+    number = float(judged.sum())
+    varied = judged & (spread > ROUNDING)
+    if gaps is not None and varied.any():
+        largest = np.sort((np.abs(gaps[:, varied] - gaps[:, varied].mean(axis=0)) / spread[varied]).max(axis=1))
+        critical = largest[min(int(np.ceil((len(largest) + 1) * level)), len(largest)) - 1]
+        number = float(np.log(level) / np.log1p(-_tail(np.array([critical]))[0]))
+    p_value = np.where(judged, -np.expm1(max(number, 1.0) * np.log1p(-np.minimum(_tail(t), 1.0 - 1e-16))), np.nan)
+    return _decide(groups.assign(p_value=p_value), p_value, level)
+
+
+def join_seeds(groups: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
+    """Return comparisons of several seeds, each seed's p_value joint within it, decided by one test of all together."""
+    if groups.empty:
+        return groups
+    p_value = groups["p_value"].to_numpy(np.float64)
+    return _decide(groups, -np.expm1(groups["seed"].nunique() * np.log1p(-np.minimum(p_value, 1.0 - 1e-16))), level)
+
+
+def _decide(groups: pd.DataFrame, p_value: NDArray[np.float64], level: float) -> pd.DataFrame:
+    agree = [pd.NA if np.isnan(p) else bool(p >= 1.0 - level) for p in p_value]
+    return groups.assign(agree=pd.Series(agree, index=groups.index, dtype=object))
+
+
+def _tail(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how often a normal variable is farther from 0 than t, shape (k,)."""
+    return np.asarray(2.0 * ndtr(-t), dtype=np.float64)
 
 
 def compare_estimates(
     zero: float, one: float, lower: float, upper: float, quantity: str, worlds: Sequence[Sequence[CounterfactualSample]]
 ) -> dict[str, Any]:
-    """Judge whether two groups agree on a quantity: whether the interval of their difference holds 0.
+    """Return a row of the comparison of two groups, yet undecided; :func:`judge_jointly` judges all rows together.
 
     Parameters
     ----------
@@ -126,7 +195,8 @@ def compare_estimates(
     -------
     dict
         The columns of a comparison but its quantity. A group of fewer than 10 effective rows in a world, or of fewer
-        than 5 % of its rows, may rest on a single weight: then there is no interval, and agree is missing.
+        than 5 % of its rows, may rest on a single weight: then agree stays missing, and fewer than 10 rows
+        have no interval.
     """
     used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]
     sizes = [min(world.effective_size for world in pair) for pair in used]
@@ -134,14 +204,14 @@ def compare_estimates(
     note = "" if not few and all(_has_overlap(world) for pair in used for world in pair) else TOO_LITTLE
     if few:
         lower = upper = np.nan
-    agree = pd.NA if note or np.isnan(lower) else bool(lower <= ROUNDING and upper >= -ROUNDING)
     return {
         "group_0": zero,
         "group_1": one,
         "difference": one - zero,
         "lower": lower,
         "upper": upper,
-        "agree": agree,
+        "p_value": np.nan,
+        "agree": pd.NA,
         "ess_0": sizes[0],
         "ess_1": sizes[1],
         "note": note,
@@ -149,7 +219,7 @@ def compare_estimates(
 
 
 def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the comparisons of two groups that disagree beyond their intervals, those undecided left out.
+    """Return the comparisons of two groups that disagree by the joint test, those undecided left out.
 
     Parameters
     ----------

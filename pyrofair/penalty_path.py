@@ -36,7 +36,7 @@ from pyrofair.batches import hold_out
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph
-from pyrofair.group_agreement import disagreeing
+from pyrofair.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.isolation import neutral_torch
 from pyrofair.measures import DECISIONS, AuditedModel, Decisions, decide, measure, measure_views
 from pyrofair.paths import UnfairPaths
@@ -77,6 +77,7 @@ class PenaltyPath:
         decisions and quantity, with estimate, lower, upper, ess and note. Empty without replicates.
     groups : DataFrame
         Where the source allows it, the marginals of each of them from either observed group alone, as in an audit.
+        ``p_value`` is joint over all classifiers of a seed; ``agree`` is by one test, at 95 %, of all of the path.
     unfinished : dict
         After an interrupt: for the seed that it struck, the module fitted last, from which ``resume`` goes on.
     fingerprint : dict
@@ -268,7 +269,7 @@ def penalty_path(
     Warns
     -----
     PositivityWarning
-        If the two observed groups, weighted alone, disagree beyond their intervals.
+        If the two observed groups, weighted alone, disagree: one test, at 95 %, of all classifiers of the path.
     PyrofairWarning
         What the audits warn of; if the path was interrupted.
 
@@ -345,7 +346,7 @@ def _apart(groups: pd.DataFrame) -> str:
     """Say at which strengths the two observed groups disagree."""
     strengths = ", ".join(f"{strength:g}" for strength in sorted(groups["strength"].unique()))
     return (
-        "The two observed groups, weighted alone, disagree beyond their intervals at strength(s) "
+        "The two observed groups, weighted alone, disagree beyond chance at strength(s) "
         f"{strengths}: a propensity is misspecified or overlap is poor, and what was penalised and measured may not be "
         "the unfair effect. See .groups, and compare propensity='boosted'."
     )
@@ -441,7 +442,9 @@ class _Found:
         for each in caught:
             if "groups, weighted alone, disagree" not in str(each.message):  # that is said for all seeds at once
                 self.said.setdefault(str(each.message), each.category)
-        for tables, found in ((self.intervals, report.table), (self.groups, report.groups)):
+        # Whether the groups disagree is a question to the whole path, whose answer is in its groups.
+        note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
+        for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, report.groups)):
             if len(found):
                 labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
                 tables.append(labelled[["strength", "seed", *labelled.columns[:-2]]])
@@ -452,7 +455,9 @@ class _Found:
             pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
             for tables in (self.intervals, self.groups)
         )
-        return PenaltyPath(pd.DataFrame(self.rows), self.models, intervals, groups, self.modules, fingerprint)
+        return PenaltyPath(
+            pd.DataFrame(self.rows), self.models, intervals, join_seeds(groups), self.modules, fingerprint
+        )
 
 
 def _settings(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:

@@ -311,13 +311,13 @@ def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: 
     Raises
     ------
     DataError
-        If it takes no ``sample_weight`` and the weights are not whole numbers.
+        If it takes no ``sample_weight`` and the weights are not whole numbers, or its own ``fit`` raises a ValueError.
     """
     if (weight == weight[0]).all():
-        return classifier.fit(X, a)
+        return _fit(classifier, X, a)
     last = classifier.steps[-1] if isinstance(classifier, Pipeline) else None
     if has_fit_parameter(last[1] if last else classifier, "sample_weight"):
-        return classifier.fit(X, a, **{f"{last[0]}__sample_weight" if last else "sample_weight": weight})
+        return _fit(classifier, X, a, **{f"{last[0]}__sample_weight" if last else "sample_weight": weight})
     counts = _as_counts(weight)
     if counts is None:
         raise DataError(
@@ -326,7 +326,16 @@ def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: 
             "weights, or in an audit bootstrap='multinomial'."
         )
     rows = np.repeat(np.arange(len(a)), counts)
-    return classifier.fit(X.iloc[rows], a[rows])
+    return _fit(classifier, X.iloc[rows], a[rows])
+
+
+def _fit(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], **weights: NDArray[np.float64]) -> Any:
+    try:
+        return classifier.fit(X, a, **weights)
+    except DataError:
+        raise
+    except ValueError as error:
+        raise DataError(f"The propensity model {type(classifier).__name__} cannot be fitted: {error}") from error
 
 
 def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:

@@ -202,8 +202,8 @@ def _withheld(groups: pd.DataFrame, model: str, kind: str) -> str:
     if apart.empty:
         return ""
     return (
-        f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond their "
-        "intervals (see below), so the numbers above may be those of a wrong propensity."
+        f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond "
+        "chance (see below), so the numbers above may be those of a wrong propensity."
     )
 
 
@@ -252,11 +252,12 @@ def _read_groups(groups: pd.DataFrame, level: float) -> list[str]:
         widest = groups["difference"].abs().max()
         return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]
     if apart.empty:
-        return [*lines, "Either observed group, weighted alone, gives the same within the intervals.", ""]
+        return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can tell.", ""]
     lines += [
-        f"The two observed groups, weighted alone, disagree beyond their intervals in {len(apart)} of {len(told)} "
-        f"comparisons (chance alone: about {1.0 - level:.0%} of them). Unless by chance, that is a misspecified "
-        "propensity or poor overlap, never a latent cause; compare propensity='boosted', and look at source.overlap():"
+        f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(told)} "
+        f"comparisons (one test of all: chance alone makes any disagree in about {1.0 - level:.0%} of audits). Unless "
+        "by chance, that is a misspecified propensity or poor overlap, never a latent cause; compare "
+        "propensity='boosted', and look at source.overlap():"
     ]
     lines += [
         f"  {row.model}, {row.decisions}, {row.quantity}: {row.group_0:.3f} from group 0, {row.group_1:.3f} from group "

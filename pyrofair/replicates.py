@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from pyrofair.exceptions import PyrofairWarning
+from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.measures import (
     DECISIONS,
     AuditedModel,
@@ -143,7 +143,7 @@ class Estimator:
                 if self.redraws_units:
                     signs = self._signs(make_views(source.before(), self.table, weight, draw))
                 values |= self._causal(label, views, signs)[0]
-        except ValueError as error:  # also scikit-learn's, whose classifiers may be propensities
+        except (DataError, PositivityError) as error:  # of these rows; any other is a fault, and no failed replicate
             return str(error)
         return values
 

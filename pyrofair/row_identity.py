@@ -17,12 +17,16 @@ SIGMAS = 3.0
 """By how much more than chance contents must agree before rows of other tables are taken for the same."""
 CHANCE = 1e-6
 """How unlikely equal contents under equal labels must be before an index is believed."""
+TOLERANCE = 1e-6
+"""Numbers under one label are the same up to this, relative to their size: single precision keeps 7 digits."""
 
 
-def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
+def hash_rows(table: pd.DataFrame, *, single: bool = False) -> NDArray[np.uint64]:
     """Return a hash of the content of each row, shape (n,), whatever its index, the column order and the types.
 
-    A number has one hash as an integer, a float or a boolean, in a column of numbers, objects or categories.
+    A number has one hash as an integer, a float or a boolean, in a column of numbers, objects or categories. With
+    ``single`` numbers are rounded to single precision, so that a copy in ``float32`` has the hashes of its original in
+    ``float64``, and numbers written as text count as numbers.
 
     Examples
     --------
@@ -30,24 +34,35 @@ def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
     >>> bool((hash_rows(one) == hash_rows(other)[::-1]).all())
     True
     """
-    columns = {str(name): _canonical(table[name]) for name in sorted(table.columns, key=str)}
+    columns = {str(name): _canonical(table[name], single) for name in sorted(table.columns, key=str)}
     return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(columns), index=False), dtype=np.uint64)
 
 
-def _canonical(values: pd.Series[Any]) -> NDArray[np.uint64]:
+def _canonical(values: pd.Series[Any], single: bool) -> NDArray[np.uint64]:
     """Return a hash of each value, equal for equal values of different types."""
     if is_numeric_dtype(values.dtype):
-        return _hash_numbers(values.to_numpy(dtype=np.float64))
+        return _hash_numbers(values.to_numpy(dtype=np.float64), single)
     codes, levels = pd.factorize(np.asarray(values, dtype=object))
-    numbers = [isinstance(level, Real | np.bool_) for level in levels]
+    numbers = [isinstance(level, Real | np.bool_) or (single and _is_written(level)) for level in levels]
     hashed = pd.util.hash_array(np.array([str(level) for level in levels], dtype=object), categorize=False)
     if any(numbers):
         as_numbers = np.array([float(level) if real else 0.0 for level, real in zip(levels, numbers, strict=True)])
-        hashed = np.where(numbers, _hash_numbers(as_numbers), hashed)
+        hashed = np.where(numbers, _hash_numbers(as_numbers, single), hashed)
     return np.asarray(hashed[codes], dtype=np.uint64)
 
 
-def _hash_numbers(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+def _is_written(value: Any) -> bool:
+    """Tell whether a value is a number as text."""
+    try:
+        return isinstance(value, str) and bool(np.isfinite(float(value)))
+    except ValueError:
+        return False
+
+
+def _hash_numbers(values: NDArray[np.float64], single: bool) -> NDArray[np.uint64]:
+    if single:
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float32).astype(np.float64)
     return np.asarray(pd.util.hash_array(values + 0.0), dtype=np.uint64)  # -0 becomes 0
 
 
@@ -58,6 +73,10 @@ def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
     in part, rows are matched that have one label and one content in both, if labels and contents agree too well for
     chance; otherwise those whose content occurs once in either table, if these are more than independent samples of one
     population would have in common. No row is matched twice.
+
+    Contents are compared as they are, and where not all rows are matched so, in single precision too: a copy in
+    ``float32``, in nullable or Arrow types, or with numbers written as text, holds the same rows. Numbers under one
+    label are the same up to a millionth.
 
     Parameters
     ----------
@@ -70,19 +89,28 @@ def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
     >>> match_rows(fitted.iloc[::-1], fitted), match_rows(pd.DataFrame({"M": [2.5, 3.5]}), fitted)
     (array([2, 1, 0]), array([ 2, -1]))
     """
-    return _Contents.of(table).match(_Contents.of(others))
+    exact = _Contents.of(table).match(_Contents.of(others))
+    if (exact >= 0).all():
+        return exact
+    rounded = _Contents.of(table, single=True).match(_Contents.of(others, single=True))
+    return rounded if (rounded >= 0).sum() > (exact >= 0).sum() else exact
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """The hashes of n rows (n,), and their index."""
+    """A table of n rows and their hashes (n,), whether of numbers in single precision."""
 
+    table: pd.DataFrame
     hashes: NDArray[np.uint64]
-    index: pd.Index[Any]
+    single: bool
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> _Contents:
-        return cls(hash_rows(table), table.index)
+    def of(cls, table: pd.DataFrame, *, single: bool = False) -> _Contents:
+        return cls(table, hash_rows(table, single=single), single)
+
+    @property
+    def index(self) -> pd.Index[Any]:
+        return self.table.index
 
     def match(self, other: _Contents) -> NDArray[np.int64]:
         if np.array_equal(self.hashes, other.hashes):
@@ -117,10 +145,18 @@ class _Contents:
             return None
         place = other.index.get_indexer(self.index).astype(np.int64)
         common = place >= 0
-        if not common.any() or not np.array_equal(self.hashes[common], other.hashes[place[common]]):
+        if not common.any() or not self._same_as(other, common, place[common]):
             return None
         share = np.unique(other.hashes, return_counts=True)[1] / len(other.hashes)
         return place if float(share @ share) ** int(common.sum()) < CHANCE else None
+
+    def _same_as(self, other: _Contents, rows: NDArray[np.bool_], place: NDArray[np.int64]) -> bool:
+        """Tell whether some rows hold what other ones do; in single precision numbers may differ by a rounding."""
+        if np.array_equal(self.hashes[rows], other.hashes[place]):
+            return True
+        return self.single and all(
+            _are_close(self.table.loc[rows, name], other.table[name].iloc[place]) for name in self.table.columns
+        )
 
     def _by_content(self, other: _Contents) -> NDArray[np.int64] | None:
         """Match rows whose content occurs once in either table, if these are more than chance makes.
@@ -139,6 +175,14 @@ class _Contents:
         found = np.full(n, -1)
         found[mine[place]] = theirs[their_place]
         return found
+
+
+def _are_close(values: pd.Series[Any], others: pd.Series[Any]) -> bool:
+    """Tell whether values are the same, numbers up to a rounding."""
+    if is_numeric_dtype(values.dtype) and is_numeric_dtype(others.dtype):
+        one, other = (each.to_numpy(dtype=np.float64) for each in (values, others))
+        return bool(np.isclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(other).mean())).all())
+    return np.array_equal(_canonical(values, True), _canonical(others, True))
 
 
 def _once(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -23,8 +23,10 @@ SAMPLE = 200
 """How many rows a model scores a second time."""
 FEW = 0.01
 """A model is no function of the features where the second score differs in more than this share of the rows."""
-CHANCE = 0.01
-"""How unlikely it must be that equal rows have equal scores by chance before these count as a function."""
+ENOUGH = 300
+"""How many rows must repeat the features of another one, and its score, before given scores count as a function."""
+RULE_OF_THREE = 3.0
+"""Of k rows none of which disagrees, at most this over k would in the long run, at 95 %."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ def judge_scores(
     """Tell whether a model's scores are a function of the features that the graph lets a classifier read.
 
     Given scores are an outcome if two rows agree in all these features, the sensitive attribute among them, and differ
-    in the score. A model is scored again, on some rows alone: other scores make it an outcome too.
+    in the score. Equal scores of a few equal rows show no function: decisions follow the features for the most part,
+    and what else they follow shows in few rows. Of k such rows at most a share of 3 / k would differ in the long run
+    (95 %), so given scores stay open below 300 of them. A model is scored again, on some rows alone: other scores make
+    it an outcome, and equal ones a function.
 
     Parameters
     ----------
@@ -83,14 +88,29 @@ def judge_scores(
     if found:
         return ScoreKind(True, found)
     if not model.is_scores:
-        return ScoreKind(False, "")
+        said = "it gives the same scores again, and scores='outcome' is said of given scores alone"
+        return ScoreKind(False, said if scores_are == "outcome" else "")
     if scores_are == "outcome":
         return ScoreKind(True, "you say so (scores='outcome')")
-    if _is_shown(scores, compared):
-        return ScoreKind(False, f"{compared:,} rows have the {read} of another row and its score")
+    if np.ptp(scores) <= TOLERANCE:
+        return ScoreKind(False, "all rows have one score")
+    if compared >= ENOUGH:
+        return ScoreKind(False, _repeats(compared, read))
+    known = f"{_repeats(compared, read)}; {ENOUGH} would settle it"
     if scores_are == "prediction":
-        return ScoreKind(False, f"you say so (scores='prediction'); too few rows agree in {read} for a check")
-    return ScoreKind(False, f"too few rows agree in {read} for a check, and nobody said", is_open=True)
+        return ScoreKind(False, f"you say so (scores='prediction'): {known}")
+    return ScoreKind(False, f"nobody said: {known}", is_open=True)
+
+
+def _repeats(compared: int, read: str) -> str:
+    """Say how many rows repeat another one, all with its score, and what that tells of the others."""
+    if not compared:
+        return f"no row has the {read} of another row"
+    most = min(RULE_OF_THREE / compared, 1.0)
+    return (
+        f"{compared:,} row(s) have the {read} of another row, all with its score, so that at most {most:.2g} differ "
+        "(95 %)"
+    )
 
 
 def _unequal(features: pd.DataFrame, scores: NDArray[np.float64]) -> tuple[int, str]:
@@ -124,11 +144,3 @@ def _second_call(model: AuditedModel, table: pd.DataFrame, scores: NDArray[np.fl
         f"predict_proba gives {int(differs.sum())} of {len(chosen)} rows another score when it is called again: it "
         "draws at random, or reads other rows"
     )
-
-
-def _is_shown(scores: NDArray[np.float64], compared: int) -> bool:
-    """Tell whether so many equal scores of equal rows are no chance; one score for everyone is a function anyway."""
-    share = np.unique(np.round(scores / TOLERANCE), return_counts=True)[1] / len(scores)
-    if len(share) == 1:
-        return True
-    return bool(float(share @ share) ** compared < CHANCE)

@@ -654,13 +654,13 @@ def test_groups_agree_under_a_right_propensity() -> None:
     report = run(Curved(), pf.IPW(UNFAIR), simulated(2_000, 4), n_boot=60)
     groups = report.groups
     assert list(groups.columns) == [
-        "model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "agree", "ess_0",
-        "ess_1", "note",
+        "model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "p_value", "agree",
+        "ess_0", "ess_1", "note",
     ]  # fmt: skip
     assert len(groups) == 6
     np.testing.assert_allclose(groups["difference"], groups["group_1"] - groups["group_0"])
     assert groups["agree"].all()
-    assert "Either observed group, weighted alone, gives the same within the intervals." in str(report)
+    assert "Either observed group, weighted alone, gives the same, as far as a joint test can tell." in str(report)
 
 
 def test_groups_disagree_under_a_wrong_propensity() -> None:
@@ -672,7 +672,7 @@ def test_groups_disagree_under_a_wrong_propensity() -> None:
     assert not flagged["score", "p_y0"]
     assert not flagged["score", "p_ypi"]
     text = str(report)
-    assert "The two observed groups, weighted alone, disagree beyond their intervals in" in text
+    assert "The two observed groups, weighted alone, disagree beyond chance in" in text
     assert "misspecified propensity or poor overlap, never a latent cause" in text
     assert "propensity='boosted'" in text
     assert "  m, score, p_y0: " in text

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from pyrofair.audit_tables import QUANTITIES, absolute_interval, group_table, main_table
 from pyrofair.graph import CausalGraph
+from pyrofair.group_agreement import join_seeds, judge_jointly
 from pyrofair.measures import AuditedModel
 from pyrofair.potential_outcomes import CounterfactualSample
 from pyrofair.replicates import Estimator, Key, Views
@@ -79,20 +81,68 @@ def test_every_quantity_has_a_row_and_a_reason() -> None:
     ("gaps", "agree"),
     [
         (np.linspace(-0.1, 0.2, 101), True),
-        (np.linspace(0.01, 0.2, 101), False),
-        (np.linspace(-0.2, -0.01, 101), False),
+        (np.linspace(0.05, 0.2, 101), False),
+        (np.linspace(-0.2, -0.05, 101), False),
         (np.full(101, 1e-15), True),  # rounding
     ],
 )
-def test_groups_agree_if_the_interval_of_their_difference_holds_0(gaps: np.ndarray, agree: bool) -> None:
+def test_groups_agree_if_a_lone_difference_is_small_beside_its_spread(gaps: np.ndarray, agree: bool) -> None:
     draws = frame(one=np.full(101, 0.3), other=0.3 + gaps)
-    table = group_table({ONE: 0.3, OTHER: 0.4, LOWER: 0.1}, draws, 0.95, lone())
+    table = group_table({ONE: 0.3, OTHER: 0.3 + gaps.mean(), LOWER: 0.1}, draws, 0.95, lone())
     assert len(table) == 1
     found = table.iloc[0]
-    assert (found["group_0"], found["group_1"]) == (0.3, 0.4)
-    assert found["difference"] == pytest.approx(0.1)
+    assert (found["group_0"], found["group_1"]) == (0.3, 0.3 + gaps.mean())
+    assert found["difference"] == pytest.approx(gaps.mean())
     assert found["lower"] == pytest.approx(np.quantile(gaps, 0.025))
     assert found["agree"] == agree
+
+
+def normal_gaps(k: int, n: int = 2_000, shared: float = 0.0) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return shared**0.5 * rng.normal(size=(n, 1)) + (1.0 - shared) ** 0.5 * rng.normal(size=(n, k))
+
+
+def compared(gap: np.ndarray, gaps: np.ndarray, note: str = "") -> pd.DataFrame:
+    """The joint test of differences whose standard errors are 1."""
+    groups = pd.DataFrame({"difference": gap, "lower": -1.0, "note": note, "model": range(len(gap))})
+    return judge_jointly(groups, np.ones(len(gap)), 0.95, gaps)
+
+
+def test_all_comparisons_are_one_test() -> None:
+    """Of 10 independent ones the critical value is that of Sidak, 2.80; of one said ten times over, 1.96."""
+    gap = np.r_[2.7, np.zeros(9)]
+    assert compared(gap, normal_gaps(10))["agree"].all()
+    assert compared(gap + 0.25 * (gap > 0), normal_gaps(10))["agree"].tolist() == [False] + [True] * 9
+    assert compared(gap, normal_gaps(10, shared=1.0))["agree"].tolist() == [False] + [True] * 9
+    alone = compared(gap[:1], normal_gaps(1))
+    assert alone["p_value"].item() == pytest.approx(2.0 * norm.sf(2.7), rel=0.1)
+    assert compared(gap, normal_gaps(10))["p_value"][0] == pytest.approx(10 * 2.0 * norm.sf(2.7), rel=0.15)
+
+
+def test_what_has_too_little_overlap_is_no_part_of_the_test() -> None:
+    gap = np.r_[2.1, np.full(9, 50.0)]
+    groups = pd.DataFrame({"difference": gap, "lower": -1.0, "note": [""] + ["few"] * 9})
+    found = judge_jointly(groups, np.ones(10), 0.95, normal_gaps(10))
+    assert found["agree"].tolist() == [False] + [pd.NA] * 9
+    assert found["p_value"].isna().tolist() == [False] + [True] * 9
+
+
+def test_one_test_in_twenty_finds_a_difference_that_is_none() -> None:
+    rng = np.random.default_rng(1)
+    gaps = normal_gaps(12, 200, shared=0.5)
+    alarms = 0
+    for _ in range(400):
+        gap = 0.5**0.5 * rng.normal() + 0.5**0.5 * rng.normal(size=12)
+        alarms += not compared(gap, gaps)["agree"].all()
+    assert 0.02 < alarms / 400 < 0.09
+
+
+def test_seeds_of_a_path_are_one_test() -> None:
+    groups = pd.DataFrame({"seed": range(5), "p_value": [0.02, 0.005, 1.0, 0.5, np.nan]})
+    assert join_seeds(groups)["agree"].tolist() == [True, False, True, True, pd.NA]
+    assert join_seeds(groups[:1])["agree"].tolist() == [False]
+    pd.testing.assert_frame_equal(join_seeds(join_seeds(groups)), join_seeds(groups))
+    assert join_seeds(pd.DataFrame()).empty
 
 
 def test_groups_without_replicates_or_without_the_other_one() -> None:

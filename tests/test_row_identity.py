@@ -30,6 +30,48 @@ def discrete(n: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"A": rng.integers(0, 2, n), "Q": rng.integers(0, 3, n), "M": rng.choice(["x", "y"], n)})
 
 
+def as_text(df: pd.DataFrame) -> pd.DataFrame:
+    return df.assign(A=df["A"].astype(str))
+
+
+COPIES: dict[str, Any] = {
+    "float32": lambda df: df.astype(np.float32),
+    "float32 but A": lambda df: df.astype({"Q": np.float32, "M": np.float32}),
+    "Int64, Float64": lambda df: df.convert_dtypes(),
+    "Float32": lambda df: df.astype("Float32"),
+    "arrow": lambda df: df.convert_dtypes(dtype_backend="pyarrow"),
+    "arrow float": lambda df: df.astype("float[pyarrow]"),
+    "A as bool": lambda df: df.assign(A=df["A"].astype(bool)),
+    "A as text": as_text,
+    "rounded": lambda df: df.assign(Q=df["Q"] * (1.0 + 3e-8), M=df["M"].round(9)),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES.keys())
+@pytest.mark.parametrize("kept", [slice(None), slice(300, None)])
+def test_a_copy_of_other_precision_or_type_holds_the_same_rows(copy: Any, kept: Any) -> None:
+    df = continuous(800)
+    part = copy(df.iloc[kept])
+    assert (match_rows(part, df) == np.arange(800)[kept]).all()
+    assert (match_rows(df, part)[kept] == np.arange(len(part))).all()
+    if copy is not COPIES["rounded"]:
+        shuffled = part.sample(frac=1.0, random_state=0).reset_index(drop=True)
+        assert (match_rows(shuffled, df) == part.sample(frac=1.0, random_state=0).index).all()
+    assert (match_rows(copy(continuous(800, 1)), df) == -1).all()
+
+
+def test_half_precision_holds_the_same_rows_where_it_is_exact() -> None:
+    df = continuous(400).round({"Q": 1, "M": 1}).assign(Q=lambda df: df["Q"].round(0) / 8, M=lambda df: df.index / 8)
+    assert (match_rows(df.astype(np.float16), df) == np.arange(400)).all()
+
+
+def test_numbers_that_single_precision_cannot_tell_apart_keep_their_own_rows() -> None:
+    df = pd.DataFrame({"M": 2**40 + np.arange(200), "Q": 0})
+    order = RNG(0).permutation(200)
+    assert (match_rows(df.iloc[order].reset_index(drop=True), df) == order).all()
+    assert len(np.unique(hash_rows(df))) == 200
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -121,6 +163,9 @@ def test_intervals_do_not_depend_on_order_index_or_type(bootstrap: Any) -> None:
     for same in (
         df.set_axis(df.index + 7, axis=0),
         df.assign(A=df["A"].astype(float)),
+        df.astype(np.float32),
+        df.convert_dtypes(),
+        df.convert_dtypes(dtype_backend="pyarrow"),
         shuffled,
         shuffled.reset_index(drop=True)[["M", "A", "Q"]],
     ):

@@ -62,7 +62,7 @@ def law_of(laws: Any) -> NDArray[np.float64]:
 
 def audited(df: pd.DataFrame, weight: Any) -> NDArray[np.float64]:
     source = pf.IPW(UNFAIR, arm="paper", propensity="saturated")
-    report = pf.audit({"m": score(df)}, source, df, n_boot=0, sample_weight=weight)
+    report = pf.audit({"m": score(df)}, source, df, n_boot=0, sample_weight=weight, scores="prediction")
     return report.table["estimate"].to_numpy()
 
 

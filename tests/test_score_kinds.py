@@ -85,18 +85,40 @@ def test_equal_rows_with_unequal_scores_are_an_outcome() -> None:
         judged([0.2, 0.7, 0.5, 0.5], df, "prediction")
 
 
-def test_equal_rows_with_equal_scores_are_a_function_unless_by_chance() -> None:
-    df = pd.DataFrame({"A": [0, 1] * 50, "M": 0})
-    found = judged(0.2 + 0.5 * df["A"], df)
-    assert (found.is_outcome, found.is_open) == (False, False)
-    assert found.why == "98 rows have the A, M of another row and its score"
-    unique = table()
-    assert judged(unique["M"] > 0, unique).is_open
-    assert not judged(np.full(300, 0.4), unique).is_open  # one score for everyone
-    # Three pairs of equal rows and rare decisions: they agree by chance.
-    few = pd.concat([unique, unique.iloc[:3]], ignore_index=True)
-    assert judged((few["M"] > 2).astype(float), few).is_open
-    assert not judged(expit(few["M"]), few).is_open
+def repeated(k: int, seed: int = 0) -> pd.DataFrame:
+    """20 cells and k rows that repeat one of them."""
+    cells = pd.DataFrame({"A": [0, 1] * 10, "M": np.repeat(np.arange(10), 2)})
+    return pd.concat([cells, cells.sample(k, replace=True, random_state=seed)], ignore_index=True)
+
+
+def test_equal_rows_with_equal_scores_are_a_function_once_there_are_300() -> None:
+    for k, is_open in [(0, True), (7, True), (299, True), (300, False)]:
+        df = repeated(k)
+        for scores in (expit(df["M"] - df["A"]), (df["M"] > 4).astype(float)):
+            found = judged(scores, df)
+            assert (found.is_outcome, found.is_open) == (False, is_open)
+            assert not judged(scores, df, "prediction").is_open
+    assert (
+        found.why == "300 row(s) have the A, M of another row, all with its score, so that at most 0.01 differ (95 %)"
+    )
+    assert judged(expit(repeated(60)["M"]), repeated(60)).why == (
+        "nobody said: 60 row(s) have the A, M of another row, all with its score, so that at most 0.05 differ (95 %); "
+        "300 would settle it"
+    )
+    assert judged(expit(table()["M"]), table()).why.startswith("nobody said: no row has the A, M of another row; 300")
+    assert not judged(np.full(300, 0.4), table()).is_open  # one score for everyone
+
+
+def test_decisions_that_follow_the_features_and_something_else_stay_open() -> None:
+    """A hundredth is decided by what the table lacks: a few dozen equal rows agree for the most part all the same."""
+    opened = 0
+    for seed in range(20):
+        df = repeated(40, seed)
+        human = (df["M"] > 4) ^ (RNG(seed).random(len(df)) < 0.01)
+        found = judged(human.astype(float), df)
+        assert found.is_outcome or found.is_open
+        opened += found.is_open
+    assert opened > 5
 
 
 @pytest.mark.parametrize(("said", "outcome"), [("prediction", False), ("outcome", True)])
@@ -104,6 +126,8 @@ def test_what_cannot_be_checked_is_taken_at_the_users_word(said: Any, outcome: b
     found = judged((table()["M"] > 0).astype(float), table(), said)
     assert (found.is_outcome, found.is_open) == (outcome, False)
     assert f"you say so (scores='{said}')" in found.why
+    known = judged((table()["M"] > 0).astype(float), table(), "prediction")
+    assert "no row has the A, M of another row; 300 would settle it" in known.why
 
 
 @pytest.mark.parametrize("model", [Jittered(), Ranked()])
@@ -117,7 +141,9 @@ def test_a_model_whose_second_call_differs_is_an_outcome(model: Any) -> None:
 
 @pytest.mark.parametrize("scores", ["auto", "prediction", "outcome"])
 def test_a_model_that_is_a_function_is_one_whatever_is_said_of_given_scores(scores: Any) -> None:
-    assert not judged(Linear(), table(), scores).is_outcome
+    found = judged(Linear(), table(), scores)
+    assert (found.is_outcome, found.is_open) == (False, False)
+    assert ("scores='outcome' is said of given scores alone" in found.why) == (scores == "outcome")
 
 
 # --- in an audit -----------------------------------------------------------------------------------------------------
@@ -224,9 +250,9 @@ def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> Non
     df = table()
     scores = expit(df["M"] - df["A"])
     source = pf.IPW(MEDIATOR.unfair("A -> Y"), arm="paper")
-    with pytest.warns(PyrofairWarning, match=r"'m' is given as scores, and too few rows agree in A, M for a check"):
+    with pytest.warns(PyrofairWarning, match=r"'m' is given as scores, and nobody said: no row has the A, M of"):
         report = pf.audit({"m": scores}, source, df, **QUIET)
-    assert "taken for a function of the features: too few rows agree" in str(report)
+    assert "taken for a function of the features: nobody said: no row has" in str(report)
     said = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
     assert "you say so (scores='prediction')" in str(said)
     pd.testing.assert_frame_equal(report.table, said.table)
@@ -234,6 +260,18 @@ def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> Non
     assert "an outcome, no function of the features: you say so" in str(outcome)
     with pytest.raises(DataError, match=r"scores='outcomes' is not known.*Did you mean 'outcome'"):
         pf.audit({"m": scores}, source, df, scores="outcomes", **QUIET)  # type: ignore[arg-type]
+
+
+def test_a_model_with_predict_proba_is_not_called_an_outcome_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = table()
+    source = pf.IPW(MEDIATOR.unfair("A -> Y"), arm="paper")
+    with monkeypatch.context() as patched:
+        patched.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("work was done before the setting was read"))
+        with pytest.raises(DataError, match=r"scores='outcome' is said of given scores, and 'm' has predict_proba"):
+            pf.audit({"m": Linear()}, source, df, scores="outcome", **QUIET)
+    both = pf.audit({"m": Linear(), "given": (df["M"] > 0) * 1.0}, source, df, scores="outcome", **QUIET)
+    assert both.context["outcomes"] == ["given"]
+    assert "it gives the same scores again, and scores='outcome' is said of given scores alone" in str(both)
 
 
 def test_a_source_that_draws_rows_cannot_serve_an_outcome() -> None:
