@@ -63,7 +63,7 @@ linear = pf.learn_laws(
     random_state=0,
 )  # fmt: skip
 effects = pf.effect_posterior(
-    linear.sem(hiring.unfair), None, {"plain": model}, linear.posterior, draws=50, people=10_000, progress=False,
+    linear.sem(hiring.unfair), None, {"plain": model}, linear.posterior, draws=50, people=30_000, progress=False,
     random_state=0,
 )  # fmt: skip
 print(effects.summary().round(3).to_string())
@@ -91,7 +91,7 @@ else:
 # %%
 source = pf.GComputation(hiring.unfair, hidden=(16,), components=2, progress=False, random_state=0)
 source.fit(people[features])
-report = pf.audit({"plain": model}, source, people, n_boot=20, progress=False, n_jobs=1, random_state=0)
+report = pf.audit({"plain": model}, source, people, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
 found = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
 p0, p1 = found.loc["p_y0", "estimate"], found.loc["p_ypi", "estimate"]
 sharp = pf.piu_bounds(p0, p1)
@@ -100,7 +100,7 @@ low, high = found.loc["piu_lower"], found.loc["piu_upper"]
 print(f"the paper's bound             at most {sharp.paper:.3f}")
 print(f"the two marginals, sharp      [{sharp.lower:.3f}, {sharp.upper:.3f}]")
 print(f"given what both worlds share  [{low['estimate']:.3f}, {high['estimate']:.3f}]", end=" ")
-print(f"with 95 % intervals [{low['lower']:.3f}, {high['upper']:.3f}]")
+print(f"with 90 % intervals [{low['lower']:.3f}, {high['upper']:.3f}]")
 print(f"the truth                     {truth}")
 
 # %%

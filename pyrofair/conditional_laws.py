@@ -51,8 +51,12 @@ class ConditionalLaw:
         if not isinstance(self.numbers, Network):
             given = self.numbers()
             return lambda values: self.family.law(self._checked(given({name: values[name] for name in self.reads})))
+        return self.of(self.numbers.draw(self.column))
+
+    def of(self, parameters: Sequence[Tensor]) -> LawOf:
+        """Return the law whose numbers its network computes with these weights and biases, layer by layer."""
         network, offset = self.numbers, self.family.offset
-        parameters = network.draw(self.column)
+        assert isinstance(network, Network)  # told by the caller
 
         def law(values: Mapping[str, Tensor]) -> Any:
             read = [features(family, values[name]) for name, family in self.reads.items()]

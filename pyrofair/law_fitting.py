@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from pyro import poutine
 from pyro.infer import SVI, Trace_ELBO
 from pyro.infer.autoguide import AutoDelta, AutoLaplaceApproximation, AutoMultivariateNormal, AutoNormal
 from pyro.infer.autoguide.initialization import init_to_median, init_to_value
-from pyro.optim import ClippedAdam
+from pyro.optim.clipped_adam import ClippedAdam
 from torch import Tensor
 
 from pyrofair.conditional_laws import ConditionalLaw
@@ -345,6 +345,7 @@ class _Run:
             self.model(places)
         sites: Any = tracer.trace.nodes
         self.parameters = [name for name, site in sites.items() if site["type"] == "sample"]
+        self.priors = [sites[name]["fn"] for name in self.parameters]
         size = sum(sites[name]["value"].numel() for name in self.parameters)
         if settings.posterior == "multivariate" and size > MOST_DENSE:
             raise DataError(
@@ -403,15 +404,12 @@ class _Run:
         """Take steps, and give the number of each and the mean loss of a row since the last look."""
         settings, n = self.settings, len(self.rows.train)
         batch = min(settings.batch_size, n)
-        optimiser = ClippedAdam(
-            {"lr": settings.learning_rate, "lrd": FINAL_RATE ** (1.0 / max(settings.steps, 1)), "clip_norm": math.inf}
-        )
-        svi = SVI(self.model, self.guide, optimiser, Trace_ELBO())  # type: ignore[no-untyped-call]
+        step = self.step()
         total, taken = 0.0, 0
         while self.done < settings.steps:
             order = self.rows.train[torch.randperm(n)]
             for first in range(0, n - batch + 1, batch):
-                loss = svi.step(order[first : first + batch]) / n  # type: ignore[no-untyped-call]
+                loss = step(order[first : first + batch]) / n
                 if not math.isfinite(loss):
                     raise DataError(
                         f"The loss of {self.law.column!r} is {loss} at step {self.done}. Lower learning_rate="
@@ -424,6 +422,36 @@ class _Run:
                 yield self.done, total / taken
                 if self.done == settings.steps:
                     return
+
+    def step(self) -> Callable[[Tensor], float]:
+        """Return what takes a step on a batch of rows and gives its loss.
+
+        The point of a network takes the same step as by Pyro, whose handlers would need most of the time.
+        """
+        settings = self.settings
+        rates = {
+            "lr": settings.learning_rate, "lrd": FINAL_RATE ** (1.0 / max(settings.steps, 1)), "clip_norm": math.inf
+        }  # fmt: skip
+        if settings.posterior != "point" or not isinstance(self.law.numbers, Network):
+            by_pyro: Callable[[Tensor], float] = SVI(  # type: ignore[no-untyped-call]
+                self.model, self.guide, pyro.optim.ClippedAdam(rates), Trace_ELBO()
+            ).step
+            return by_pyro
+        optimiser = ClippedAdam(self.own, **rates)  # type: ignore[no-untyped-call]
+        law = self.law.of(self.own)
+
+        def step(places: Tensor) -> float:
+            values, weight = self.rows.at(places), self.rows.weight[places]
+            scale = weight * (len(self.rows.train) / len(places))
+            loss = -(scale * law(values).log_prob(values[self.law.column])).sum()
+            for prior, own in zip(self.priors, self.own, strict=True):
+                loss = loss - prior.log_prob(own)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()  # type: ignore[no-untyped-call]
+            return float(loss.detach())
+
+        return step
 
     def look(self, loss: float) -> Tensor:
         """Return the log-likelihood of each held-out row at the averaged parameters, and note its mean."""

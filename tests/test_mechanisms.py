@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import random
 import warnings
@@ -509,21 +510,27 @@ def strike(monkeypatch: pytest.MonkeyPatch, name: str, after: int) -> list[int]:
     return calls
 
 
-def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    class Interrupted(law_fitting.SVI):  # type: ignore[misc]
-        count = 0
+def count_steps(monkeypatch: pytest.MonkeyPatch, after: float = math.inf) -> list[int]:
+    """Count the steps of stochastic variational inference, and let Ctrl-C strike after so many."""
+    make, calls = law_fitting._Run.step, []
 
-        def step(self, *args: Any) -> Any:
-            Interrupted.count += 1
-            if Interrupted.count > after:
+    def counted(run: Any) -> Any:
+        step = make(run)
+
+        def one(places: torch.Tensor) -> float:
+            calls.append(1)
+            if len(calls) > after:
                 raise KeyboardInterrupt
-            return super().step(*args)
+            return step(places)
 
-    monkeypatch.setattr(law_fitting, "SVI", Interrupted)
+        return one
+
+    monkeypatch.setattr(law_fitting._Run, "step", counted)
+    return calls
 
 
 def test_an_interruption_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
-    interrupt(monkeypatch, after=270)
+    count_steps(monkeypatch, after=270)
     with pytest.warns(PyrofairWarning) as caught:
         found = learn(frame, nodes=["D", "M", "Y"], steps=300, batch_size=1500)
     texts = [str(each.message) for each in caught]
@@ -537,9 +544,7 @@ def test_an_interruption_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch, 
 def test_marginal_laws_are_fitted_when_asked_for_and_an_interruption_goes_on(
     monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame
 ) -> None:
-    steps = []
-    step = law_fitting.SVI.step
-    monkeypatch.setattr(law_fitting.SVI, "step", lambda *args: steps.append(1) or step(*args))
+    steps = count_steps(monkeypatch)
     found = learn(frame, nodes=["D", "M"], steps=2, batch_size=1500)
     assert len(steps) == 4  # two columns of two steps, and nothing that only a table reads
     calls = strike(monkeypatch, "_solve", after=2)
@@ -558,14 +563,10 @@ def test_marginal_laws_are_fitted_when_asked_for_and_an_interruption_goes_on(
 @pytest.mark.parametrize("posterior", ["normal", "multivariate"])
 def test_no_posterior_is_kept_half_done(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame, posterior: Any) -> None:
     """How wide it is, is known at its end only; nor is its curvature computed after Ctrl-C."""
-    monkeypatch.setattr(law_fitting.SVI, "step", strike_at_once)
+    count_steps(monkeypatch, after=0)
     monkeypatch.setattr(law_fitting._Run, "widen", lambda *args: pytest.fail("computed after Ctrl-C"))
     with pytest.raises(KeyboardInterrupt):
         learn(frame, nodes=["M"], posterior=posterior, components=2, parameters="linear")
-
-
-def strike_at_once(*args: Any) -> Any:
-    raise KeyboardInterrupt
 
 
 def test_an_interrupted_newton_fit_keeps_its_steps_and_stops(
