@@ -11,6 +11,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 
+from pyrofair.couplings import Coupling
 from pyrofair.effect_posteriors import effect_posterior
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
@@ -95,7 +96,16 @@ def test_given_people_come_and_go_with_labels() -> None:
         sem.counterfactual(people, do={"J": jobs[::-1]})
 
 
-def test_labels_that_are_not_determined() -> None:
+@pytest.mark.parametrize(
+    ("coupling", "high"),
+    [
+        # Of the noise below .6 that gives "low", what exceeds .3 gives "high" where A = 1.
+        ("monotone", 0.5),
+        # Exponential times E / p race: P(low, then high) = .2 + .7 / 3, over P(low) = .6.
+        ("gumbel", 13 / 18),
+    ],
+)
+def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None:
     def drawn(n: int) -> None:
         with pyro.plate("people", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
@@ -103,7 +113,7 @@ def test_labels_that_are_not_determined() -> None:
             pyro.sample("S", dist.Categorical(p))
 
     graph = CausalGraph("A -> S -> Y", sensitive="A", outcome="Y")
-    sem = SEM(drawn, graph.unfair("A -> S -> Y"), levels={"S": ["low", "mid", "high"]})
+    sem = SEM(drawn, graph.unfair("A -> S -> Y"), coupling=coupling, levels={"S": ["low", "mid", "high"]})
     people = pd.DataFrame({"A": [0, 0, 1], "S": ["low", "high", "high"]})
     found = sem.counterfactual(people, draws=400, random_state=0)
     assert not found.exact
@@ -118,8 +128,7 @@ def test_labels_that_are_not_determined() -> None:
             p = np.where(X["S"] == "high", 1.0, 0.0)
             return np.column_stack([1 - p, p])
 
-    # Of the noise below .6 that gives "low", what exceeds .3 gives "high" where A = 1.
-    assert found.scores(High()).loc[0, "switched"] == pytest.approx(0.5, abs=0.1)
+    assert found.scores(High()).loc[0, "switched"] == pytest.approx(high, abs=0.1)
     text = str(found)
     assert "counterfactuals of 3 people" in text
     assert "drawn for 2 of 3 people (67%), 400 draws each" in text
