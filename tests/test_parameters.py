@@ -301,6 +301,12 @@ def test_abduction_with_values_and_without() -> None:
     assert [each.filename for each in w] == [__file__]
 
 
+def test_draws_may_be_a_list_of_tensors_with_gradients() -> None:
+    draws = [torch.tensor(value, requires_grad=True) for value in posterior(3)["b"]]
+    found = SEM(program, UNFAIR, posterior=posterior(3, b=draws)).nodes(3, random_state=0)
+    pd.testing.assert_frame_equal(found[1], SEM(program, UNFAIR, posterior=posterior(3)).nodes(3, random_state=0)[1])
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [

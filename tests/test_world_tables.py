@@ -77,6 +77,24 @@ def test_a_model_of_labels_has_a_truth() -> None:
     assert found.coupled == sem.coupled == ("M",)
 
 
+def test_draws_of_parameters_keep_the_types_of_a_model() -> None:
+    seen = []
+
+    class Seen(Rule):
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            seen.append(X.dtypes["job"])
+            return super().predict_proba(X)
+
+    def learned(n: int) -> None:
+        pyro.sample("b", dist.Normal(0.0, 1.0))
+        program(n)
+
+    jobs = pd.CategoricalDtype(["cook", "nurse"])
+    sem = SEM(learned, UNFAIR, levels=LEVELS, dtypes={"job": jobs})
+    effect_posterior(sem, None, Seen(), {"b": [0.0]}, people=50, progress=False, random_state=0)
+    assert seen and set(seen) == {jobs}
+
+
 def test_given_people_come_and_go_with_labels() -> None:
     sem = SEM(program, UNFAIR, levels=LEVELS)
     people = pd.DataFrame({"A": [0, 1], "job": ["cook", "nurse"], "S": [20, 40], "M": [0.0, 1.5]}, index=["x", "y"])
