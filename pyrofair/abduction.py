@@ -34,9 +34,9 @@ from pyrofair.importance import blocks_of, draw_block
 from pyrofair.inversion import Findings, Inverse, solve
 from pyrofair.isolation import isolated, seed_from
 from pyrofair.noise_report import NoiseReport
-from pyrofair.parameters import MOST_DRAWS, Priors, read_priors, show_names
+from pyrofair.parameters import MOST_DRAWS, Priors, read_priors
 from pyrofair.posterior_noise import Abduction
-from pyrofair.probing import at_parameters
+from pyrofair.probing import at_parameters, to_array
 from pyrofair.programs import Program
 from pyrofair.running import precision, takes_float64
 from pyrofair.uncertain import Uncertain
@@ -218,16 +218,11 @@ def read_inverses(inverses: object) -> dict[str, Inverse]:
     return found
 
 
-def _read_parameters(priors: Priors, given: object) -> dict[str, npt.NDArray[Any]]:
+def _read_parameters(priors: Priors, given: Mapping[Any, Any]) -> dict[str, npt.NDArray[Any]]:
     """Return one value of each parameter, or none at all, if they fit the program."""
-    if not isinstance(given, Mapping):
-        raise DataError(
-            f"parameters is a {type(given).__name__}; expected a dictionary with the value of each parameter: "
-            f"{show_names(priors.names) or 'there are none'}."
-        )
     found = {}
     for name, value in given.items():
-        one = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+        one = to_array(value)
         if one.dtype.kind not in "fiub" or not np.isfinite(one).all():
             raise DataError(f"parameters[{name!r}]={value!r} must be a finite number, or an array of them.")
         if one.shape != priors.shapes.get(name, one.shape):

@@ -219,7 +219,7 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_settings()
         table, target = self._read_training(X, y)
-        weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table))
+        weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table), table="X")
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         kept = np.flatnonzero(weight > 0)

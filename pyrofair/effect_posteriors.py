@@ -270,6 +270,7 @@ def effect_posterior(
         coupling=coupling or (given.coupling if given is not None else "gumbel"),
         posterior=posterior,
         levels=given.levels if given is not None else None,
+        dtypes=given.dtypes if given is not None else None,
     )
     models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
     if not models:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_object_dtype
+from pandas.api.types import is_bool_dtype
 
 from pyrofair.exceptions import DataError
 from pyrofair.tables import is_categorical
@@ -45,8 +44,7 @@ def kind_of(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: in
     Raises
     ------
     DataError
-        If most rows have a category of their own, numbers have the type object, or a program's precision is too low
-        for them.
+        If most rows have a category of their own, or a program's precision is too low for the numbers.
 
     Examples
     --------
@@ -56,7 +54,7 @@ def kind_of(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: in
     'positive'
     """
     if is_categorical(values):
-        _require_levels(values, most_levels)
+        _require_levels(values)
         return "categories"
     numbers = values.to_numpy(dtype=np.float64)
     known = np.unique(numbers)
@@ -79,14 +77,8 @@ def moments(numbers: NDArray[np.float64], shares: NDArray[np.float64]) -> tuple[
     return mean, float(np.sqrt(shares @ (numbers - mean) ** 2)) or 1.0
 
 
-def _require_levels(values: pd.Series[Any], most: int) -> None:
+def _require_levels(values: pd.Series[Any]) -> None:
     name, count = values.name, values.nunique()
-    listed = is_object_dtype(values.dtype) and count > most
-    if listed and all(isinstance(value, Number) and not isinstance(value, bool) for value in values):
-        raise DataError(
-            f"The column {name!r} has the type object and holds {count} different numbers, which would be categories. "
-            f"Make numbers of them, df[{name!r}].astype(float), or say that they are categories: .astype('category')."
-        )
     if count > FEW_LEVELS and 2 * count > len(values):
         raise DataError(
             f"The column {name!r} holds {count} different categories in {len(values)} rows, such as "

@@ -15,13 +15,13 @@ from pyro import poutine
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyrofair._validation import did_you_mean, require_integer
+from pyrofair._validation import did_you_mean, require_integer, shown
 from pyrofair.exceptions import DataError
 from pyrofair.isolation import isolated
-from pyrofair.probing import Program, at_parameters, is_deterministic, reading, run_program, support_of
+from pyrofair.probing import Program, at_parameters, is_deterministic, reading, run_program, support_of, to_array
 from pyrofair.programs import ProgramSites
 
-__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "share_out", "thin"]
+__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "require_posterior", "share_out", "thin"]
 
 PEOPLE_A_DRAW = 100
 """People are spread over posterior draws as long as each draw has so many."""
@@ -145,12 +145,7 @@ class Priors:
             numbers or of another shape than the parameter, or a value that is missing, infinite or outside the support
             of the prior.
         """
-        given = getattr(posterior, "flat", posterior)
-        if not hasattr(given, "items"):
-            raise DataError(
-                f"posterior is a {type(posterior).__name__}; expected what fit_posterior returns, or a dictionary with "
-                f"an array of shape (draws, ...) for each parameter: {show_names(self.names) or 'there are none'}."
-            )
+        given = require_posterior(posterior)
         held = {str(name): _numbers(str(name), values) for name, values in given.items()}
         for name in held:
             self._require_known(name, replay, what)
@@ -341,11 +336,28 @@ def share_out(draws: Mapping[str, Tensor], n: int, most: int = MOST_DRAWS) -> li
     return [(size, {k: v[draw] for k, v in draws.items()}) for size, draw in zip(sizes, chosen, strict=True)]
 
 
+def require_posterior(posterior: object) -> Mapping[Any, Any]:
+    """Return the draws by parameter, or refuse what is no posterior.
+
+    Raises
+    ------
+    DataError
+        With the value, and what is expected.
+    """
+    given = posterior if isinstance(posterior, Mapping) else getattr(posterior, "flat", None)
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"posterior={shown(posterior)} must be a Posterior, or a dictionary with an array of shape (draws, ...) "
+            "for each parameter."
+        )
+    return given
+
+
 def _numbers(name: str, values: Any) -> NDArray[Any]:
     try:
-        found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+        found = to_array(values)
         usable = found.dtype.kind in "fiub"
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         usable = False
     if not usable:
         raise DataError(f"The posterior of {name!r} holds no numbers; expected an array of shape (draws, ...).")

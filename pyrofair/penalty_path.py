@@ -296,6 +296,7 @@ def penalty_path(
         require_instance("resume", resume, PenaltyPath, "what an interrupted penalty_path returned, or None")
     order = _order(strengths)
     wanted = _seeds(seeds)
+    require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
     require_integer("n_boot", n_boot, least=0)
     found = _Found.of(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
@@ -303,7 +304,6 @@ def penalty_path(
     rows = _Rows.read(graph, X, y, sample_weight)
     warn_unused(X, graph)
     if test is None:
-        require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
         training, measured = rows.split(held_out)
     else:
         training, measured = rows, _Rows.read(graph, *test, None, "the table to measure on")
@@ -506,7 +506,7 @@ class _Rows:
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
         y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)
-        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], read_weight(weight, found))
+        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], read_weight(weight, found, table=what))
 
     def split(self, fraction: float) -> tuple[_Rows, _Rows]:
         """Return the rows to train on and those held out, at random but always the same ones."""

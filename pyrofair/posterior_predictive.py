@@ -17,7 +17,7 @@ from pyrofair.dependencies import read_dependencies
 from pyrofair.exceptions import DataError
 from pyrofair.interventions import do as intervene
 from pyrofair.isolation import isolated, seed_from
-from pyrofair.parameters import read_priors, thin
+from pyrofair.parameters import read_priors, require_posterior, thin
 from pyrofair.posteriors import Posterior
 from pyrofair.probing import at_parameters, evaluating
 from pyrofair.programs import PEOPLE, Program, read_sites, require_finite
@@ -94,6 +94,7 @@ def predictive(
     if do is not None:
         require_instance("do", do, Mapping, "a dictionary from sites to values, or None")
     require_callable("program", program, "a Pyro program of the number of units")
+    require_posterior(posterior)
     require_seed(random_state)
     probe = at_parameters(program, posterior)
     info = read_sites(probe)

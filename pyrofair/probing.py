@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyro.distributions as dist
 import torch
+from numpy.typing import NDArray
 from pyro import poutine
 from pyro.ops.provenance import ProvenanceTensor, detach_provenance, get_provenance
 from pyro.poutine import runtime
@@ -37,6 +38,7 @@ __all__ = [
     "run_program",
     "says",
     "support_of",
+    "to_array",
 ]
 
 Program = Callable[[int], Any]
@@ -152,12 +154,23 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
     given = getattr(posterior, "flat", posterior)
     for name, draws in given.items() if isinstance(given, Mapping) else ():
         try:
-            held = np.array(draws.detach().cpu().numpy() if isinstance(draws, Tensor) else draws, order="C")
+            held = np.array(to_array(draws), order="C")
             values[str(name)] = torch.as_tensor(held[draw], device="cpu")
-        except (TypeError, ValueError, IndexError):  # no draws: Priors.read says so, by name
+        except (TypeError, ValueError, IndexError, RuntimeError):  # no draws: Priors.read says so, by name
             continue
     handled: Program = _AtParameters(values)(program) if values and callable(program) else program
     return handled
+
+
+def to_array(values: Any) -> NDArray[Any]:
+    """Return numbers as an array; a tensor, or a list of them, may require gradients and lie on any device.
+
+    >>> to_array([torch.tensor(1.0, requires_grad=True), 2]).tolist()
+    [1.0, 2.0]
+    """
+    if isinstance(values, list | tuple):
+        return np.asarray([each.detach().cpu() if isinstance(each, Tensor) else each for each in values])
+    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
 class RefusePlainDo(Messenger):

@@ -218,7 +218,7 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = read_table(X, feature_columns(graph), what="X")
         require_aligned(X, y)
         warn_unused(X, graph)
-        weight = read_weight(sample_weight, table)
+        weight = read_weight(sample_weight, table, table="X")
         target = self._read_target(y)
         kept = np.flatnonzero(weight > 0)
         table, target, weight = table.iloc[kept], target[kept], weight[kept]

@@ -20,7 +20,6 @@ from pyrofair._validation import (
     require_integer,
     require_people,
     require_seed,
-    shown,
 )
 from pyrofair.abduction import Method, Settings, counterfactuals, read_inverses
 from pyrofair.counterfactuals import Counterfactuals
@@ -31,7 +30,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.gradients import Guide
 from pyrofair.inversion import Inverse
 from pyrofair.isolation import seed_from
-from pyrofair.parameters import MOST_DRAWS
+from pyrofair.parameters import MOST_DRAWS, require_posterior
 from pyrofair.paths import UnfairPaths
 from pyrofair.populations import People, Population, read_population
 from pyrofair.potential_outcomes import CounterfactualSample
@@ -155,15 +154,15 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.unfair, UnfairPaths):
             raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
         require_callable("program", self.program, "a Pyro program of the number of units")
-        require_integer("draws", self.draws)
+        require_choice("unit", self.unit, ("noise", "shared"))
+        require_integer("draws", self.draws, least=2 if self.unit == "shared" else 1)
         require_seed(self.random_state)
-        if not (isinstance(self.posterior, Mapping | None) or hasattr(self.posterior, "samples")):
-            expected = "a Posterior, a dictionary from parameters to draws, or None"
-            raise DataError(f"posterior={shown(self.posterior)} must be {expected}.")
+        if self.posterior is not None:
+            require_posterior(self.posterior)
         if self.levels is not None:
             require_instance("levels", self.levels, Mapping, "a dictionary from node sites to their labels, or None")
+        self._types(None)
         require_couplings([self.coupling])
-        require_choice("unit", self.unit, ("noise", "shared"))
         key = (self.program, self.unfair, self.unit, self.coupling)
         if getattr(self, "_read", (None, None))[0] != key:
             self._read = (key, read_population(self.program, self.unfair, self.coupling, self.posterior))

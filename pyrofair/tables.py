@@ -299,7 +299,7 @@ def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
 
 
 def read_weight(
-    sample_weight: object, rows: pd.DataFrame | pd.Series[Any] | pd.Index[Any] | int
+    sample_weight: object, rows: pd.DataFrame | pd.Series[Any] | pd.Index[Any] | int, *, table: str = "df"
 ) -> NDArray[np.float64]:
     """Return sample weights as an array of shape (n,) whose positive values have the mean 1; ones by default.
 
@@ -312,6 +312,8 @@ def read_weight(
         its order: it is refused otherwise, for its values would meet other rows.
     rows
         The table, or its index; or the number n of rows that have no index.
+    table
+        What messages call the table.
 
     Raises
     ------
@@ -329,7 +331,7 @@ def read_weight(
         return np.ones(n)
     require_unmasked("sample_weight", sample_weight)
     if not isinstance(rows, int):
-        _require_index(rows if isinstance(rows, pd.Index) else rows.index, sample_weight, "sample_weight", "df")
+        _require_index(rows if isinstance(rows, pd.Index) else rows.index, sample_weight, "sample_weight", table)
     kind = getattr(getattr(sample_weight, "dtype", None), "kind", "")
     try:
         if kind in tuple("cmM"):
@@ -343,8 +345,10 @@ def read_weight(
         weight = np.full(n, float(weight))
     if weight.shape != (n,):
         raise DataError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight for each row.")
-    if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
-        raise DataError("sample_weight must be finite, not negative, and not zero for every row.")
+    wrong = weight[~np.isfinite(weight) | (weight < 0)]
+    if wrong.size or not weight.any():
+        found = f"it holds {wrong[0].item()!r}" if wrong.size else "all are 0.0"
+        raise DataError(f"sample_weight must be finite, not negative, and not zero for every row; {found}.")
     positive = weight[weight > 0.0]
     if (positive == positive[0]).all():
         return (weight > 0.0).astype(np.float64)
@@ -422,7 +426,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             For what :func:`read_table` or :func:`read_weight` refuses.
         """
         X = read_table(X, list(X.columns) if isinstance(X, pd.DataFrame) else [], what="X")
-        weight: NDArray[np.float64] | None = read_weight(sample_weight, X)
+        weight: NDArray[np.float64] | None = read_weight(sample_weight, X, table="X")
         if np.all(weight == 1.0):
             weight = None
         self.categories_ = {name: _categories(X[name]) for name in X.columns if is_categorical(X[name])}

@@ -169,7 +169,7 @@ def read_scalar_sites(
     vectors = find_vectors(info, {node: own for node, own in columns.items() if node not in latent})
     named = {node: vectors[node].names if node in vectors else tuple(own) or (node,) for node, own in columns.items()}
     sites = tuple(site for node, own in columns.items() for site in (*own, node) if site in info.sites)
-    for site in () if nodes_only else info.random - vectors.keys():
+    for site in () if nodes_only else info.random - info.observed - vectors.keys():
         if is_vector(info.shapes[site]) and info.causes(site, sites)[0]:
             vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
     for site, found in vectors.items():

@@ -328,7 +328,9 @@ def test_a_function_makes_the_module() -> None:
         return nn.Linear(width, 1)
 
     made = make(model=model).fit(X, y)
-    assert widths == [8]
+    assert widths == [8] * 4  # one for each start
+    make(model=model, starts=1).fit(X, y)
+    assert widths == [8] * 5
     assert np.array_equal(made.predict_proba(X), make(model="logistic").fit(X, y).predict_proba(X))
     with pytest.raises(DataError, match="made a int; it must make a torch module"):
         make(model=lambda width: width).fit(X, y)

@@ -268,6 +268,14 @@ ABOUT_PEOPLE: dict[str, tuple[Callable[[int], None], str]] = {
         "'S' is evidence .* reads 'M'",
     ),
     "factor": (program_of(lambda b, A, U, M: pyro.factor("f", M - A)), "'f' is evidence .* reads 'A', 'M'"),
+    "factor beside a vector": (
+        program_of(
+            lambda b, A, U, M: pyro.factor(
+                "f", pyro.sample("V", dist.Normal(A[:, None].expand(-1, 2), 1.0).to_event(1)).sum(-1)
+            )
+        ),
+        "'f' is evidence .* reads",
+    ),
     "factor of noise": (program_of(lambda b, A, U, M: pyro.factor("f", U), noisy=True), "'f' is evidence .* reads 'U'"),
     "conditioned descendant": (
         poutine.condition(

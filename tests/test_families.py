@@ -101,7 +101,7 @@ LARGE = np.random.default_rng(0).normal(size=100)
         (np.exp(17 + LARGE).round(), Positive),
         (np.where(LARGE > 0, 1e20, 2e20), Categories),
         (np.array([f"{value:.0f}" for value in LARGE]), Categories),
-        (np.arange(100).astype(object) % 20, Categories),
+        (pd.Categorical(np.arange(100) % 20), Categories),
     ],
 )
 def test_size_and_spread_choose_a_scale(values: Any, kind: type) -> None:
@@ -121,8 +121,9 @@ def test_size_and_spread_choose_a_scale(values: Any, kind: type) -> None:
         ),
         (1e30 * LARGE, r"up to 2\..*e\+30 in size.* Give it in another unit: df\['V'\] / 1e\+30"),
         (1e-30 * LARGE, r"another unit: df\['V'\] / 1e-30"),
-        (1e300 * np.exp(LARGE), r"another unit: df\['V'\] / 1e\+301"),
-        (LARGE.astype(object), r"type object and holds 100 different numbers.* df\['V'\]\.astype\(float\)"),
+        (1e300 * np.exp(LARGE), r"squares leave double precision.* another unit: df\['V'\] / 7e\+300"),
+        (LARGE.astype(object), r"type object and holds numbers, such as 0\.1257.* df\['V'\]\.astype\(float\)"),
+        (np.arange(100).astype(object) % 20, r"type object and holds numbers, such as 0,.*\.astype\('category'\)"),
         ([f"id {i}" for i in range(100)], "100 different categories in 100 rows, such as 'id 0', 'id 1', 'id 2': most"),
     ],
 )

@@ -12,7 +12,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph import CausalGraph
 from pyrofair.isolation import isolated, seed_from, set_seed
 from pyrofair.programs import read_sites
@@ -44,12 +44,15 @@ def program(n: int) -> None:
         pyro.deterministic("Y", M)
 
 
-def failing(n: int) -> None:
-    torch.rand(3)
-    pyro.param("lost", torch.tensor(2.0))
-    if n > 200:
-        raise ArithmeticError("too many")
-    program(n)
+def failing_above(most: int) -> Callable[[int], None]:
+    def failing(n: int) -> None:
+        torch.rand(3)
+        pyro.param("lost", torch.tensor(2.0))
+        if n > most:
+            raise ArithmeticError("too many")
+        program(n)
+
+    return failing
 
 
 GRAPH = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
@@ -67,16 +70,25 @@ def disorder() -> None:
         store.clear()
 
 
-def fail() -> None:
+def fail_to_be_read() -> None:
+    with pytest.raises(GraphError, match="The program cannot be read: ArithmeticError: too many") as caught:
+        SEM(failing_above(200), UNFAIR).nodes(300, random_state=0)
+    assert isinstance(caught.value.__cause__, ArithmeticError)
+
+
+def fail_to_draw() -> None:
+    sem = SEM(failing_above(2000), UNFAIR)
+    assert len(sem.nodes(2000, random_state=0)[0]) == 2000
     with pytest.raises(ArithmeticError, match="too many"):
-        SEM(failing, UNFAIR).nodes(300, random_state=0)
+        sem.nodes(2001, random_state=0)
 
 
 @pytest.mark.parametrize(
     "call",
     [
         disorder,
-        fail,
+        fail_to_be_read,
+        fail_to_draw,
         lambda: read_sites(program),
         lambda: CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y"),
         lambda: SEM(program, UNFAIR, coupling="independent").nodes(50),
@@ -137,6 +149,6 @@ def test_seeds() -> None:
     assert 0 <= seed_from(None) < 2**31
     for wrong in ("a", 1.5, [-1]):
         with pytest.raises(
-            DataError, match=r"random_state=.* must be a non-negative integer, a NumPy generator, or None"
+            DataError, match=r"random_state=.* must be a non-negative integer below 2\^63, a NumPy generator, or None"
         ):
             seed_from(wrong)  # type: ignore[arg-type]

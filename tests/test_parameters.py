@@ -202,7 +202,7 @@ BAD: list[tuple[Any, str]] = [
     (posterior(bb=np.zeros(400)), "holds 'bb', which the program does not have. It has: b, scale.*Did you mean 'b'"),
     (posterior(b=np.zeros(3)), "equally many draws of each site; it holds {'b': 3"),
     (posterior(0), "equally many draws of each site; it holds {'b': 0"),
-    ([1.0], "posterior is a list; expected what fit_posterior returns"),
+    ([1.0], r"posterior=\[1\.0\] must be a Posterior, or a dictionary with an array of shape"),
 ]
 PER_PERSON: list[tuple[Any, str]] = [
     (posterior(U=np.zeros(400)), "holds 'U', which is drawn for each person, and so is no parameter; leave it out"),
@@ -301,6 +301,12 @@ def test_abduction_with_values_and_without() -> None:
     assert [each.filename for each in w] == [__file__]
 
 
+def test_draws_may_be_a_list_of_tensors_with_gradients() -> None:
+    draws = [torch.tensor(value, requires_grad=True) for value in posterior(3)["b"]]
+    found = SEM(program, UNFAIR, posterior=posterior(3, b=draws)).nodes(3, random_state=0)
+    pd.testing.assert_frame_equal(found[1], SEM(program, UNFAIR, posterior=posterior(3)).nodes(3, random_state=0)[1])
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [
@@ -315,7 +321,7 @@ def test_abduction_with_values_and_without() -> None:
         (ONE | {"b": np.nan}, r"parameters\['b'\]=nan must be a finite number"),
         (ONE | {"b": "x"}, r"parameters\['b'\]='x' must be a finite number"),
         (ONE | {"scale": -1.0}, "parameter 'scale' is -1.0, outside the support"),
-        ([0.5], "parameters is a list; expected a dictionary with the value of each parameter: b, scale, share, mix"),
+        ([0.5], r"parameters=\[0\.5\] must be a dictionary from parameters to values, or None"),
     ],
 )
 def test_what_is_no_value_is_refused(given: Any, match: str) -> None:

@@ -491,7 +491,7 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
         ({"mmd": -1.0}, "mmd=-1.0 must be a number of at least 0"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a number above 0"),
         ({"own_noise": np.inf}, "own_noise=inf must be"),
-        ({"encoder_hidden": 20}, "encoder_hidden=20 must be a tuple"),
+        ({"encoder_hidden": 20}, r"encoder_hidden=20 must list the units of each hidden layer, such as \(32, 32\)"),
         ({"families": {"D": "w"}}, "family str of 'D' fails: AttributeError"),
         ({"families": {"D": Categories}}, r"families\['D'\] is the class Categories; a family is an instance"),
         ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),

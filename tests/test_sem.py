@@ -350,7 +350,7 @@ def test_unknown_settings_are_refused(settings: dict[str, Any], match: str) -> N
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, True])
 def test_a_number_of_people_is_a_positive_whole_number(n: Any) -> None:
-    with pytest.raises(DataError, match="must be an integer of at least 1"):
+    with pytest.raises(DataError, match=rf"n={n} must be an integer from 1 to {2**31 - 1}\."):
         SEM(additive, UNFAIR).nodes(n)
 
 
@@ -596,7 +596,7 @@ def test_an_audit_takes_it() -> None:
     [
         (hiring, GRAPH, {}, r"unfair is a CausalGraph; expected graph.unfair\('A"),
         (hiring, None, {}, "unfair is a NoneType; expected graph.unfair"),
-        (None, UNFAIR, {}, "A program is a function of the number of people, not None"),
+        (None, UNFAIR, {}, "program=None must be a Pyro program of the number of units"),
         (hiring, UNFAIR, {"random_state": "x"}, "random_state='x' must be a non-negative integer"),
         (hiring, UNFAIR, {"random_state": 1.5}, "random_state=1.5 must be a non-negative integer"),
     ],

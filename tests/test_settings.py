@@ -83,6 +83,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "strengths": ("x", [], [-1], ["x"], [True], THING, math.nan, True, None, -1, math.inf, 0),
     "seeds": ("x", [], [-1], ["x"], [True], [2.5], [1, 1], THING, math.nan, True, None, -1, math.inf, 0),
     "shares": ("x", [2], ["x"], THING, math.nan, True, None, -1, math.inf),
+    "weight": (*NEVER, [-1.0] * 60, [0.0] * 60, -1, 0, math.inf),
     "callable": (*NEVER, 1),
     "source": (*NEVER, 1, UNFAIR),
 }
@@ -147,6 +148,7 @@ settings(
     unfair="paths",
     arm="choice",
     propensity="choice",
+    folds="count",
     normalize="flag",
     clip="below half or none",
     trim="below half or none",
@@ -172,6 +174,7 @@ settings(
     hidden="layers",
     components="count",
     propensity="choice",
+    folds="count",
     progress="flag",
     random_state="seed",
 )
@@ -186,6 +189,7 @@ settings(
     draws="count",
     random_state="seed",
     levels="mapping",
+    dtypes="mapping",
 )
 settings(
     pf.SEM.nodes, lambda **given: pf.SEM(program, UNFAIR).nodes(**({"n": 10} | given)), n="people", random_state="seed"
@@ -311,6 +315,7 @@ settings(
     strength="not negative",
     columns="names",
     encoder="choice or none",
+    starts="count",
     epochs="count or none",
     batch_size="count",
     optimizer="choice",
@@ -376,7 +381,10 @@ settings(
     strengths="strengths",
     seeds="seeds",
     test="names or one",
+    held_out="inner share",
     threshold="threshold",
+    n_boot="whole",
+    sample_weight="weight",
     progress="flag",
     resume="source",
 )

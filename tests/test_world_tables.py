@@ -11,6 +11,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 
+from pyrofair.couplings import Coupling
 from pyrofair.effect_posteriors import effect_posterior
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
@@ -76,6 +77,24 @@ def test_a_model_of_labels_has_a_truth() -> None:
     assert found.coupled == sem.coupled == ("M",)
 
 
+def test_draws_of_parameters_keep_the_types_of_a_model() -> None:
+    seen = []
+
+    class Seen(Rule):
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            seen.append(X.dtypes["job"])
+            return super().predict_proba(X)
+
+    def learned(n: int) -> None:
+        pyro.sample("b", dist.Normal(0.0, 1.0))
+        program(n)
+
+    jobs = pd.CategoricalDtype(["cook", "nurse"])
+    sem = SEM(learned, UNFAIR, levels=LEVELS, dtypes={"job": jobs})
+    effect_posterior(sem, None, Seen(), {"b": [0.0]}, people=50, progress=False, random_state=0)
+    assert set(seen) == {jobs}
+
+
 def test_given_people_come_and_go_with_labels() -> None:
     sem = SEM(program, UNFAIR, levels=LEVELS)
     people = pd.DataFrame({"A": [0, 1], "job": ["cook", "nurse"], "S": [20, 40], "M": [0.0, 1.5]}, index=["x", "y"])
@@ -95,7 +114,16 @@ def test_given_people_come_and_go_with_labels() -> None:
         sem.counterfactual(people, do={"J": jobs[::-1]})
 
 
-def test_labels_that_are_not_determined() -> None:
+@pytest.mark.parametrize(
+    ("coupling", "high"),
+    [
+        # Of the noise below .6 that gives "low", what exceeds .3 gives "high" where A = 1.
+        ("monotone", 0.5),
+        # Exponential times E / p race: P(low, then high) = .2 + .7 / 3, over P(low) = .6.
+        ("gumbel", 13 / 18),
+    ],
+)
+def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None:
     def drawn(n: int) -> None:
         with pyro.plate("people", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
@@ -103,7 +131,7 @@ def test_labels_that_are_not_determined() -> None:
             pyro.sample("S", dist.Categorical(p))
 
     graph = CausalGraph("A -> S -> Y", sensitive="A", outcome="Y")
-    sem = SEM(drawn, graph.unfair("A -> S -> Y"), levels={"S": ["low", "mid", "high"]})
+    sem = SEM(drawn, graph.unfair("A -> S -> Y"), coupling=coupling, levels={"S": ["low", "mid", "high"]})
     people = pd.DataFrame({"A": [0, 0, 1], "S": ["low", "high", "high"]})
     found = sem.counterfactual(people, draws=400, random_state=0)
     assert not found.exact
@@ -118,8 +146,7 @@ def test_labels_that_are_not_determined() -> None:
             p = np.where(X["S"] == "high", 1.0, 0.0)
             return np.column_stack([1 - p, p])
 
-    # Of the noise below .6 that gives "low", what exceeds .3 gives "high" where A = 1.
-    assert found.scores(High()).loc[0, "switched"] == pytest.approx(0.5, abs=0.1)
+    assert found.scores(High()).loc[0, "switched"] == pytest.approx(high, abs=0.1)
     text = str(found)
     assert "counterfactuals of 3 people" in text
     assert "drawn for 2 of 3 people (67%), 400 draws each" in text
