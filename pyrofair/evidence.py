@@ -294,10 +294,11 @@ class Evidence:
         Reading
             Noise that the sites read and that is not given is drawn.
         """
-        chosen = frozenset(sites)
+        chosen, m = frozenset(sites), len(next(iter(given.values())))
+        self.info.confirm(m)
         handler = _Reader(self, given, noise or {}, partly or {}, chosen)
         with quiet(), handler, suppress(Enough):
-            self.program(len(next(iter(given.values()))))
+            self.program(m)
         return handler.reading
 
     def close(self, site: str, natural: Tensor, given: Mapping[str, Tensor]) -> Tensor:

@@ -100,6 +100,7 @@ def _latent(evidence: Evidence) -> tuple[str, ...]:
 
 def _model(evidence: Evidence, width: Callable[[str], float]) -> Callable[[], None]:
     latent = frozenset(_latent(evidence))
+    evidence.info.confirm(evidence.n)
 
     def model() -> None:
         with _Likelihood(evidence, width, latent):

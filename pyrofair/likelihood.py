@@ -236,6 +236,7 @@ def read_likelihood(
             PyrofairWarning,
             stacklevel=3,
         )
+    info.confirm(len(df))
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         busy = {*rows, *inverted.values(), *latent, *evidence}
         idle = _draw(program, len(df), [s for s in info.random if s not in busy])

@@ -253,6 +253,7 @@ def both_worlds(
     way
         What :func:`choose_way` says.
     """
+    equations.info.confirm(noise.n)
     if way != "node by node":
         with suppress(WorldAxisError):
             return side_by_side(equations, noise, wanted, held, narrow=way == "narrow")

@@ -111,6 +111,7 @@ def predictive(
         if len(rows) != 1:
             raise DataError("The posterior does not tell the number of people; pass n=...")
         n = rows.pop()
+    info.confirm(n)
     types = {**priors.dtypes, **info.dtypes}
     replayed = [site for site in reads.drawn if site in held and site not in stale]
     kept = {site: torch.as_tensor(held[site], device="cpu").to(types[site]) for site in replayed}

@@ -24,6 +24,7 @@ from pyrofair.exceptions import GraphError, PyrofairError
 
 __all__ = [
     "DENSITY",
+    "HAND_OVER",
     "Followed",
     "Program",
     "RefusePlainDo",
@@ -31,6 +32,7 @@ __all__ = [
     "at_parameters",
     "drawn_once",
     "evaluating",
+    "fails_at",
     "first_line",
     "followed",
     "is_deterministic",
@@ -44,6 +46,12 @@ __all__ = [
 Program = Callable[[int], Any]
 """A Pyro program of the number of people."""
 DENSITY = "log_prob"
+HAND_OVER = (
+    "Hand what is known of each person over with the program: with_covariates(program, table), program(n, covariates), "
+    "and covariates['x'] in place of x[:n]; see pyrofair.covariates."
+)
+LENGTHS = ("size", "shape", "expand", "broadcast", "out of bounds", "out of range")
+"""Words with which a failure tells that tensors have not the same length."""
 PARTS = (torch.distributions.Distribution, dist.Distribution, torch.distributions.Transform, torch.nn.Module)
 """What a law may be made of."""
 
@@ -83,6 +91,18 @@ def evaluating(n: int, doing: str = "its worlds are evaluated") -> Iterator[None
 def first_line(error: BaseException) -> str:
     """Return an error's type and the first line of its text; Pyro adds a table of shapes."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def fails_at(n: int, error: Exception) -> GraphError:
+    """Return the refusal of a program that fails for n people; a tensor of fixed length that it reads is named."""
+    told = f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any number. "
+    if any(word in str(error) for word in LENGTHS):
+        told += (
+            "Tensors of fixed length that it closes over (a table, a buffer, the data of poutine.condition or obs=) fit "
+            f"one number of people alone. {HAND_OVER} Rows of data are handed over as a table (fit_posterior, abduct, "
+            "SEM.counterfactual). "
+        )
+    return GraphError(told.strip())
 
 
 def is_deterministic(site: Any) -> bool:
@@ -217,10 +237,10 @@ def _numbers(law: Any) -> dict[str, Tensor]:
     return found
 
 
-def says(site: Any) -> dict[str, Tensor]:
+def says(site: Any, *, dense: bool = True) -> dict[str, Tensor]:
     """Return what tells a site's equation: its value, or the numbers of its law and its log-probability.
 
-    A law that has no density is told by its numbers. Where a site is observed, its value and what masks or scales the
+    A law that has no density, or whose density is not asked for, is told by its numbers. Where a site is observed, its value and what masks or scales the
     log-probability count, too.
 
     Raises
@@ -235,6 +255,8 @@ def says(site: Any) -> dict[str, Tensor]:
         numbers = _numbers(law)
         if site["is_observed"]:
             numbers |= {name: site[name] for name in ("value", "mask", "scale") if isinstance(site[name], Tensor)}
+        if numbers and not dense:
+            return numbers
         try:
             # Detaching also drops what a value remembers of its draw, as that of a straight-through law does.
             return {**numbers, DENSITY: law.log_prob(detach_provenance(site["value"]).detach())}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import pyro
@@ -21,13 +22,13 @@ from pyrofair.probing import (
     Followed,
     Program,
     RefusePlainDo,
-    first_line,
+    fails_at,
     followed,
     is_deterministic,
     reading,
     run_program,
 )
-from pyrofair.trials import Trial, perturbed, require_exchangeable, separated
+from pyrofair.trials import MANY, Everywhere, Trial, perturbed, separated
 
 __all__ = ["Program", "ProgramSites", "caller_level", "read_sites", "require_finite"]
 
@@ -35,6 +36,8 @@ PROBES = (61, 53)
 CROWD = 1009
 """So many people are looked at where dependencies cannot be followed, and change places."""
 OTHER_CROWD = 997
+MOST_NUMBERS = 2_000_000
+"""Equations are compared among people whose sites hold so many numbers at most."""
 PEOPLE = -1
 """Stands for the number of people in the shape of a site."""
 
@@ -69,6 +72,8 @@ class ProgramSites:
         The drawn per-person sites whose log-probability is masked or scaled.
     nominal
         Those drawn from categories without an order.
+    everywhere
+        Looks whether the equations are the same for another number of people.
     """
 
     sites: tuple[str, ...]
@@ -82,6 +87,7 @@ class ProgramSites:
     joint: Mapping[tuple[str, ...], Callable[[Sequence[torch.Tensor]], torch.Tensor]] = field(default_factory=dict)
     weighted: frozenset[str] = frozenset()
     nominal: frozenset[str] = frozenset()
+    everywhere: Everywhere | None = field(default=None, repr=False, compare=False)
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -91,6 +97,17 @@ class ProgramSites:
     def shape(self, site: str, n: int) -> tuple[int, ...]:
         """Return the shape of a site's values for n people."""
         return tuple(n if size == PEOPLE else size for size in self.shapes[site])
+
+    def confirm(self, n: int) -> None:
+        """Refuse a program whose equations say something else of the same people among n; call it before a run.
+
+        Raises
+        ------
+        GraphError
+            With the site that depends on n, or on the place where a person stands.
+        """
+        if self.everywhere is not None:
+            self.everywhere.confirm(n)
 
     def require(self, nodes: Iterable[str]) -> None:
         """Refuse names that are no per-person sites.
@@ -314,7 +331,13 @@ def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
         silent = frozenset(site for site in found.sites if not marks.reads.get(site))
         moving = separated(trial, found.parameters, silent)
         crowd, other_crowd = (Trial(program, size, trial.places) for size in (CROWD, OTHER_CROWD))
-        require_exchangeable(crowd, other_crowd)
+        found = replace(found, everywhere=Everywhere((other_crowd, crowd)))
+        numbers = sum(abs(prod(shape)) for shape in shapes.values())
+        try:
+            found.confirm(min(MANY, max(CROWD, MOST_NUMBERS // max(1, numbers))))
+        except GraphError:
+            found.confirm(CROWD)  # where a table that is too short for many tells which site reads it
+            raise
         hidden = perturbed(trial, marks.reads)
         causes = _unclear(found.sites, marks, hidden, moving)
         if causes:
@@ -398,10 +421,7 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
     except GraphError:
         raise
     except Exception as error:
-        raise GraphError(
-            f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any "
-            f"number. {_PLATE}"
-        ) from error
+        raise GraphError(f"{fails_at(n, error)} {_PLATE}") from error
 
 
 def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -44,6 +44,7 @@ class Crowd:
     def __init__(self, evidence: Evidence, rows: Tensor, repeat: int, noise: Mapping[str, Tensor]) -> None:
         self.evidence, self.noise = evidence, noise
         self.m = len(rows) * repeat
+        evidence.info.confirm(self.m)
         given = evidence.given(rows, repeat)
         handler = _Factual(self, given)
         with quiet(), handler:

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+import pyro
 import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.exceptions import GraphError
-from pyrofair.isolation import set_seed
+from pyrofair.isolation import isolated, set_seed
 from pyrofair.probing import (
     DENSITY,
+    HAND_OVER,
     Program,
     UnreadableError,
     drawn_once,
+    fails_at,
     first_line,
     is_deterministic,
+    reading,
     run_program,
     says,
     support_of,
 )
 
-__all__ = ["Trial", "perturbed", "require_exchangeable", "separated"]
+__all__ = ["MANY", "Everywhere", "Trial", "perturbed", "separated"]
 
 Said = dict[str, dict[str, Tensor]]
 """For each site what its equation says."""
+Values = dict[str, Tensor]
 
 KINDS = ("fresh", "above", "below")
 """How values are changed: to those of other people, or to one that is greater or less than all of these."""
+MANY = 100_003
+"""Up to so many people it is looked at all of them closely: most tables that a program closes over have fewer rows."""
 FEW = 10
 """So many whole numbers are levels, of which no others are tried."""
 
@@ -40,9 +48,9 @@ FEW = 10
 class _Hold(Messenger):
     """Hold every site at a value, and note what its equation says."""
 
-    def __init__(self, values: Mapping[str, Tensor]) -> None:
+    def __init__(self, values: Mapping[str, Tensor], *, dense: bool = True) -> None:
         super().__init__()
-        self.values = values
+        self.values, self.dense = values, dense
         self.said: Said = {}
 
     def _pyro_sample(self, msg: Any) -> None:
@@ -51,7 +59,7 @@ class _Hold(Messenger):
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if msg["name"] in self.values:
-            self.said[msg["name"]] = says(msg)
+            self.said[msg["name"]] = says(msg, dense=self.dense)
             msg["value"] = self.values[msg["name"]]
             if "_intervened" in msg["infer"]:  # what an intervention sets is held at other values, too
                 msg["infer"] = {**msg["infer"], "_intervened": msg["value"]}
@@ -79,7 +87,14 @@ class Trial:
     @cached_property
     def sites(self) -> Mapping[str, Any]:
         """The sites of the run whose values are held."""
-        return self.plain or run_program(self.program, self.n)
+        if self.plain:
+            return self.plain
+        try:
+            return run_program(self.program, self.n)
+        except GraphError:
+            raise
+        except Exception as error:
+            raise fails_at(self.n, error) from error
 
     @cached_property
     def values(self) -> dict[str, Tensor]:
@@ -113,8 +128,23 @@ class Trial:
             )
         return base
 
-    def said(self, changed: Mapping[str, Tensor], seed: int = 0) -> Said:
-        """Return what the equations say when some values are changed.
+    @cached_property
+    def typical(self) -> list[tuple[Values, Said]]:
+        """Values of all sites, those of people and those that all have alike, and what the equations say of them."""
+        everybody = torch.ones(self.n, dtype=torch.bool)
+        found = [(self.values, self.said({}))]
+        for kind in ("above", "below"):
+            change = self.moved_for(everybody, kind)
+            if said := _attempt(self, change):
+                found.append(({**self.values, **change}, said))
+        if len(found) == 1:  # values that somebody has had all together, at which the program runs
+            for person in (0, self.n // 2):
+                alike = self.placed(self.values, torch.full((self.n,), person))
+                found.append(({**self.values, **alike}, self.said(alike)))
+        return found
+
+    def said(self, changed: Mapping[str, Tensor], seed: int = 0, n: int | None = None) -> Said:
+        """Return what the equations say when some values are changed, or all of them to those of n other people.
 
         Raises
         ------
@@ -122,12 +152,14 @@ class Trial:
             If the program fails, or one of its laws cannot be read: of a change, this says nothing.
         """
         set_seed(seed)
-        hold = _Hold({**self.values, **changed})
+        hold = _Hold({**self.values, **changed}, dense=n is None or n <= MANY)
         try:
-            run_program(self.program, self.n, hold)
+            run_program(self.program, self.n if n is None else n, hold)
         except UnreadableError:
             raise
         except Exception as error:
+            if n is not None:
+                raise fails_at(n, error) from error
             last = f", after its site {list(hold.said)[-1]!r}" if hold.said else ""
             raise UnreadableError(
                 f"The program fails while all its sites are held{last}: {first_line(error)}. Its equations must be "
@@ -307,9 +339,6 @@ def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str])
     return moving
 
 
-Values = dict[str, Tensor]
-
-
 def _first_that_runs(trial: Trial, attempts: Iterable[tuple[Values, Values]]) -> tuple[Values, Values, Said, Said]:
     """Return the first start and change at which the program runs, with what its equations say there.
 
@@ -383,57 +412,110 @@ def _mixes(site: str, causes: Sequence[str]) -> GraphError:
     )
 
 
-def require_exchangeable(trial: Trial, confirm: Trial) -> None:
-    """Refuse equations that depend on where a person stands: other places for the same people change nothing for them.
+@dataclass(frozen=True, eq=False)
+class Everywhere:
+    """A program whose equations are the same wherever a person stands and however many there are, as is seen by runs.
 
-    Each person moves to the next place, with the values held, and with values that all have alike.
+    The people of one run are put several times, one after the other, among any other number of people.
 
     Parameters
     ----------
-    trial
-        The program.
-    confirm
-        The same for another number of people: a table that happens to have as many rows as there are people is no
-        dependence on their places.
+    crowds
+        The program held at the values of some numbers of people. A table that it closes over may happen to have as many
+        rows as there are people in one of them.
+    confirmed
+        The numbers of people for which this has been seen.
+    """
+
+    crowds: tuple[Trial, ...]
+    confirmed: set[int] = field(default_factory=set)
+
+    def confirm(self, n: int) -> None:
+        """Refuse equations that say something else of the same person among n people; each n is looked at once.
+
+        Raises
+        ------
+        GraphError
+            With the site, and how what is known of each person is handed over; or if the program fails.
+        """
+        if n in self.confirmed:
+            return
+        with (
+            reading("The program"),
+            isolated(0),
+            pyro.validation_enabled(False),
+            torch.no_grad(),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            kind = torch.get_default_dtype()
+            torch.set_default_dtype(torch.float32)  # in which the program was read
+            try:
+                require_exchangeable(next(crowd for crowd in self.crowds if crowd.n != n), n)
+            finally:
+                torch.set_default_dtype(kind)
+        self.confirmed.add(n)
+
+
+def require_exchangeable(crowd: Trial, n: int) -> None:
+    """Refuse equations that say something else of the same person at another place, or among n people.
+
+    People have the values of a run, and values that all have alike; of more than ``MANY`` people, where a run takes
+    time, only those of a run, and laws are compared by their numbers.
+
+    Parameters
+    ----------
+    crowd
+        The program, held for another number of people.
+    n
+        The number of people.
 
     Raises
     ------
     GraphError
         With the site, and how what is known of each person is handed over.
     """
-    found = [set(_out_of_place(trial))]
-    if found[0]:
-        found.append(set(_out_of_place(confirm)))
-    for site in trial.places:
-        if all(site in each for each in found):
-            raise GraphError(
-                f"The site {site!r} depends on a person's place among the n people: when the same people stand in "
-                "another order, its law or value is not theirs any more. So it would be that of other people for the "
-                "rows of a table, or for people drawn anew. Hand what is known of each person over with the program: "
-                "with_covariates(program, table), program(n, covariates), and covariates['x'] in place of x[:n]; see "
-                "pyrofair.covariates."
+    order = (torch.arange(n) + 1) % crowd.n
+    for values, said in crowd.typical if n <= MANY else crowd.typical[:1]:
+        others = {**values, **crowd.placed(values, order)}
+        for site, found in crowd.said(others, n=n).items():
+            here = said.get(site, {})
+            if site in crowd.places and not all(
+                _near(_at_places(here[key], found[key], crowd.n, order), found[key])
+                for key in here.keys() & found.keys()
+            ):
+                raise _of_place(crowd, site, n)
+
+
+def _at_places(few: Tensor, many: Tensor, size: int, order: Tensor) -> Tensor:
+    """Return what is said of so many people for those of an order, along the dimensions that have grown with them."""
+    if few.ndim == many.ndim:
+        for dim, (one, other) in enumerate(zip(few.shape, many.shape, strict=True)):
+            if one == size and other == len(order):
+                few = few.index_select(dim, order)
+    return few
+
+
+def _of_place(crowd: Trial, site: str, n: int) -> GraphError:
+    for end in ("", "_observed", "_unobserved"):  # Pyro makes three sites of one that obs_mask gives some people
+        name = site.removesuffix(end)
+        if site.endswith(end) and {f"{name}_observed", f"{name}_unobserved"} <= crowd.places.keys():
+            return GraphError(
+                f"The site {name!r} is given data (obs_mask=..., for some people), and whom it is given depends on a "
+                "person's place among the n people. Pass the program as it draws people, without data; the rows of a "
+                "table are handed over as one (fit_posterior, abduct, SEM.counterfactual)."
             )
-
-
-def _out_of_place(trial: Trial) -> Iterator[str]:
-    """Return the sites whose equation is not that of the same person when people stand at other places."""
-    order = torch.arange(trial.n).roll(1)
-    everybody = torch.ones(trial.n, dtype=torch.bool)
-    for kind in ("", "above", "below"):
-        start = trial.moved_for(everybody, kind) if kind else {}
-        moved = trial.placed({**trial.values, **start}, order)
-        if kind:
-            base, said = _attempt(trial, start), _attempt(trial, moved)
-        else:  # values that people have had all together, at which the program runs
-            base, said = trial.base, trial.said(moved)
-        for site in base.keys() & said.keys():
-            given = trial.sites[site]["is_observed"] and not is_deterministic(trial.sites[site])
-            for key in base[site].keys() & said[site].keys():
-                there = base[site][key]
-                for dim in [dim for dim, size in enumerate(there.shape) if size == trial.n]:
-                    there = there.index_select(dim, order)
-                if not (given and key == DENSITY) and not _near(there, said[site][key]):
-                    yield site
+    if crowd.sites[site]["is_observed"] and not is_deterministic(crowd.sites[site]):
+        return GraphError(
+            f"The site {site!r} is given data (obs=..., condition or pyro.factor), which depends on a person's place "
+            "among the n people. Pass the program as it draws people, without data; the rows of a table are handed "
+            "over as one (fit_posterior, abduct, SEM.counterfactual)."
+        )
+    return GraphError(
+        f"The site {site!r} depends on a person's place among the n people, or on n: for n={n}, its law or value is not "
+        f"that of the same people where they stand elsewhere, among {crowd.n}. So it would be that of other people for "
+        "the rows of a table, or for people drawn anew. " + HAND_OVER
+    )
 
 
 def _law(says: Mapping[str, Tensor]) -> dict[str, Tensor]:

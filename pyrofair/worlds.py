@@ -205,6 +205,7 @@ def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = N
     wanted
         The sites, by default all, that of the sensitive attribute included.
     """
+    equations.info.confirm(noise.n)
     chosen = tuple(equations.node_of if wanted is None else wanted)
     idle = equations.idle(chosen, ())
     low = sensitive_values(equations, noise.n, equations.unfair.regimes[0].on_fair)

@@ -630,7 +630,7 @@ READING = [
     "programs._shapes",
     "programs.followed",
     "programs.separated",
-    "programs.require_exchangeable",
+    "trials.require_exchangeable",
     "programs.perturbed",
     "programs._unclear",
 ]
