@@ -434,7 +434,8 @@ class _Run:
         }  # fmt: skip
         if settings.posterior != "point" or not isinstance(self.law.numbers, Network):
             elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
-            by_pyro: Callable[[Tensor], float] = SVI(self.model, self.guide, pyro.optim.ClippedAdam(rates), elbo).step
+            svi = SVI(self.model, self.guide, pyro.optim.ClippedAdam(rates), elbo)  # type: ignore[no-untyped-call]
+            by_pyro: Callable[[Tensor], float] = svi.step
             return by_pyro
         optimiser = ClippedAdam(self.own, **rates)
         law = self.law.of(self.own)
