@@ -330,6 +330,30 @@ def test_failed_replicates_are_counted(monkeypatch: pytest.MonkeyPatch, every: i
         assert report.groups["agree"].isna().all()
 
 
+class Fails(LogisticRegression):  # type: ignore[misc]
+    """A propensity whose own fit fails for some weights."""
+
+    def fit(self, X: pd.DataFrame, y: Any, sample_weight: Any = None) -> Fails:
+        if sample_weight is not None and sample_weight[0] < sample_weight.mean() / 10.0:
+            raise ValueError("it will not be fitted")
+        return super().fit(X, y, sample_weight)
+
+
+def test_a_replicate_fails_where_the_users_propensity_cannot_be_fitted() -> None:
+    report = run(pf.IPW(UNFAIR, arm="paper", propensity=Fails(), folds=1), n_boot=60)
+    assert 0 < report.context["failed"] < 12
+    weight = np.r_[0.01, np.ones(len(DF) - 1)]
+    with pytest.raises(DataError, match="The propensity model Fails cannot be fitted: it will not be fitted"):
+        pf.IPW(UNFAIR, arm="paper", propensity=Fails(), folds=1).fit(DF, sample_weight=weight)
+
+
+def test_a_fault_is_no_failed_replicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = pf.IPW(UNFAIR).fit(DF)
+    monkeypatch.setattr(pf.IPW, "refit", lambda self, _: np.ones(2) + np.ones(3))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        run(source, n_boot=3, n_jobs=1)
+
+
 def test_other_errors_are_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     source = pf.IPW(UNFAIR).fit(DF)
 
