@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._validation import (
     require_choice,
     require_flag,
-    require_instance,
     require_integer,
     require_real,
     require_seed,
@@ -347,7 +346,11 @@ def _check_settings(
     if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
         raise DataError(f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say.")
     for name in models:
-        require_instance("a name in models", name, str, "a string: audit({'plain': model}, source, df)")
+        if not isinstance(name, str):
+            raise DataError(
+                f"models has the name {shown(name)}, which is no string; name each model: audit({{'plain': model}}, "
+                "source, df)."
+            )
     require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
     require_integer("n_boot", n_boot, least=0)
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
@@ -28,6 +28,7 @@ from pyrofair._validation import (
     require_unmasked,
 )
 from pyrofair.batches import Problem, hold_out, stack_worlds
+from pyrofair.binary_classifier import BinaryClassifier
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.functionals import disagreement
 from pyrofair.graph import CausalGraph
@@ -63,7 +64,7 @@ __all__ = ["PenalizedClassifier"]
 CHUNK = 65_536
 
 
-class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     """A binary classifier that minimises cross-entropy plus ``strength`` times an unfairness penalty.
 
     With ``source=None`` it is a plain scikit-learn classifier (the paper's *Unconstrained*); with ``effect_gap`` as
@@ -173,11 +174,6 @@ class PenalizedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.progress = progress
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class Weight:
         It is zero times infinity, hence NaN, on rows where the formula is undefined; the caller decides what they mean.
         """
         result = np.asarray(1.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for (value, prefix), power in self.powers:
                 p1 = propensity(prefix)
                 result = result * (p1 if value else 1.0 - p1) ** float(power)

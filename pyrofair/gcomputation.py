@@ -26,7 +26,7 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.estimands import Estimand
-from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.families import Family
 from pyrofair.identification import identify
 from pyrofair.isolation import TURN, neutral_torch, seed_from
@@ -163,7 +163,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         table = read_table(df, feature_columns(self.unfair.graph))
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, self.unfair.graph)
-        self._check_groups(a, weight)
+        self._check_halves(a, weight)
         warn_unused(df, self.unfair.graph)
         fitted.estimand_ = estimand
         fitted.graph_ = LawGraph.of(estimand)
@@ -174,8 +174,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
         learn = partial(learn_laws, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how)
         fitted.split_ = SplitLaws(rows, learn if nodes else None, fitted.families, fitted.seed_)
-        fitted.split_.of("all")
         fitted._check_units()
+        fitted.split_.of("all")
         self.__dict__ = fitted.__dict__
         return self
 
@@ -309,11 +309,24 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             return rows.weight.copy()
         one = self.nuisances_.probability(rows, self.graph_.roots)
         p = one if self.unfair.regimes[0].on_fair else 1.0 - one
-        return np.divide(rows.weight, p, out=np.zeros(len(p)), where=self._shown(rows) & (p > 0.0))
+        with np.errstate(over="ignore"):
+            return np.divide(rows.weight, p, out=np.zeros(len(p)), where=self._shown(rows) & (p > 0.0))
 
     @property
     def _baseline(self) -> Any:
         return self.unfair.graph.label(self.unfair.regimes[0].on_fair)
+
+    def _check_halves(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
+        """Refuse a group that cannot be split, for the ends of PIU take laws learned from either half of the rows."""
+        self._check_groups(a, weight)
+        for value in (0, 1):
+            if int((weight[a == value] > 0.0).sum()) < 2:
+                raise DataError(
+                    f"The sensitive attribute {self.unfair.graph.sensitive_column!r} takes the value "
+                    f"{self.unfair.graph.label(value)!r} in 1 row only of the {int((weight > 0.0).sum())} that have a "
+                    "weight. Laws are learned from either half of the rows too, and each half needs both groups: at "
+                    f"least 2 rows a group, and {FEWEST_ROWS} for an interval."
+                )
 
     def _check_groups(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
         for value in (0, 1):
@@ -332,7 +345,17 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
                 PositivityWarning,
                 stacklevel=3,
             )
-        mean = self._weight(self.rows_).sum() / self.rows_.weight.sum()
+        weight = self._weight(self.rows_)
+        lost = self._shown(self.rows_) & (self.rows_.weight > 0.0) & ~((weight > 0.0) & np.isfinite(weight))
+        if lost.any():
+            kind = self.propensity if isinstance(self.propensity, str) else type(self.propensity).__name__
+            raise PositivityError(
+                f"{int(lost.sum())} of the {int(self._shown(self.rows_).sum())} rows of the baseline "
+                f"{self._baseline!r}, which show what both worlds share, have an infinite weight: their group has the "
+                f"probability 0 by the propensity {kind!r}. Choose one that is never certain, such as 'logistic', or "
+                "shared='learned'."
+            )
+        mean = weight.sum() / self.rows_.weight.sum()
         low, high = MEAN_WEIGHT
         if not low <= mean <= high:
             warnings.warn(

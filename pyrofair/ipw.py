@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
-from pyrofair.estimands import RegimeEstimand
+from pyrofair.estimands import Estimand, RegimeEstimand
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.identification import identify
 from pyrofair.isolation import fresh_state
@@ -141,9 +141,14 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        fitted._fit(estimand, Rows(table, a, weight, np.ones(len(a), dtype=bool)))
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _fit(self, estimand: Estimand, rows: Rows) -> None:
         self.estimand_ = estimand
         seed = int(fresh_state(self.random_state).randint(2**31 - 1))
-        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
         self.trimmer_: Nuisances | None = None
         if self.trim is not None:
@@ -153,9 +158,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         ]
         chosen = [self._choose([c for c in self.candidates_ if c.regime == part.regime.name]) for part in self._parts()]
         for each in chosen:
-            each.check(self.max_unsupported, stacklevel=3)
+            each.check(self.max_unsupported, stacklevel=4)
         self.groups_: dict[str, int | None] = {each.regime: each.group for each in chosen}
-        return self
 
     @property
     def arm_(self) -> dict[str, int | str]:
@@ -290,7 +294,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 f"trim={trim} drops {int((~kept).sum())} of {len(kept)} rows; the estimand is now the effect among the "
                 "others.",
                 PositivityWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         rows = Rows(rows.table, rows.a, rows.weight, kept)
         self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.trimmer_.seed, self.clip, self.folds)

@@ -106,6 +106,10 @@ class GroupOverlap:
         The groups that the estimate rests on: those weighted, and the arms of the world's conditional distributions.
     separated
         Why no row has a counterpart in the other group, if so.
+    infinite
+        The rows whose weight is infinite, for a propensity is exactly 0 or 1.
+    propensity
+        What messages call the propensity model.
     """
 
     regime: str
@@ -122,6 +126,8 @@ class GroupOverlap:
     sizes: tuple[GroupSize, ...] = ()
     needed: tuple[int, ...] = ()
     separated: str = ""
+    infinite: int = 0
+    propensity: str = "fitted"
 
     @property
     def group_name(self) -> str:
@@ -134,7 +140,7 @@ class GroupOverlap:
         The mean weight has no say: the score equation of a fitted propensity can make it 1, however wrong the fit.
         """
         lacking = self.unsupported > max_unsupported
-        return bool(self.separated), lacking, self.estimated, -self.effective_size
+        return bool(self.separated or self.infinite), lacking, self.estimated, -self.effective_size
 
     @property
     def small(self) -> tuple[GroupSize, ...]:
@@ -166,7 +172,8 @@ class GroupOverlap:
         Raises
         ------
         PositivityError
-            If the unsupported mass exceeds ``max_unsupported``, or no row has a counterpart in the other group.
+            If the unsupported mass exceeds ``max_unsupported``, no row has a counterpart in the other group, or a
+            weight is infinite.
         """
         where = f"world {self.regime!r}, group {self.group_name}"
         if self.separated:
@@ -180,6 +187,13 @@ class GroupOverlap:
                 f"max_unsupported={max_unsupported:g}: {'; '.join(map(str, self.cells[:5]))}. Merge these levels, "
                 "weight another group (arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise "
                 "max_unsupported and read the result with care."
+            )
+        if self.infinite:
+            raise PositivityError(
+                f"In {where}, {self.infinite} of {self.n} row(s) have no finite weight, for the propensity "
+                f"{self.propensity} is exactly 0 or 1 there. clip=0.01 bounds propensities, for a small bias; "
+                "trim=0.01 drops rows, and changes the estimand; or take a propensity that is never certain, such as "
+                "'logistic'."
             )
         problems = self.problems()
         if problems:
@@ -215,6 +229,9 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     """Measure how well a group, or both pooled (None), supports a world among the rows that were fitted on."""
     rows = nuisances.rows
     w = nuisances.weights(rows, part, group)
+    kind = nuisances.kind
+    # Cells that are zero times infinity by shares are unsupported, and counted there.
+    endless = np.isinf(w) if kind == "saturated" else ~np.isfinite(nuisances.raw_weights(rows, part, group))
     s = rows.weight * rows.kept
     member = rows.member(group) & (s > 0)
     prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
@@ -232,14 +249,16 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
         lambda upto: nuisances.raw_weights(rows, part, None, upto)[rows.kept],
         saturated=nuisances.kind == "saturated",
     )
-    squares = float(np.sum((s * w) ** 2))
+    with np.errstate(over="ignore"):
+        carried = s * w
+        mean = float(carried.sum() / s.sum())
     return GroupOverlap(
         regime=part.regime.name,
         group=group,
         n=int(member.sum()),
-        mean_weight=float((s * w).sum() / s.sum()),
+        mean_weight=mean,
         max_weight=float(w[member].max(initial=0.0)),
-        effective_size=float((s * w).sum() ** 2 / squares) if 0.0 < squares < np.inf else 0.0,
+        effective_size=_effective_size(carried),
         at_bounds=beyond(AT_BOUND),
         clipped=beyond(nuisances.clip) if nuisances.clip is not None else 0,
         cells=cells,
@@ -248,7 +267,18 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
         sizes=group_sizes(part, nuisances),
         needed=part.needed_groups(group),
         separated=_separated(part, group, nuisances),
+        infinite=int((endless & member).sum()),
+        propensity=repr(kind) if isinstance(kind, str) else type(kind).__name__,
     )
+
+
+def _effective_size(weight: NDArray[np.float64]) -> float:
+    """Return Kish's effective number of rows, 0 if no weight is above 0 or one is infinite."""
+    largest = float(weight.max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        return 0.0
+    share = weight / largest  # their squares stay within double precision, however large the weights
+    return float(share.sum() ** 2 / (share @ share))
 
 
 def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
@@ -259,10 +289,9 @@ def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, 
     found = []
     for group, p in ((0, 1.0 - one), (1, one)):
         s = rows.weight * (rows.member(group) & (p > 0.0))
-        w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
-        squares = float(w @ w)
-        size = float(w.sum()) ** 2 / squares if 0.0 < squares < np.inf else 0.0
-        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), size))
+        with np.errstate(over="ignore"):
+            w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
+        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), _effective_size(w)))
     return found[0], found[1]
 
 

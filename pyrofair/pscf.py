@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._validation import require_integer, require_seed, require_unmasked
+from pyrofair.binary_classifier import BinaryClassifier
 from pyrofair.elbo import Steps, doubt, evidence, fit_elbo
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.families import Family, choose_family, encode
@@ -47,7 +48,7 @@ STEPS, FEWEST, MOST = 6_000, 20, 400
 Average = Literal["probability", "decision"]
 
 
-class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     """Path-specific counterfactual fairness by variational inference: the paper's main rival.
 
     It learns a structural equation model in which the nodes on unfair paths have latent noise, and then predicts from a
@@ -163,11 +164,6 @@ class PSCF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.progress = progress
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 

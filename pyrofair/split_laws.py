@@ -107,8 +107,14 @@ class SplitLaws:
         return laws
 
     def _places(self, which: str) -> NDArray[np.int64]:
+        """Return the rows of a part; either half has rows of both groups wherever a group has two with a weight."""
+        if self.origin is not None:
+            return self.origin._places(which)
         n = len(self.rows.a)
         if which not in HALVES:
             return np.arange(n)
         order = np.random.default_rng(self.seed).permutation(n)
+        group = np.where(self.rows.weight > 0.0, self.rows.a, 2)[order]
+        if any(np.isin((0, 1), group[half::2]).sum() < 2 for half in range(len(HALVES))):
+            order = order[np.argsort(group, kind="stable")]  # a group's rows are dealt out in turn
         return np.sort(order[HALVES.index(which) :: 2])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from numbers import Number
 from typing import Any, Self
 
@@ -45,6 +46,8 @@ EXACT = 2.0**53
 """Integers up to this size have a double-precision number of their own."""
 FARTHEST = 1e150
 """Numbers beyond this size, or below one over it, have no square in double precision."""
+MOST_CODES = 20
+"""Numbers held as text are categories up to so many different ones, such as codes of months; more are refused."""
 DAYS = "(pd.to_datetime(df[{name}]) - pd.Timestamp('2000-01-01')).dt.days"
 MOST_ENTRIES = 250_000_000
 """The most numbers of an encoded table, 2 GB in double precision."""
@@ -68,8 +71,8 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     ------
     DataError
         If it is no DataFrame, has no rows, lacks or duplicates a column, or if a used column holds missing or infinite
-        values, numbers beyond double precision, numbers or dates of the type object, or values that are neither numbers
-        nor categories.
+        values, numbers beyond double precision, numbers or dates of the type object, more than 20 different ones held
+        as text, or values that are neither numbers nor categories.
     """
     if not isinstance(df, pd.DataFrame):
         names = f" ({', '.join(columns)})" if columns else ""
@@ -124,8 +127,40 @@ def _check_values(values: pd.Series[Any], what: str) -> None:
             f"number of it, such as the days since a date: {DAYS.format(name=repr(name))}; or categories: "
             f"df[{name!r}].astype(str).astype('category')."
         )
-    elif is_object_dtype(dtype):
-        _check_objects(values, what)
+    else:
+        if is_object_dtype(dtype):
+            _check_objects(values, what)
+        held = _held_as_text(values)
+        if held and values.nunique() > MOST_CODES:
+            cure = f"pd.to_numeric(df[{name!r}])"
+            if held == "dates":
+                cure = f"such as the days since a date: {DAYS.format(name=repr(name))}"
+            raise DataError(
+                f"The column {name!r} of {what} holds {values.nunique()} different {held} as text, such as "
+                f"{_show(values[:1])}, which would be read as categories. Make numbers of them, {cure}; or, if they "
+                f"are codes, say so: df[{name!r}].astype('category')."
+            )
+
+
+def _held_as_text(values: pd.Series[Any]) -> str:
+    """Say what a column of text holds: ``"numbers"`` or ``"dates"`` if all are such, else nothing.
+
+    A categorical type is taken at its word.
+    """
+    if isinstance(values.dtype, pd.CategoricalDtype) or not is_categorical(values):
+        return ""
+    for held, parse in (("numbers", float), ("dates", datetime.datetime.fromisoformat)):
+        if _parses(values.iloc[:1], parse) and _parses(values.unique(), parse):
+            return held
+    return ""
+
+
+def _parses(values: Iterable[Any], parse: Callable[[str], object]) -> bool:
+    """Tell whether all values are text that a function reads without error."""
+    try:
+        return all(isinstance(value, str) and (parse(value), True)[1] for value in values)
+    except ValueError:
+        return False
 
 
 def _check_numbers(values: pd.Series[Any], what: str) -> None:
@@ -191,13 +226,26 @@ def is_text(dtype: object) -> bool:
 
 
 def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
-    """Warn of columns outside the graph, which are ignored, but for others that are used."""
+    """Warn of columns outside the graph, which are ignored, but for others that are used; and of numbers as text.
+
+    Each warning is given once for a graph: fit, audit and score read the same table.
+    """
     known = {*graph.columns_of(graph.observed), *others}
     unused = [str(name) for name in df.columns if name not in known]
     told: set[tuple[str, ...]] = graph.__dict__.setdefault("_told_unused", set())
-    if unused and tuple(unused) not in told:  # once for a graph: fit, audit and score read the same table
+    if unused and tuple(unused) not in told:
         told.add(tuple(unused))
         warnings.warn(f"Columns outside the graph are ignored: {', '.join(unused)}.", PyrofairWarning, stacklevel=3)
+    for name in df.columns:
+        told_of = ("text", str(name))
+        if name in known and told_of not in told and (held := _held_as_text(df[name])) and df[name].nunique() > 2:
+            told.add(told_of)
+            warnings.warn(
+                f"The column {name!r} holds {held} as text, such as {_show(df[name].iloc[:1])}, and is read as "
+                f"{df[name].nunique()} categories. Make numbers of them, or say so: df[{name!r}].astype('category').",
+                PyrofairWarning,
+                stacklevel=3,
+            )
 
 
 def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -> NDArray[np.int8]:
@@ -426,16 +474,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             For what :func:`read_table` or :func:`read_weight` refuses.
         """
         X = read_table(X, list(X.columns) if isinstance(X, pd.DataFrame) else [], what="X")
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         weight: NDArray[np.float64] | None = read_weight(sample_weight, X, table="X")
         if np.all(weight == 1.0):
             weight = None
-        self.categories_ = {name: _categories(X[name]) for name in X.columns if is_categorical(X[name])}
-        self.numeric_ = [name for name in X.columns if name not in self.categories_]
-        if self.numeric_:
-            self.scaler_ = StandardScaler().fit(self._numbers(X), sample_weight=weight)
-        if self.categories_:
-            levels = [np.arange(len(categories)) for categories in self.categories_.values()]
-            self.one_hot_ = OneHotEncoder(categories=levels).fit(self._codes(X))
+        fitted.categories_ = {name: _categories(X[name]) for name in X.columns if is_categorical(X[name])}
+        fitted.numeric_ = [name for name in X.columns if name not in fitted.categories_]
+        if fitted.numeric_:
+            fitted.scaler_ = StandardScaler().fit(fitted._numbers(X), sample_weight=weight)
+        if fitted.categories_:
+            levels = [np.arange(len(categories)) for categories in fitted.categories_.values()]
+            fitted.one_hot_ = OneHotEncoder(categories=levels).fit(fitted._codes(X))
+        self.__dict__ = fitted.__dict__
         return self
 
     def transform(self, X: pd.DataFrame) -> NDArray[np.float64]:
