@@ -93,16 +93,16 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def fails_at(n: int, error: Exception) -> GraphError:
-    """Return the refusal of a program that fails for n people; a tensor of fixed length that it reads is named."""
+def fails_at(n: int, error: Exception, remedy: str = "") -> GraphError:
+    """Return the refusal of a program that fails for n people, with a remedy: another one if lengths do not match."""
     told = f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any number. "
     if any(word in str(error) for word in LENGTHS):
-        told += (
-            "Tensors of fixed length that it closes over (a table, a buffer, the data of poutine.condition or obs=) fit "
-            f"one number of people alone. {HAND_OVER} Rows of data are handed over as a table (fit_posterior, abduct, "
-            "SEM.counterfactual). "
+        remedy = (
+            "A tensor of fixed length that it closes over (a table, a buffer, data of poutine.condition or obs=), or a "
+            f"plate of fixed size, fits one number of people alone: write pyro.plate('people', n). {HAND_OVER} Rows "
+            "of data are handed over as a table (fit_posterior, abduct, SEM.counterfactual)."
         )
-    return GraphError(told.strip())
+    return GraphError((told + remedy).strip())
 
 
 def is_deterministic(site: Any) -> bool:
@@ -240,8 +240,8 @@ def _numbers(law: Any) -> dict[str, Tensor]:
 def says(site: Any, *, dense: bool = True) -> dict[str, Tensor]:
     """Return what tells a site's equation: its value, or the numbers of its law and its log-probability.
 
-    A law that has no density, or whose density is not asked for, is told by its numbers. Where a site is observed, its value and what masks or scales the
-    log-probability count, too.
+    A law that has no density, or whose density is not asked for, is told by its numbers. Where a site is observed, its
+    value and what masks or scales the log-probability count, too.
 
     Raises
     ------

@@ -421,7 +421,7 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
     except GraphError:
         raise
     except Exception as error:
-        raise GraphError(f"{fails_at(n, error)} {_PLATE}") from error
+        raise fails_at(n, error, _PLATE) from error
 
 
 def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -512,9 +512,9 @@ def _of_place(crowd: Trial, site: str, n: int) -> GraphError:
             "over as one (fit_posterior, abduct, SEM.counterfactual)."
         )
     return GraphError(
-        f"The site {site!r} depends on a person's place among the n people, or on n: for n={n}, its law or value is not "
-        f"that of the same people where they stand elsewhere, among {crowd.n}. So it would be that of other people for "
-        "the rows of a table, or for people drawn anew. " + HAND_OVER
+        f"The site {site!r} depends on a person's place among the n people, or on n: for n={n}, its law or value is not"
+        f" that of the same people where they stand elsewhere, among {crowd.n}. So it would be that of other people "
+        "for the rows of a table, or for people drawn anew. " + HAND_OVER
     )
 
 

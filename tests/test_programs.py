@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -14,9 +15,11 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
+from pyrofair.abduction import abduct
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.interventions import do
+from pyrofair.posterior_predictive import predictive
 from pyrofair.programs import Program, read_sites
 from pyrofair.sem import SEM
 
@@ -296,7 +299,7 @@ def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None
         lambda A, Q: Q.cumsum(0),
         lambda A, Q: Q.flip(0),
         lambda A, Q: Q.roll(1),
-        lambda A, Q: Q.sort().values,
+        lambda A, Q: Q.sort()[0],
         lambda A, Q: Q.argsort().argsort(),
         lambda A, Q: torch.where(Q.median() < Q, 1.0, 0.0),
         lambda A, Q: torch.where(Q.quantile(0.95) < Q, 1.0, 0.0),
@@ -783,3 +786,102 @@ def test_a_table_of_as_many_rows_as_people_is_no_place(size: int) -> None:
             pyro.deterministic("Y", A + weight[K])
 
     assert read_sites(program).reads["Y"] == ("A", "K")
+
+
+SORTED = torch.cat([torch.zeros(2000), torch.ones(3000)])
+LONG = torch.cat([torch.zeros(110_000), torch.ones(40_000)])
+PLACE = "'M' depends on a person's place among the n people, or on n"
+LENGTH = r"A tensor of fixed length that it closes over.*with_covariates\(program, table\)"
+ROWS = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]})
+
+
+def one_child(equation: Callable[[Tensor, int], Any]) -> Program:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Normal(0.0, 1.0))
+            pyro.deterministic("M", equation(A, n) + U)
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("equation", "match"),
+    [
+        (lambda A, n: A * SORTED[:n], LENGTH),
+        (lambda A, n: A * SORTED[torch.arange(n) % 5000], PLACE),
+        (lambda A, n: A * SORTED.repeat(30)[:n], PLACE),
+        (lambda A, n: A * (torch.arange(n) > 2000), PLACE),
+        (lambda A, n: (1 - A) * (torch.arange(n) == 4321), PLACE),
+        (lambda A, n: A * n / 100, PLACE),
+        (lambda A, n: A * torch.ones(500)[:n], LENGTH),
+        (lambda A, n: A * torch.ones(1000), LENGTH),
+    ],
+)
+def test_what_shows_beyond_the_first_thousand_people_is_refused(
+    equation: Callable[[Tensor, int], Any], match: str
+) -> None:
+    sem = SEM(one_child(equation), CHAIN.unfair("A -> M -> Y"))
+    asked: list[Callable[[], Any]] = [
+        lambda: sem.nodes(3),
+        lambda: sem.counterfactual(ROWS),
+        lambda: abduct(sem.program, ROWS),
+        lambda: CausalGraph.from_pyro(sem.program, nodes=["A", "M"], sensitive="A", outcome="M"),
+    ]
+    for ask in asked:
+        with pytest.raises(GraphError, match=f"(?s){match}"):
+            ask()
+
+
+@pytest.mark.parametrize("unit", ["noise", "shared"])
+def test_equations_are_compared_at_the_number_of_people_that_a_result_takes(unit: Any) -> None:
+    program = one_child(lambda A, n: A * LONG[:n])
+    sem = SEM(program, CHAIN.unfair("A -> M -> Y"), unit=unit, draws=2)
+    baseline, _ = sem.worlds(1000, random_state=0)
+    assert len(baseline.rows) == (1000 if unit == "noise" else 2000)
+    with pytest.raises(GraphError, match=f"{PLACE}: for n=120000"):
+        sem.worlds(120_000 if unit == "noise" else 60_000, random_state=0)
+    odd = one_child(lambda A, n: A * (2 if n == 7 else 1))
+    posterior = {"U": np.zeros((2, 7))}
+    rows = pd.DataFrame({"A": [0.0, 1.0] * 4, "M": np.arange(8.0)})
+    other = SEM(odd, CHAIN.unfair("A -> M -> Y"), unit="noise")
+    assert len(other.nodes(8, random_state=0)[0]) == len(abduct(odd, rows).do({"A": 1}).rows) == 8
+    asked: list[Callable[[], Any]] = [
+        lambda: other.nodes(7),
+        lambda: other.counterfactual(rows[:7]),
+        lambda: abduct(odd, rows[:7]),
+        lambda: predictive(odd, posterior, n=7),
+    ]
+    for ask in asked:
+        with pytest.raises(GraphError, match=f"{PLACE}: for n=7"):
+            ask()
+
+
+def test_comparing_equations_changes_no_number() -> None:
+    program = one_child(lambda A, n: 2 * A)
+    sem = SEM(program, CHAIN.unfair("A -> M -> Y"))
+    first, second = (sem.nodes(5, random_state=0)[0] for _ in range(2))  # compared in the first call alone
+    pd.testing.assert_frame_equal(first, second)
+    before = torch.random.get_rng_state()
+    read_sites(program).confirm(12)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_values_that_never_go_together_do_not_hide_a_place() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.02))
+            D = pyro.deterministic("D", 2 * A + 1)
+            if bool(((D - 1) * 100 < A).any() | (D > 3).any() | (D < 1).any()):
+                raise ValueError("D is 1 or 3")
+            pyro.deterministic("M", A + D * (torch.arange(n) == 40))
+
+    with pytest.raises(GraphError, match=PLACE):
+        read_sites(program)
+
+
+def test_data_of_another_number_of_people_are_named_as_such() -> None:
+    program = poutine.condition(one_child(lambda A, n: A), data={"U": torch.zeros(1000)})
+    with pytest.raises(GraphError, match=LENGTH) as told:
+        read_sites(program)
+    assert "Rows of data are handed over as a table" in str(told.value)
