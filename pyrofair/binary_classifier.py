@@ -44,6 +44,6 @@ class BinaryClassifier(ClassifierMixin):  # type: ignore[misc]
         if isinstance(X, pd.DataFrame):
             require_aligned(X, y)
         require_unmasked("y", y)
-        predicted: NDArray[np.generic] = self.predict(X)  # type: ignore[attr-defined]
+        predicted: NDArray[np.generic] = self.predict(X)
         weight = read_weight(sample_weight, X if isinstance(X, pd.DataFrame) else len(predicted))
         return float(accuracy_score(y, predicted, sample_weight=None if sample_weight is None else weight))

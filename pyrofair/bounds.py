@@ -188,8 +188,9 @@ test_set_bound.__dict__["__test__"] = False
 
 def _count(value: object) -> object:
     """Return a whole number in floating point as an integer, if some table is so long, and anything else as it is."""
-    whole = isinstance(value, float) and value.is_integer() and abs(value) <= MOST_ROWS
-    return int(value) if whole else value
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MOST_ROWS:
+        return int(value)
+    return value
 
 
 def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
