@@ -433,11 +433,11 @@ class _Run:
             "lr": settings.learning_rate, "lrd": FINAL_RATE ** (1.0 / max(settings.steps, 1)), "clip_norm": math.inf
         }  # fmt: skip
         if settings.posterior != "point" or not isinstance(self.law.numbers, Network):
-            by_pyro: Callable[[Tensor], float] = SVI(  # type: ignore[no-untyped-call]
-                self.model, self.guide, pyro.optim.ClippedAdam(rates), Trace_ELBO()
-            ).step
+            elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
+            svi = SVI(self.model, self.guide, pyro.optim.ClippedAdam(rates), elbo)  # type: ignore[no-untyped-call]
+            by_pyro: Callable[[Tensor], float] = svi.step
             return by_pyro
-        optimiser = ClippedAdam(self.own, **rates)  # type: ignore[no-untyped-call]
+        optimiser = ClippedAdam(self.own, **rates)
         law = self.law.of(self.own)
 
         def step(places: Tensor) -> float:
@@ -447,8 +447,8 @@ class _Run:
             for prior, own in zip(self.priors, self.own, strict=True):
                 loss = loss - prior.log_prob(own)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()  # type: ignore[no-untyped-call]
+            loss.backward()
+            optimiser.step()
             return float(loss.detach())
 
         return step
