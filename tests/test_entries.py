@@ -137,7 +137,7 @@ def test_text_that_is_no_number_stays_categories() -> None:
 def test_a_few_codes_as_text_are_categories_and_told_of_once() -> None:
     graph = pf.CausalGraph("{A Q} -> Y", sensitive="A", outcome="Y", baseline="0", contrast="1")
     df = pd.DataFrame({"A": ["0", "1"] * 60, "Q": [f"{i % 3 + 1}" for i in range(120)]})
-    source = pf.IPW(graph.unfair("A -> Y"), arm="pooled")
+    source = pf.IPW(graph.unfair("A -> Y"), arm="paper")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         source.fit(df).fit(df)
@@ -164,6 +164,10 @@ def test_the_encoder_reads_as_the_classifier_does(bad: dict[str, float]) -> None
         with pytest.raises(DataError, match=message):
             call(wrong)
     assert np.array_equal(encoder.transform(people()), before)
+    with pytest.raises(
+        DataError, match=r"'Q' held numbers in fit and now has the type object, with values such as b'x'"
+    ):
+        encoder.transform(people().assign(Q=pd.Series([b"x"] * N, dtype=object)))
     with pytest.raises(DataError, match="must be a pandas DataFrame"):
         TableEncoder().fit(people().to_numpy())
 
@@ -173,6 +177,7 @@ def test_the_encoder_reads_as_the_classifier_does(bad: dict[str, float]) -> None
 
 def test_a_fit_that_fails_changes_nothing() -> None:
     good, bad = people(), people()
+    good["M"] = good["Q"]  # the same for both groups
     bad["M"] = np.where(bad["A"] == 1, "x", "y")
     fresh = pf.IPW(UNFAIR, arm=1, random_state=0)
     with pytest.raises(PositivityError):

@@ -77,7 +77,7 @@ def test_another_group_supports_the_target() -> None:
 
 @pytest.mark.parametrize("propensity", ["logistic", "boosted"])
 def test_a_categorical_level_is_seen_whatever_the_propensity(propensity: Any) -> None:
-    table = unsupported().astype({"M": str})
+    table = unsupported().astype({"M": str}).astype({"M": "category"})
     with pytest.raises(
         PositivityError, match=r"group 1, more than .*: M=2 \(0\.\d+ of the target, no row of group 1\)"
     ):
