@@ -434,10 +434,13 @@ class _Run:
         }  # fmt: skip
         if settings.posterior != "point" or not isinstance(self.law.numbers, Network):
             by_pyro: Callable[[Tensor], float] = SVI(  # type: ignore[no-untyped-call]
-                self.model, self.guide, pyro.optim.ClippedAdam(rates), Trace_ELBO()
+                self.model,
+                self.guide,
+                pyro.optim.ClippedAdam(rates),
+                Trace_ELBO(),  # type: ignore[no-untyped-call]
             ).step
             return by_pyro
-        optimiser = ClippedAdam(self.own, **rates)  # type: ignore[no-untyped-call]
+        optimiser = ClippedAdam(self.own, **rates)
         law = self.law.of(self.own)
 
         def step(places: Tensor) -> float:
@@ -447,8 +450,8 @@ class _Run:
             for prior, own in zip(self.priors, self.own, strict=True):
                 loss = loss - prior.log_prob(own)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()  # type: ignore[no-untyped-call]
+            loss.backward()
+            optimiser.step()
             return float(loss.detach())
 
         return step
