@@ -135,7 +135,7 @@ def test_agrees_with_the_true_program_where_weights_fail() -> None:
             return np.column_stack([1.0 - p, p])
 
     truth = pf.SEM(hiring.program, hiring.unfair).truth(Rule(), n=50_000, random_state=0).piu.value
-    source = GComputation(hiring.unfair, progress=False, random_state=0).fit(df)
+    source = GComputation(hiring.unfair, hidden=(16,), components=2, progress=False, random_state=0).fit(df)
     report = pf.audit({"rule": Rule()}, source, df, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
     low, high = table.loc["piu_lower"], table.loc["piu_upper"]
@@ -354,7 +354,7 @@ def test_unknown_settings(settings: dict[str, Any], said: str) -> None:
 
 def test_consistent_needs_few_values() -> None:
     df = people(1000).assign(D=np.random.default_rng(0).normal(size=1000))
-    source = make(couple="consistent", parameters="linear").fit(df)
+    source = make(couple="consistent", parameters="linear", components=1).fit(df)
     with pytest.raises(DataError, match="takes each value of D by itself"):
         source.views()
 
