@@ -102,6 +102,7 @@ def test_the_only_limit_is_two_classes() -> None:
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The two observed groups:pyrofair.exceptions.PositivityWarning")
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["deep", "pickle"])
 def test_copies_of_a_fitted_classifier_predict_alike(copied: Any) -> None:
     X, y = people()
