@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -305,12 +306,19 @@ def replicate(
     """
     done: list[dict[Key, float] | str] = []
     seeds = np.random.SeedSequence(random_state).spawn(n_boot)
+    gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    def resampled(seed: np.random.SeedSequence) -> dict[Key, float] | str:
+        # These modes are a thread's own: a model must run in those of the caller in every thread.
+        with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
+            return estimator.resampled(seed, bootstrap)
+
     with (
         threadpool_limits(1),
         tqdm(total=n_boot, desc="bootstrap", disable=not progress or not n_boot, leave=False) as bar,
     ):
         work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-            delayed(estimator.resampled)(seed, bootstrap) for seed in seeds
+            delayed(resampled)(seed) for seed in seeds
         )
         try:
             for each in work:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binomtest
@@ -71,6 +73,24 @@ def test_seeds_and_threads() -> None:
     assert not np.allclose(run(pf.IPW(UNFAIR), random_state=4).draws, one.draws)
     longer = run(pf.IPW(UNFAIR), random_state=3, n_boot=50)
     pd.testing.assert_frame_equal(longer.draws.iloc[:40], one.draws)
+
+
+def test_models_run_in_the_callers_gradient_mode_in_every_thread() -> None:
+    met = set()
+
+    class Watching(Scores):
+        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+            met.add((threading.current_thread() is threading.main_thread(), torch.is_grad_enabled()))
+            p = expit(X["M"].to_numpy())
+            return np.column_stack([1.0 - p, p])
+
+    rows = DF[:60].assign(M=np.random.default_rng(2).normal(size=60))  # drawn anew in each replicate
+    unfair = GRAPH.unfair("A -> M -> Y")
+    source = pf.GComputation(unfair, parameters="linear", draws=2, progress=False, random_state=0)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        pf.audit({"m": Watching()}, source, rows, n_boot=4, n_jobs=2, progress=False, random_state=0)
+    assert met == {(True, False), (False, False)}
 
 
 def test_open_seeds_differ_and_leave_the_global_one_alone() -> None:
