@@ -601,7 +601,8 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
     >>> as_column("M", np.array([1.5, 0.0]), np.dtype("int8")).to_numpy()
     array([1.5, 0. ])
     """
-    if is_object_dtype(dtype):
+    numbers = values.dtype.kind in "fiub"
+    if is_object_dtype(dtype) and not numbers:
         return pd.Series(values.astype(object), dtype=object)
     if isinstance(dtype, pd.CategoricalDtype):
         codes = dtype.categories.get_indexer(pd.Index(values))
@@ -611,8 +612,7 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
                 f"{_show(values[codes < 0], 1)}. If it is a code, name the labels: levels={{{name!r}: [...]}}."
             )
         return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype))
-    numbers = values.dtype.kind in "fiub"
-    if is_text(dtype):
+    if is_text(dtype) or is_object_dtype(dtype):
         if numbers:
             raise DataError(
                 f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "

@@ -222,6 +222,8 @@ def test_codes_without_labels_are_refused_where_the_table_has_some() -> None:
         source.worlds(20, df=df)
     with pytest.raises(DataError, match=r"'Q' holds text, and a world takes .*levels=\{'Q'"):
         source.worlds(20, df=people("str"))
+    with pytest.raises(DataError, match=r"'Q' holds text, and a world takes .*levels=\{'Q'"):
+        source.worlds(20, df=people("str").astype({"Q": object}))  # as pandas 2 has text
     with pytest.raises(DataError, match=r"dtypes=3 must be types by column, such as df\.dtypes"):
         pf.SEM(program, graph("int64").unfair("A -> D -> Y"), dtypes=3).worlds(20, random_state=0)
     with pytest.raises(DataError, match="dtypes holds what is no type"):
