@@ -42,7 +42,7 @@ print(hiring.unfair)
 # graph, by a small network. A tenth of the rows is held out: the gain is in nats per row over the marginal law.
 
 # %%
-laws = pf.learn_laws(
+laws = pf.learn_mechanisms(
     people[features], hiring.graph, nodes=["D", "M"], hidden=(16,), components=2, steps=1_000, progress=False,
     random_state=0,
 )  # fmt: skip
@@ -58,13 +58,13 @@ drawn
 # the intervals are too narrow where parameters hang together. Each draw is a program; the same people go through all.
 
 # %%
-linear = pf.learn_laws(
+linear = pf.learn_mechanisms(
     people[features], hiring.graph, parameters="linear", components=1, posterior="normal", steps=1_200, progress=False,
     random_state=0,
 )  # fmt: skip
 effects = pf.effect_posterior(
-    linear.sem(hiring.unfair), None, {"plain": model}, linear.posterior, draws=50, people=30_000, progress=False,
-    random_state=0,
+    pf.SEM.from_mechanisms(linear, hiring.unfair), None, {"plain": model}, linear.posterior, draws=50, people=30_000,
+    progress=False, random_state=0,
 )  # fmt: skip
 print(effects.summary().round(3).to_string())
 forest = effects.plot()

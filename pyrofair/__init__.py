@@ -1,104 +1,166 @@
-"""Path-specific causal fairness: audit and train classifiers against the unfair effects of a causal graph."""
+"""Path-specific causal fairness: audit and train classifiers against the unfair effects of a causal graph.
 
-from pyrofair import datasets, families, simulate
+Names are loaded when first used (PEP 562), so that a graph needs neither torch nor Pyro. What only specialists call is
+in the folders: ``pyrofair.inference.abduct``, ``pyrofair.mechanisms.families``, ...
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pyrofair._version import __version__
-from pyrofair.abduction import Abduction, abduct
-from pyrofair.audit import Audit, audit
-from pyrofair.baselines import remove
-from pyrofair.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
-from pyrofair.classifiers import PenalizedClassifier
-from pyrofair.counterfactuals import Counterfactuals, SupposedWorld
-from pyrofair.couplings import CouplingError
-from pyrofair.distributions import OrderedCategorical
-from pyrofair.effect_posteriors import EffectPosterior, effect_posterior
-from pyrofair.estimands import Estimand
-from pyrofair.exceptions import (
-    DataError,
-    FormulaNotApplicableError,
-    GraphError,
-    NotIdentifiedError,
-    PositivityError,
-    PositivityWarning,
-    PyrofairError,
-    PyrofairWarning,
-)
-from pyrofair.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
-from pyrofair.gcomputation import GComputation
-from pyrofair.graph import CausalGraph
-from pyrofair.identification import identify
-from pyrofair.interventions import InterventionError, do
-from pyrofair.ipw import IPW
-from pyrofair.mechanisms import LearnedLaws, learn_laws
-from pyrofair.paths import Regime, UnfairPaths
-from pyrofair.penalty_path import PenaltyPath, penalty_path
-from pyrofair.plots import plot_feasible_region
-from pyrofair.posterior_predictive import predictive
-from pyrofair.posteriors import Posterior, fit_posterior
-from pyrofair.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored
-from pyrofair.pscf import PSCF
-from pyrofair.pscf_truth import PSCFTruth
-from pyrofair.sem import SEM
-from pyrofair.tables import TableEncoder
-from pyrofair.truth import Estimate, Truth
+
+if TYPE_CHECKING:
+    from pyrofair import (
+        audits,
+        classifiers,
+        datasets,
+        effects,
+        graph,
+        inference,
+        mechanisms,
+        programs,
+        reproduce,
+        simulate,
+        sources,
+        tables,
+    )
+    from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
+    from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
+    from pyrofair.effects import (
+        disagreement,
+        effect_gap,
+        feasible_interval,
+        interval_disagreement,
+        piu_bounds,
+        piu_upper,
+        test_set_bound,
+    )
+    from pyrofair.exceptions import (
+        DataError,
+        FormulaNotApplicableError,
+        GraphError,
+        NotIdentifiedError,
+        PositivityError,
+        PositivityWarning,
+        PyrofairError,
+        PyrofairWarning,
+    )
+    from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
+    from pyrofair.inference import Posterior, fit_posterior
+    from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
+    from pyrofair.programs import CouplingError, InterventionError, do
+    from pyrofair.sources import IPW, SEM, GComputation, effect_posterior
+
+_FOLDERS = {
+    "audits",
+    "classifiers",
+    "datasets",
+    "effects",
+    "graph",
+    "inference",
+    "mechanisms",
+    "programs",
+    "reproduce",
+    "simulate",
+    "sources",
+    "tables",
+}
+_HOME = {
+    "audits": ["Audit", "PenaltyPath", "audit", "penalty_path"],
+    "classifiers": ["PSCF", "PenalizedClassifier", "remove"],
+    "effects": [
+        "disagreement",
+        "effect_gap",
+        "feasible_interval",
+        "interval_disagreement",
+        "piu_bounds",
+        "piu_upper",
+        "test_set_bound",
+    ],
+    "exceptions": [
+        "DataError",
+        "FormulaNotApplicableError",
+        "GraphError",
+        "NotIdentifiedError",
+        "PositivityError",
+        "PositivityWarning",
+        "PyrofairError",
+        "PyrofairWarning",
+    ],
+    "graph": ["CausalGraph", "Estimand", "Regime", "UnfairPaths", "identify"],
+    "inference": ["Posterior", "fit_posterior"],
+    "mechanisms": ["LearnedMechanisms", "learn_mechanisms"],
+    "programs": ["CouplingError", "InterventionError", "do"],
+    "sources": ["GComputation", "IPW", "SEM", "effect_posterior"],
+}
+_FOLDER_OF = {name: folder for folder, names in _HOME.items() for name in names}
 
 __all__ = [
     "IPW",
     "PSCF",
     "SEM",
-    "Abduction",
     "Audit",
     "CausalGraph",
-    "CounterfactualSample",
-    "Counterfactuals",
     "CouplingError",
     "DataError",
-    "EffectPosterior",
     "Estimand",
-    "Estimate",
     "FormulaNotApplicableError",
     "GComputation",
     "GraphError",
     "InterventionError",
-    "LearnedLaws",
-    "MarginalBounds",
+    "LearnedMechanisms",
     "NotIdentifiedError",
-    "OrderedCategorical",
-    "PIUBounds",
-    "PSCFTruth",
     "PenalizedClassifier",
     "PenaltyPath",
     "PositivityError",
     "PositivityWarning",
     "Posterior",
-    "PotentialOutcomes",
     "PyrofairError",
     "PyrofairWarning",
     "Regime",
-    "Scored",
-    "SupposedWorld",
-    "TableEncoder",
-    "Truth",
     "UnfairPaths",
     "__version__",
-    "abduct",
     "audit",
+    "audits",
+    "classifiers",
     "datasets",
     "disagreement",
     "do",
     "effect_gap",
     "effect_posterior",
-    "families",
+    "effects",
     "feasible_interval",
     "fit_posterior",
+    "graph",
     "identify",
+    "inference",
     "interval_disagreement",
-    "learn_laws",
+    "learn_mechanisms",
+    "mechanisms",
     "penalty_path",
     "piu_bounds",
     "piu_upper",
-    "plot_feasible_region",
-    "predictive",
+    "programs",
     "remove",
+    "reproduce",
     "simulate",
+    "sources",
+    "tables",
     "test_set_bound",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FOLDERS:
+        return import_module(f"pyrofair.{name}")
+    if name in _FOLDER_OF:
+        value = getattr(import_module(f"pyrofair.{_FOLDER_OF[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'pyrofair' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -17,7 +17,11 @@ import pyrofair
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "pyrofair" / "data" / "NOTICE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "pyrofair" / "datasets" / "data" / "NOTICE.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 SHELL = re.compile(r"^```(?:bash|sh|shell|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -15,10 +15,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 
 import pyrofair as pf
-from pyrofair import split_laws
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
-from pyrofair.nuisances import Rows
-from pyrofair.tables import TableEncoder, read_table
+from pyrofair.sources import gcomputation as split_laws
+from pyrofair.sources.propensity import Rows
+from pyrofair.tables.tables import TableEncoder, read_table
 
 GRAPH = pf.CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -110,7 +110,7 @@ def test_numbers_held_as_text(values: pd.Series[Any], message: str) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: pf.IPW(UNFAIR).fit(df),
         lambda: pf.GComputation(UNFAIR).fit(df),
-        lambda: pf.learn_laws(df, GRAPH, nodes=["M"]),
+        lambda: pf.learn_mechanisms(df, GRAPH, nodes=["M"]),
         lambda: pf.PSCF(UNFAIR).fit(df, y),
         lambda: pf.PenalizedClassifier(source=pf.IPW(UNFAIR)).fit(df, y),
         lambda: pf.PenalizedClassifier().fit(df, y),

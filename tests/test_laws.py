@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import clone
 
-from pyrofair.functionals import disagreement, effect_gap, piu_upper
-from pyrofair.graph import CausalGraph
-from pyrofair.ipw import IPW
-from pyrofair.paths import UnfairPaths
-from pyrofair.potential_outcomes import CounterfactualSample, PotentialOutcomes
+from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
+from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.sources.ipw import IPW
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")
 

@@ -266,11 +266,11 @@ def tables(random: Random) -> Case:
     if kind == 4:
         return Case(
             f"learn, {what}",
-            lambda: pf.learn_laws(table, GRAPH, parameters="linear", steps=2, progress=False, random_state=0),
+            lambda: pf.learn_mechanisms(table, GRAPH, parameters="linear", steps=2, progress=False, random_state=0),
             names,
         )
     if kind == 5:
-        return Case(f"encode, {what}", lambda: pf.TableEncoder().fit(features).transform(features), names)
+        return Case(f"encode, {what}", lambda: pf.tables.TableEncoder().fit(features).transform(features), names)
     model = LogisticRegression().fit(TABLE[["A", "Q", "M"]], TABLE["Y"])
     return Case(
         f"audit of scikit-learn's, {what}",
@@ -341,7 +341,7 @@ def models(random: Random) -> Case:
         "classifier": lambda: pf.PenalizedClassifier("logistic", epochs=1, progress=False).fit(
             TABLE[list(FEATURES)], TABLE["Y"], sample_weight=weight
         ),
-        "mechanisms": lambda: pf.learn_laws(
+        "mechanisms": lambda: pf.learn_mechanisms(
             TABLE, GRAPH, parameters="linear", steps=2, progress=False, sample_weight=weight
         ),
     }
@@ -360,7 +360,7 @@ def _pscf(**settings: Any) -> Any:
 
 
 def _mechanisms(**settings: Any) -> Any:
-    return pf.learn_laws(
+    return pf.learn_mechanisms(
         TABLE, GRAPH, **{"parameters": "linear", "steps": 2, "progress": False, "random_state": 0} | settings
     )
 
@@ -625,10 +625,10 @@ def programs(random: Random) -> Case:
         "SEM.counterfactual": lambda: pf.SEM(program, THROUGH, posterior=draws).counterfactual(
             PEOPLE.head(4), draws=5, random_state=0
         ),
-        "abduct": lambda: pf.abduct(program, PEOPLE.head(4), nodes=["A", "M", "Y"], draws=5, random_state=0),
+        "abduct": lambda: pf.inference.abduct(program, PEOPLE.head(4), nodes=["A", "M", "Y"], draws=5, random_state=0),
         "fit_posterior": lambda: _posterior(program=program),
-        "predictive": lambda: pf.predictive(program, draws, n=3, random_state=0),
-        "predictive(do)": lambda: pf.predictive(program, draws, do={"M": 1.0}, n=3, random_state=0),
+        "predictive": lambda: pf.inference.predictive(program, draws, n=3, random_state=0),
+        "predictive(do)": lambda: pf.inference.predictive(program, draws, do={"M": 1.0}, n=3, random_state=0),
         "effect_posterior": lambda: _effects(program=program, posterior=draws),
     }
     call = pick(random, list(calls))
@@ -668,7 +668,7 @@ def _effects(**settings: Any) -> Any:
 
 def _abduced(**settings: Any) -> Any:
     given = {"df": PEOPLE.head(3), "draws": 5, "parameters": {"b": 0.4}, "random_state": 0} | settings
-    return pf.abduct(given.pop("program", plain), given.pop("df"), **given)
+    return pf.inference.abduct(given.pop("program", plain), given.pop("df"), **given)
 
 
 def _counterfactual(**settings: Any) -> Any:
@@ -678,7 +678,7 @@ def _counterfactual(**settings: Any) -> Any:
 
 def _predicted(**settings: Any) -> Any:
     given = {"program": plain, "posterior": {"b": [0.1, 0.5]}, "n": 3, "random_state": 0}
-    return pf.predictive(**given | settings)
+    return pf.inference.predictive(**given | settings)
 
 
 def _set(**settings: Any) -> Any:
@@ -761,7 +761,7 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _method("Abduction", "do", values={"M": 1.0}): ("values",),
     _named(pf.identify, unfair=UNFAIR): ("unfair", "target"),
     _named(pf.remove, graph=UNFAIR, kind="touched"): ("graph", "kind"),
-    _named(pf.plot_feasible_region, levels=0.5): ("levels", "ax"),
+    _named(pf.audits.plot_feasible_region, levels=0.5): ("levels", "ax"),
     _named(pf.simulate.scenario, name="hiring"): ("name",),
 }  # fmt: skip
 SETTINGS.update(FURTHER)
@@ -776,7 +776,7 @@ def silent(result: Any) -> str:
         table = result.table
         bare = table["estimate"].isna() & (table["note"].fillna("") == "")
         return f"NaN without a note: {table[bare].iloc[0].to_dict()}" if bare.any() else ""
-    if isinstance(result, pf.CounterfactualSample):
+    if isinstance(result, pf.effects.CounterfactualSample):
         return "" if np.isfinite(result.weight).all() else "weights that are not finite"
     if isinstance(result, tuple | list):
         return "".join(map(silent, result))
@@ -784,13 +784,13 @@ def silent(result: Any) -> str:
         return "".join(map(silent, result.values()))
     if isinstance(result, pf.Posterior):
         return silent(dict(result.samples))
-    if isinstance(result, pf.EffectPosterior):
+    if isinstance(result, pf.sources.EffectPosterior):
         return silent(dict(result.samples))
-    if isinstance(result, pf.Truth):
+    if isinstance(result, pf.sources.Truth):
         return silent([result.mean_unfair_effect.value, result.piu.value])
-    if isinstance(result, pf.PSCFTruth):
+    if isinstance(result, pf.classifiers.PSCFTruth):
         return silent(result.piu.value)
-    if isinstance(result, pf.Counterfactuals):
+    if isinstance(result, pf.inference.Counterfactuals):
         return silent([result.baseline, result.switched])
     if isinstance(result, pd.DataFrame):
         numbers = result.select_dtypes("number").drop(columns=["seed"], errors="ignore")
@@ -892,7 +892,7 @@ def test_ten_thousand_malformed_inputs() -> None:
     assert not found, "\n".join([f"{len(found)} kinds of faults", *found])
 
 
-ENCODER = pf.TableEncoder().fit(TABLE[list(FEATURES)])
+ENCODER = pf.tables.TableEncoder().fit(TABLE[list(FEATURES)])
 ZERO_D = torch.tensor(0.5)
 
 
@@ -915,8 +915,11 @@ def divides(n: int) -> None:
 FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "text where numbers were": (lambda: ENCODER.transform(TABLE.assign(M="1.5")), "'M' held numbers in fit"),
     "a missing number": (lambda: ENCODER.transform(TABLE.assign(M=math.nan)), "missing value.* in the column 'M'"),
-    "a huge number": (lambda: pf.TableEncoder().fit(TABLE.assign(M=1e200)), "'M' of X holds numbers up to 1e.200"),
-    "a list in a cell": (lambda: pf.TableEncoder().fit(TABLE.assign(D=[[1]] * 80)), "'D' of X holds lists"),
+    "a huge number": (
+        lambda: pf.tables.TableEncoder().fit(TABLE.assign(M=1e200)),
+        "'M' of X holds numbers up to 1e.200",
+    ),
+    "a list in a cell": (lambda: pf.tables.TableEncoder().fit(TABLE.assign(D=[[1]] * 80)), "'D' of X holds lists"),
     "worlds of text": (lambda: FITTED.worlds(df=TABLE.assign(M="x")), "'M' held numbers in fit"),
     "edges": (lambda: pf.CausalGraph(ZERO_D, sensitive="A", outcome="Y"), "no graph can be read from tensor"),  # type: ignore[arg-type]
     "through": (lambda: GRAPH.unfair(through=np.array(1)), "through=array.1. must be a name, or a list"),  # type: ignore[arg-type]
@@ -934,15 +937,16 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "predictive": (lambda: _kept("posterior").to_inference_data(predictive=2), "predictive=2 must be a dictionary"),
     "threshold": (lambda: _kept("Counterfactuals").scores(Says(), threshold=["x"]), "threshold=.'x'. must be a number"),
     "decisions": (lambda: _kept("path").plot(decisions=pd.NA), "no rows with decisions=<NA>"),
-    "axes": (lambda: pf.plot_feasible_region(0.5, ax=3.5), "ax=3.5 must be axes"),  # type: ignore[arg-type]
-    "no levels": (lambda: pf.plot_feasible_region([]), "levels=.. must hold one level"),
+    "axes": (lambda: pf.audits.plot_feasible_region(0.5, ax=3.5), "ax=3.5 must be axes"),  # type: ignore[arg-type]
+    "no levels": (lambda: pf.audits.plot_feasible_region([]), "levels=.. must hold one level"),
     "an unseen outcome": (
         lambda: _kept("PSCF").to_inference_data(PEOPLE, PEOPLE["Y"].replace(1, 2), draws=2), "y holds 2, .* saw 0 and 1"
     ),
-    "no nodes": (lambda: pf.abduct(plain, PEOPLE, nodes=[], parameters={"b": 0.4}), "nodes=.. names no site"),
+    "no nodes": (lambda: pf.inference.abduct(plain, PEOPLE, nodes=[], parameters={"b": 0.4}), "nodes=.. names no site"),
     "a complex value": (lambda: _set(A=1j), "site 'A' is 1j; it must be a number"),
     "a program that fails": (
-        lambda: pf.predictive(negative_scale, {"b": [1.0, -1.0]}, n=3), "fails when people are drawn from it for n=3"
+        lambda: pf.inference.predictive(negative_scale, {"b": [1.0, -1.0]}, n=3),
+        "fails when people are drawn from it for n=3"
     ),
     "infinite worlds": (
         lambda: pf.SEM(divides, THROUGH).worlds(5, random_state=0), "gives the node 'M' the value -?inf for 100%"

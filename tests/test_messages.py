@@ -15,8 +15,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 import pyrofair as pf
 from pyrofair._validation import did_you_mean, shown
-from pyrofair.scoring import positive_scores
-from pyrofair.tables import read_sensitive, read_table, require_aligned, warn_unused
+from pyrofair.effects.scoring import positive_scores
+from pyrofair.tables.tables import read_sensitive, read_table, require_aligned, warn_unused
 
 EDGES = "A -> job -> Y; A -> Y"
 
@@ -50,7 +50,7 @@ def test_columns_of_several_levels() -> None:
         lambda: read_table(nested, ["A"]),
         lambda: pf.IPW(graph().unfair("A -> Y")).fit(nested),
         lambda: pf.audit({"m": LogisticRegression()}, pf.IPW(graph().unfair("A -> Y")), nested, n_boot=0),
-        lambda: pf.learn_laws(nested, graph(), progress=False),
+        lambda: pf.learn_mechanisms(nested, graph(), progress=False),
     ):
         with pytest.raises(pf.DataError, match=r"columns of 2 levels \(a MultiIndex\), such as .* Flatten"):
             use()
@@ -61,7 +61,7 @@ def test_columns_that_occur_twice() -> None:
     for use in (
         lambda: pf.IPW(graph().unfair("A -> Y")).fit(double),
         lambda: pf.audit({"m": LogisticRegression()}, pf.IPW(graph().unfair("A -> Y")), double, n_boot=0),
-        lambda: pf.learn_laws(double, graph(), progress=False),
+        lambda: pf.learn_mechanisms(double, graph(), progress=False),
     ):
         with pytest.raises(pf.DataError, match=r"has the column 'job' more than once; keep one of them"):
             use()

@@ -17,7 +17,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
-from pyrofair.isolation import isolated, neutral_torch
+from pyrofair._random import isolated, neutral_torch
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 
@@ -62,7 +62,7 @@ def signs() -> pd.DataFrame:
 
 
 def laws() -> Any:
-    return pf.learn_laws(signs(), GRAPH, nodes=["Q", "A", "M"], steps=60, batch_size=32, hidden=(4,),
+    return pf.learn_mechanisms(signs(), GRAPH, nodes=["Q", "A", "M"], steps=60, batch_size=32, hidden=(4,),
                          progress=False, random_state=0)  # fmt: skip
 
 
@@ -105,11 +105,12 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "PSCF.predict": lambda: fitted("pscf", pscf).predict_proba(rows()),
     "PSCF.fair_values": lambda: fitted("pscf", pscf).fair_values(rows()),
     "PSCF.truth": lambda: fitted("pscf", pscf).truth(pf.SEM(program, UNFAIR, posterior=B), n=50, random_state=0).piu,
-    "learn_laws": lambda: laws().fits["M"].centre,
-    "LearnedLaws.refit": lambda: fitted("laws", laws).refit(random_state=0, steps=3).fits["M"].centre,
-    "LearnedLaws.law": lambda: fitted("laws", laws).law("M", signs()),
-    "LearnedLaws.calibration": lambda: fitted("laws", laws).calibration(),
-    "LearnedLaws.sem": lambda: fitted("laws", laws).sem(UNFAIR, unit="shared", draws=3).worlds(20, random_state=0),
+    "learn_mechanisms": lambda: laws().fits["M"].centre,
+    "LearnedMechanisms.refit": lambda: fitted("laws", laws).refit(random_state=0, steps=3).fits["M"].centre,
+    "LearnedMechanisms.law": lambda: fitted("laws", laws).law("M", signs()),
+    "LearnedMechanisms.calibration": lambda: fitted("laws", laws).calibration(),
+    "LearnedMechanisms.sem": lambda: pf.SEM.from_mechanisms(fitted("laws", laws), UNFAIR, unit="shared", draws=3)
+    .worlds(20, random_state=0),
     "fit_posterior by SVI": lambda: posterior().samples,
     "fit_posterior by NUTS": lambda: posterior("nuts").samples,
     "CausalGraph.from_pyro": lambda: pf.CausalGraph.from_pyro(program, nodes=["Q", "A", "M", "Y"], sensitive="A",
@@ -118,12 +119,15 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "SEM.worlds": lambda: pf.SEM(program, UNFAIR, posterior=B, unit="shared", draws=3).worlds(9, random_state=0),
     "SEM.counterfactual": lambda: pf.SEM(program, UNFAIR, posterior=B).counterfactual(rows(), random_state=0).switched,
     "SEM.truth": lambda: pf.SEM(program, UNFAIR, posterior=B).truth(fitted("logistic", logistic), 99, 0).table,
-    "abduct": lambda: pf.abduct(program, rows()[:5], parameters={"b": 1.0}, random_state=0).noise,
-    "abduct by importance": lambda: pf.abduct(program, rows()[:5], parameters={"b": 1.0}, method="importance",
+    "abduct": lambda: pf.inference.abduct(
+        program, rows()[:5], parameters={"b": 1.0}, random_state=0).noise,
+    "abduct by importance": lambda: pf.inference.abduct(
+        program, rows()[:5], parameters={"b": 1.0}, method="importance",
                                               tolerance=0.5, draws=20, random_state=0).noise,
-    "abduct by SVI": lambda: pf.abduct(program, rows()[:5], parameters={"b": 1.0}, method="svi", tolerance=0.5,
+    "abduct by SVI": lambda: pf.inference.abduct(
+        program, rows()[:5], parameters={"b": 1.0}, method="svi", tolerance=0.5,
                                        draws=20, random_state=0).noise,
-    "predictive": lambda: pf.predictive(program, B, n=20, do={"A": 1}, random_state=0),
+    "predictive": lambda: pf.inference.predictive(program, B, n=20, do={"A": 1}, random_state=0),
     "effect_posterior": lambda: pf.effect_posterior(program, UNFAIR, fitted("logistic", logistic), B, people=99,
                                                     progress=False, random_state=0).samples,
     "GComputation": lambda: gcomputation().worlds(random_state=0),
@@ -195,9 +199,9 @@ def flat(found: Any) -> list[Any]:
         return [part for name, value in found.items() for part in (name, *flat(value))]
     if isinstance(found, list | tuple):
         return [part for value in found for part in flat(value)]
-    if isinstance(found, pf.CounterfactualSample):
+    if isinstance(found, pf.effects.CounterfactualSample):
         return flat([found.rows, found.weight])
-    if isinstance(found, pf.Estimate):
+    if isinstance(found, pf.effects.Estimate):
         return [found.value, found.error]
     if isinstance(found, pd.DataFrame):
         return flat([found[name].to_numpy() for name in found])
@@ -240,7 +244,7 @@ def test_all_that_the_caller_set_changes_no_number(name: str) -> None:
     "call",
     [
         lambda: penalised("no source"),
-        lambda: pf.learn_laws(signs().iloc[:3], GRAPH),
+        lambda: pf.learn_mechanisms(signs().iloc[:3], GRAPH),
         lambda: pf.fit_posterior(program, pd.DataFrame({"A": [0, 1]}), GRAPH),
         lambda: pf.SEM(lambda n: None, UNFAIR).nodes(5),
         lambda: fitted("plain", penalised).predict(rows().drop(columns="M")),
@@ -290,7 +294,7 @@ def test_the_default_type_is_put_back_by_the_last_thread() -> None:
 @pytest.mark.parametrize("functional", [pf.disagreement, pf.effect_gap, pf.piu_upper, pf.interval_disagreement])
 def test_gradients_of_the_caller_flow_through_functionals(functional: Any) -> None:
     scores = torch.tensor([0.2, 0.4], dtype=torch.float64, requires_grad=True)
-    world = pf.CounterfactualSample(pd.DataFrame({"A": [0, 1]}), np.array([0.5, 0.5]))
+    world = pf.effects.CounterfactualSample(pd.DataFrame({"A": [0, 1]}), np.array([0.5, 0.5]))
     functional(world.scored(scores), world.scored(scores.square())).backward()
     assert scores.grad is not None
     assert (scores.grad != 0).any()

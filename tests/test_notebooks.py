@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.figures import ShownFigure
+from pyrofair._figures import ShownFigure
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -63,7 +63,7 @@ def test_pictures_show_without_pyplot() -> None:
     program = (
         "import sys, pyrofair as pf\n"
         "graph = pf.CausalGraph('A -> M -> Y; A -> Y', sensitive='A', outcome='Y')\n"
-        "shown = [pf.plot_feasible_region(), graph, graph.unfair('A -> Y')]\n"
+        "shown = [pf.audits.plot_feasible_region(), graph, graph.unfair('A -> Y')]\n"
         "assert all(each._repr_png_().startswith(b'\\x89PNG') for each in shown)\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

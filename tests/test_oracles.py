@@ -18,13 +18,13 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pyrofair.estimands import RegimeEstimand, Target
+from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import FormulaNotApplicableError, NotIdentifiedError
-from pyrofair.graph import CausalGraph
-from pyrofair.identification import identify
-from pyrofair.ipw import IPW
-from pyrofair.paths import Path, Regime, UnfairPaths
-from pyrofair.potential_outcomes import CounterfactualSample
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.estimand import RegimeEstimand, Target
+from pyrofair.graph.identification import identify
+from pyrofair.graph.paths import Path, Regime, UnfairPaths
+from pyrofair.sources.ipw import IPW
 
 # The tables list the cells of a distribution, a row each: few rows, whose number says nothing.
 pytestmark = pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")

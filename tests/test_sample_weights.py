@@ -16,12 +16,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import pyrofair as pf
-from pyrofair import families, gcomputation
+from pyrofair.classifiers.pscf.classifier import PSCF
+from pyrofair.effects.functionals import disagreement
 from pyrofair.exceptions import DataError
-from pyrofair.functionals import disagreement
-from pyrofair.mechanisms import learn_laws
-from pyrofair.pscf import PSCF
-from pyrofair.tables import TableEncoder
+from pyrofair.mechanisms import families
+from pyrofair.mechanisms.learn import learn_mechanisms
+from pyrofair.sources import gcomputation
+from pyrofair.tables.tables import TableEncoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 
@@ -53,7 +54,7 @@ def fit_source(source: Any, weight: Any, df: pd.DataFrame) -> NDArray[np.float64
 
 def learned(df: pd.DataFrame, weight: Any, nodes: Any = ("A", "M")) -> Any:
     settings = {"parameters": "linear", "steps": 10, "progress": False, "random_state": 0}
-    return learn_laws(df, GRAPH, nodes=nodes, sample_weight=weight, **settings)
+    return learn_mechanisms(df, GRAPH, nodes=nodes, sample_weight=weight, **settings)
 
 
 def law_of(laws: Any) -> NDArray[np.float64]:
@@ -109,8 +110,8 @@ ways = {
     "GComputation.worlds": partial(
         other_rows, lambda: pf.GComputation(UNFAIR, parameters="linear", progress=False, random_state=0)
     ),
-    "learn_laws": lambda df, w: law_of(learned(df, w)),
-    "LearnedLaws.refit": lambda df, w: law_of(learned(df, None).refit(w, random_state=0, steps=3)),
+    "learn_mechanisms": lambda df, w: law_of(learned(df, w)),
+    "LearnedMechanisms.refit": lambda df, w: law_of(learned(df, None).refit(w, random_state=0, steps=3)),
     "choose_family": family,
     "TableEncoder": encoder,
     "audit": audited,
@@ -118,13 +119,13 @@ ways = {
     "PenalizedClassifier with a source": lambda df, w: trained(df, w, source=pf.IPW(UNFAIR), penalty=disagreement),
     "PSCF": pscf,
 }
-SLOW = ("learn_laws", "LearnedLaws.refit", "GComputation", "GComputation.worlds")
+SLOW = ("learn_mechanisms", "LearnedMechanisms.refit", "GComputation", "GComputation.worlds")
 every_way = pytest.mark.parametrize("name", ways)
 
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gcomputation, "learn_laws", partial(learn_laws, steps=10))
+    monkeypatch.setattr(gcomputation, "learn_mechanisms", partial(learn_mechanisms, steps=10))
 
 
 @every_way

@@ -222,8 +222,8 @@ settings(
     random_state="seed",
 )
 settings(
-    pf.abduct,
-    lambda **given: pf.abduct(given.pop("program", program), TABLE, **given),
+    pf.inference.abduct,
+    lambda **given: pf.inference.abduct(given.pop("program", program), TABLE, **given),
     besides="df tolerance",
     program="callable",
     nodes="names",
@@ -255,8 +255,10 @@ settings(
     levels="mapping",
 )
 settings(
-    pf.predictive,
-    lambda **given: pf.predictive(given.pop("program", program), {"slope": np.zeros(4)}, **({"n": 3} | given)),
+    pf.inference.predictive,
+    lambda **given: pf.inference.predictive(
+        given.pop("program", program), {"slope": np.zeros(4)}, **({"n": 3} | given)
+    ),
     besides="posterior",
     program="callable",
     do="mapping",
@@ -286,8 +288,8 @@ settings(
     random_state="seed",
 )
 settings(
-    pf.learn_laws,
-    lambda **given: pf.learn_laws(TABLE, given.pop("graph_or_unfair", GRAPH), **given),
+    pf.learn_mechanisms,
+    lambda **given: pf.learn_mechanisms(TABLE, given.pop("graph_or_unfair", GRAPH), **given),
     besides="df sample_weight",
     graph_or_unfair="choice",
     families="mapping",
@@ -395,7 +397,7 @@ settings(
     n="count",
     delta="inner share",
 )
-settings(pf.plot_feasible_region, pf.plot_feasible_region, besides="ax", levels="shares")
+settings(pf.audits.plot_feasible_region, pf.audits.plot_feasible_region, besides="ax", levels="shares")
 settings(
     pf.feasible_interval,
     lambda **given: pf.feasible_interval(**({"p0": 0.5, "level": 0.1} | given)),
@@ -426,8 +428,8 @@ settings(pf.datasets.load_adult, pf.datasets.load_adult, besides="path", variant
 settings(pf.datasets.load_german, pf.datasets.load_german, besides="path", columns="choice")
 settings(pf.datasets.Dataset.split, lambda **given: pf.datasets.load_german().split(**given), random_state="seed")
 settings(
-    pf.families.choose_family,
-    lambda **given: pf.families.choose_family(TABLE["M"], **given),
+    pf.mechanisms.families.choose_family,
+    lambda **given: pf.mechanisms.families.choose_family(TABLE["M"], **given),
     besides="values weight",
     most_levels="count",
     components="count",

@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyrofair import SEM, CausalGraph, DataError, abduct, fit_posterior, predictive
+from pyrofair import SEM, CausalGraph, DataError, fit_posterior
+from pyrofair.inference import abduct, predictive
 
 P = torch.tensor([0.2, 0.7])
 ASSIGNED = pytest.mark.filterwarnings("ignore:The program.*torch")  # what is assigned into a buffer is not followed

@@ -17,9 +17,9 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from pyrofair.distributions import TruncatedNormal
-from pyrofair.sem import SEM
-from pyrofair.simulate import scenario
+from pyrofair.programs.distributions import TruncatedNormal
+from pyrofair.simulate.scenarios import scenario
+from pyrofair.sources.sem import SEM
 
 try:
     from chirho.counterfactual.handlers import MultiWorldCounterfactual

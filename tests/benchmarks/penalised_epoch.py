@@ -13,13 +13,12 @@ import warnings
 
 import torch
 
-from pyrofair.batches import Problem
-from pyrofair.classifiers import PenalizedClassifier
-from pyrofair.datasets import load_adult
+from pyrofair.classifiers.penalized import PenalizedClassifier
+from pyrofair.classifiers.training import Problem, Schedule, train
+from pyrofair.datasets.uci import load_adult
+from pyrofair.effects.functionals import disagreement
 from pyrofair.exceptions import PositivityWarning
-from pyrofair.functionals import disagreement
-from pyrofair.ipw import IPW
-from pyrofair.training import Schedule, train
+from pyrofair.sources.ipw import IPW
 
 BARS = {"paper": 1.25, 0: 2.2, 1: 2.2, "pooled": 2.2}
 STRENGTH = 1.0

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyrofair.pscf import PSCF
-from pyrofair.simulate import scenario
+from pyrofair.classifiers.pscf.classifier import PSCF
+from pyrofair.simulate.scenarios import scenario
 
 PAPER = {"hiring": 74.8, "additive": 72.5}
 KINDS = [("posterior", "probability"), ("prior", "probability"), ("posterior", "decision"), ("prior", "decision")]

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 import pyrofair as pf
-from pyrofair.training import train
+from pyrofair.classifiers.training import train
 
 
 def fit_each(

@@ -1,0 +1,594 @@
+"""What does less unfairness cost? One classifier fitted along a path of penalty strengths."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.util import hash_pandas_object
+from sklearn.base import clone
+from torch import nn
+from tqdm.auto import tqdm
+
+from pyrofair._random import neutral_torch
+from pyrofair._validation import (
+    listed,
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_real,
+    shown,
+)
+from pyrofair.audits.audit import audit
+from pyrofair.audits.bootstrap import Views, make_views
+from pyrofair.audits.measures import DECISIONS, AuditedModel, Decisions, decide, measure, measure_views
+from pyrofair.audits.plots import plot_trade_off
+from pyrofair.audits.tables import mean_by_strength
+from pyrofair.classifiers.penalized import PenalizedClassifier
+from pyrofair.classifiers.training import evaluate, hold_out, train
+from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
+from pyrofair.effects.potential_outcomes import PotentialOutcomes
+from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.tables.tables import feature_columns, read_outcome, read_table, read_weight, require_aligned, warn_unused
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PenaltyPath", "penalty_path"]
+
+SUMMARISED = ("objective", "accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
+Row = dict[str, Any]
+Step = tuple[list[Row], PenalizedClassifier]
+"""The rows of the table for one strength, and the classifier fitted there."""
+BIMODAL = {"objective": 0.05, "positive_rate": 0.5}
+"""Seeds whose columns lie farther apart are solutions of two kinds; those of one kind differ by some .01 nats."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PenaltyPath:
+    """The result of :func:`penalty_path`; print it for a summary.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row for each strength, seed and kind of decisions, with the objective on all training rows (nats), accuracy,
+        majority_rate, positive_rate, p_y0, p_ypi, mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper (and
+        piu_double_disagreement for a source whose units are known by draws or learned laws). A bound is NaN where an
+        estimate left [0, 1].
+    models : dict
+        The fitted classifier of each (strength, seed).
+    intervals : DataFrame
+        What :func:`pyrofair.audit` says of each of them on the rows measured on: a row for each strength, seed, kind of
+        decisions and quantity, with estimate, lower, upper, ess and note. Empty without replicates.
+    groups : DataFrame
+        Where the source allows it, the marginals of each of them from either observed group alone, as in an audit.
+        ``p_value`` is joint over all classifiers of a seed; ``agree`` is by one test, at 95 %, of all of the path.
+    unfinished : dict
+        After an interrupt: for the seed that it struck, the module fitted last, from which ``resume`` goes on.
+    fingerprint : dict
+        Hashes of what it was made of: ``resume`` goes on only with the same.
+    """
+
+    table: pd.DataFrame
+    models: Mapping[tuple[float, int], PenalizedClassifier] = field(default_factory=dict)
+    intervals: pd.DataFrame = field(default_factory=pd.DataFrame)
+    groups: pd.DataFrame = field(default_factory=pd.DataFrame)
+    unfinished: Mapping[int, nn.Module] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.table.empty:
+            return "Penalty path: no strength was finished."
+        means = self.summary().filter(items=SUMMARISED)
+        lines = [
+            f"Penalty path: means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
+            means.round(3).to_string(),
+        ]
+        if means["bimodal"].any():
+            lines.append("bimodal: the seeds fall into two kinds of solution there; look at .table, not at the mean.")
+        if not (apart := disagreeing(self.groups)).empty:
+            lines.append(_apart(apart))
+        if self.unfinished:
+            lines.append("Unfinished: pass it as resume=... to go on.")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        if self.table.empty:
+            return "<PenaltyPath with no strength finished>"
+        strengths, seeds = self.table["strength"].nunique(), self.table["seed"].nunique()
+        return f"<PenaltyPath of {strengths} strength(s) and {seeds} seed(s); print it for a summary>"
+
+    def plot(self, decisions: Decisions = "threshold") -> Figure:
+        """Draw the trade-off (the paper's figure 3)."""
+        return plot_trade_off(self.table, decisions)
+
+    def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
+        """Return means over seeds by strength, and whether the seeds fall into two kinds of solution.
+
+        ``bimodal`` tells that their objectives lie more than 0.05 nats apart, or their positive rates more than a half:
+        a mean then describes none. A mean is NaN where the quantity of one seed is.
+        """
+        require_choice("decisions", decisions, DECISIONS)
+        rows = self.table[self.table["decisions"] == decisions]
+        by_strength = rows.groupby("strength")
+        apart = pd.Series(False, index=pd.Index(sorted(rows["strength"].unique()), name="strength"))
+        for column, most in BIMODAL.items():
+            if column in rows:
+                apart |= by_strength[column].max() - by_strength[column].min() > most
+        return mean_by_strength(rows.drop(columns=["decisions", "seed"])).assign(bimodal=apart)
+
+    def select(
+        self, quantity: str = "piu_upper", *, at_most: float, decisions: Decisions = "threshold"
+    ) -> PenalizedClassifier:
+        """Return the most accurate classifier of the path whose quantity is small enough beyond its uncertainty.
+
+        Judged is the end of the quantity's 95 % interval that is farther from 0, on rows that were not trained on: a
+        small estimate alone may be luck. Of many classifiers the chosen one looks a little better on these rows than it
+        is, so report its numbers on further rows.
+
+        Parameters
+        ----------
+        quantity
+            A quantity of ``intervals`` but accuracy and the majority rate; its absolute value counts.
+        at_most
+            The largest value allowed.
+        decisions
+            ``"threshold"`` or ``"score"``.
+
+        Returns
+        -------
+        PenalizedClassifier
+            The classifier as it was fitted on the path; its ``strength`` and ``random_state`` tell where.
+
+        Raises
+        ------
+        DataError
+            If there are no intervals, or none lies low enough.
+
+        Warns
+        -----
+        PyrofairWarning
+            If the classifier decides alike for everyone or is no more accurate than that; if the rows measured on were
+            those trained on; if the two observed groups disagree about it.
+        """
+        require_choice("decisions", decisions, DECISIONS)
+        require_real("at_most", at_most)
+        if self.intervals.empty:
+            raise DataError(
+                "This path has no intervals to judge by: it was made with n_boot=0, or interrupted before the first "
+                "seed was done. Make it with n_boot=100, say, or resume it."
+            )
+        own = self.intervals[self.intervals["decisions"] == decisions]
+        better_large = ("accuracy", "majority_rate")
+        require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in better_large])
+        own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
+        size = own[["lower", "upper"]].abs().max(axis=1, skipna=False)
+        allowed = size.index[size <= at_most]
+        if allowed.empty:
+            least = "none has an interval"
+            if size.notna().any():
+                nearest: Any = size.idxmin()
+                least = f"the smallest end is {size.min():.3g}, at strength {nearest[0]:g}, seed {nearest[1]}"
+            raise DataError(
+                f"No classifier of the path has {quantity} below {at_most:g} (at_most) up to the end of its interval; "
+                f"{least}. Fit stronger penalties, or measure on more rows."
+            )
+        decided = self.table[self.table["decisions"] == "threshold"].set_index(["strength", "seed"])
+        best = decided.loc[allowed, "accuracy"].idxmax()
+        for text in self._doubts(best, decided.loc[best]):
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        return self.models[best]
+
+    def _doubts(self, key: tuple[float, int], row: pd.Series[Any]) -> Iterator[str]:
+        """Say what speaks against a classifier."""
+        name = f"The classifier of strength {key[0]:g}, seed {key[1]},"
+        if row["positive_rate"] in (0.0, 1.0):
+            yield f"{name} is a constant: it says {'yes' if row['positive_rate'] else 'no'} to everyone."
+        elif row["accuracy"] <= row["majority_rate"]:
+            yield (
+                f"{name} has the accuracy {row['accuracy']:.3f}, no more than the {row['majority_rate']:.3f} of one "
+                "answer for everyone."
+            )
+        if self.fingerprint and self.fingerprint["training data"] == self.fingerprint["test set"]:
+            yield f"{name} was judged on the rows that it was trained on, where it looks better than elsewhere."
+        apart = disagreeing(self.groups)
+        if len(apart) and ((apart["strength"] == key[0]) & (apart["seed"] == key[1])).any():
+            yield f"{name} is one of which the two observed groups, weighted alone, disagree: see .groups."
+
+
+def penalty_path(
+    classifier: PenalizedClassifier,
+    X: pd.DataFrame,
+    y: Any,
+    *,
+    strengths: float | Sequence[float] = tuple(np.linspace(0.0, 2.0, 9)),
+    seeds: int | Sequence[int] = 1,
+    test: tuple[pd.DataFrame, Any] | None = None,
+    held_out: float = 0.25,
+    sample_weight: npt.ArrayLike | None = None,
+    n_boot: int = 100,
+    threshold: float = 0.5,
+    progress: bool = True,
+    resume: PenaltyPath | None = None,
+) -> PenaltyPath:
+    """Fit a classifier at each strength, from the strongest down, each start from the one before.
+
+    The paper's objective has two basins at middling strengths, and a cold start there ends in the worse one; at the
+    strongest strength the better of several short starts is taken (``starts`` of the classifier). Strength 0 starts
+    cold, as plain training does. Source and encoder are fitted once a seed. When a seed is done, all its classifiers
+    are audited together, on rows that none was trained on.
+
+    Parameters
+    ----------
+    classifier
+        The classifier, with its source and penalty; it is cloned, and its ``strength`` is not used.
+    X, y
+        Rows (n) and their outcomes.
+    strengths
+        The strengths, none negative, or a single one.
+    seeds
+        The seeds, or how many of them: 0, 1, ...
+    test
+        Rows and outcomes to measure on, which should be others than ``X``; all of ``X`` is then trained on.
+    held_out
+        Without ``test``: the share of the rows that is measured on and not trained on, the same for all seeds.
+    sample_weight
+        The weights of the rows ``X`` (n,), in training and, where some are held out, in measuring. Rows of ``test``
+        weigh the same.
+    n_boot
+        The bootstrap replicates of each seed's audit, from which ``select`` knows how sure the numbers are; 0 gives
+        points only.
+    threshold
+        A decision is positive where the score exceeds it.
+    progress
+        Whether a bar is shown.
+    resume
+        The result of an interrupted call with the same classifier, data and strengths: what it finished is kept, and
+        the rest gives the same numbers as a call that was not interrupted.
+
+    Returns
+    -------
+    PenaltyPath
+        After an interrupt, that of the strengths and seeds that were finished, with a warning.
+
+    Warns
+    -----
+    PositivityWarning
+        If the two observed groups, weighted alone, disagree: one test, at 95 %, of all classifiers of the path.
+    PyrofairWarning
+        What the audits warn of; if the path was interrupted.
+
+    Raises
+    ------
+    DataError
+        If the classifier has no source, a strength is negative, ``test`` is no pair, outcomes or weights do not belong
+        to the rows, or ``resume`` was made with other strengths, settings or data; nothing has been fitted then.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 5, figure 3.
+    """
+    if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
+        raise DataError(
+            f"classifier={shown(classifier)} must be a classifier with a source: "
+            "PenalizedClassifier(source=IPW(unfair))."
+        )
+    if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
+        raise DataError(f"test={shown(test)} must be a pair (X, y), rows and their outcomes, or None.")
+    require_real("threshold", threshold, least=0.0, below=1.0)
+    require_flag("progress", progress)
+    if resume is not None:
+        require_instance("resume", resume, PenaltyPath, "what an interrupted penalty_path returned, or None")
+    order = _order(strengths)
+    wanted = _seeds(seeds)
+    require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
+    require_integer("n_boot", n_boot, least=0)
+    found = _Found.of(resume, order)
+    # Measuring on unfit rows would fail only once the first strength is fitted.
+    graph = classifier.source.unfair.graph
+    rows = _Rows.read(graph, X, y, sample_weight)
+    warn_unused(X, graph)
+    if test is None:
+        training, measured = rows.split(held_out)
+    else:
+        training, measured = rows, _Rows.read(graph, *test, None, "the table to measure on")
+    measured_on = _Measured(graph, measured, threshold)
+    fingerprint = _settings(classifier, graph) | {
+        "training data": training.digest(),
+        "test set": measured.digest(),
+        "threshold": repr(float(threshold)),
+    }
+    if resume is not None:
+        _require_same(resume.fingerprint, fingerprint)
+    total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
+    with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
+        for seed in wanted:
+            try:
+                if left := order[len(found.finished(seed)) :]:
+                    with neutral_torch():
+                        for step in _steps(classifier, training, left, seed, measured_on, found.modules):
+                            found.add(*step)
+                            bar.update()
+                if n_boot and not found.is_audited(seed):
+                    found.audit(seed, classifier, measured_on, n_boot)
+                found.modules.pop(seed, None)
+            except KeyboardInterrupt:
+                warnings.warn(
+                    f"Interrupted in seed {seed}; what was finished is returned. Pass it as resume=... to go on.",
+                    PyrofairWarning,
+                    stacklevel=2,
+                )
+                break
+    for text, category in found.said.items():
+        warnings.warn(text, category, stacklevel=2)
+    path = found.path(fingerprint)
+    if not (apart := disagreeing(path.groups)).empty:
+        warnings.warn(_apart(apart), PositivityWarning, stacklevel=2)
+    return path
+
+
+def _apart(groups: pd.DataFrame) -> str:
+    """Say at which strengths the two observed groups disagree."""
+    strengths = ", ".join(f"{strength:g}" for strength in sorted(groups["strength"].unique()))
+    return (
+        "The two observed groups, weighted alone, disagree beyond chance at strength(s) "
+        f"{strengths}: a propensity is misspecified or overlap is poor, and what was penalised and measured may not be "
+        "the unfair effect. See .groups, and compare propensity='boosted'."
+    )
+
+
+def _order(strengths: float | Sequence[float]) -> list[float]:
+    """Return the strengths, strongest first."""
+    several = listed(strengths) if isinstance(strengths, Sequence | np.ndarray) else None
+    values: list[Any] = [strengths] if several is None or isinstance(strengths, str) else list(several)
+    real = all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+    if not real or not all(0.0 <= value < math.inf for value in values) or not any(values):
+        raise DataError(
+            f"strengths={shown(strengths)} must hold a positive one and none that is negative or not finite."
+        )
+    return sorted({float(value) for value in values}, reverse=True)
+
+
+def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    several = listed(seeds) if isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str) else None
+    if several is not None:
+        found = [require_integer("seeds", seed, least=0) for seed in several]
+    else:
+        found = list(range(require_integer("seeds", seeds)))
+    if not found or len(set(found)) < len(found):
+        raise DataError(f"seeds={shown(seeds)} must be a positive number of seeds, or seeds that differ.")
+    return found
+
+
+@dataclass
+class _Found:
+    """What is finished of a path."""
+
+    rows: list[Row] = field(default_factory=list)
+    models: dict[tuple[float, int], PenalizedClassifier] = field(default_factory=dict)
+    intervals: list[pd.DataFrame] = field(default_factory=list)
+    groups: list[pd.DataFrame] = field(default_factory=list)
+    modules: dict[int, nn.Module] = field(default_factory=dict)
+    said: dict[str, type[Warning]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, resume: PenaltyPath | None, order: list[float]) -> _Found:
+        """Return what an earlier call has finished."""
+        if resume is None:
+            return cls()
+        rows: list[Row] = [
+            dict(zip(map(str, resume.table), row, strict=True)) for row in resume.table.itertuples(index=False)
+        ]
+        audited = [each for each in (resume.intervals,) if not each.empty]
+        groups = [each for each in (resume.groups,) if not each.empty]
+        found = cls(rows, dict(resume.models), audited, groups, dict(resume.unfinished))
+        for seed in dict.fromkeys(row["seed"] for row in rows):
+            done = found.finished(seed)
+            if done != order[: len(done)] or (len(done) < len(order) and seed not in found.modules):
+                raise DataError(
+                    f"resume holds the strengths {done} for seed {seed}, which are no beginning of {order}; go on with "
+                    "the strengths of the call that was interrupted."
+                )
+        return found
+
+    def finished(self, seed: int) -> list[float]:
+        """Return the finished strengths of a seed, in order."""
+        return list(dict.fromkeys(row["strength"] for row in self.rows if row["seed"] == seed))
+
+    def add(self, rows: list[Row], model: PenalizedClassifier) -> None:
+        """Take what is measured of a classifier, and the classifier."""
+        strength, seed = rows[0]["strength"], rows[0]["seed"]
+        self.rows += rows
+        self.models[strength, seed] = model
+        self.modules[seed] = model.module_
+
+    def is_audited(self, seed: int) -> bool:
+        """Tell whether the classifiers of a seed have intervals."""
+        return any((each["seed"] == seed).any() for each in self.intervals)
+
+    def audit(self, seed: int, classifier: PenalizedClassifier, measured_on: _Measured, n_boot: int) -> None:
+        """Audit all classifiers of a seed together."""
+        models = {f"strength {strength!r}": self.models[strength, seed] for strength in self.finished(seed)}
+        strengths = {f"strength {strength!r}": strength for strength in self.finished(seed)}
+        source: Any = next(iter(models.values())).source_
+        rows, graph = measured_on.rows, measured_on.graph
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            report = audit(
+                models,
+                source,
+                rows.table.assign(**{graph.outcome_column: rows.y.to_numpy()}),
+                n_boot=n_boot,
+                threshold=measured_on.threshold,
+                sample_weight=rows.weight,
+                progress=False,
+                random_state=seed,
+            )
+        for each in caught:
+            if "groups, weighted alone, disagree" not in str(each.message):  # that is said for all seeds at once
+                self.said.setdefault(str(each.message), each.category)
+        # Whether the groups disagree is a question to the whole path, whose answer is in its groups.
+        note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
+        for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, report.groups)):
+            if len(found):
+                labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
+                tables.append(labelled[["strength", "seed", *labelled.columns[:-2]]])
+
+    def path(self, fingerprint: Mapping[str, str]) -> PenaltyPath:
+        """Return it as the result."""
+        intervals, groups = (
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+            for tables in (self.intervals, self.groups)
+        )
+        return PenaltyPath(
+            pd.DataFrame(self.rows), self.models, intervals, join_seeds(groups), self.modules, fingerprint
+        )
+
+
+def _settings(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
+    """Return hashes of the settings of classifier, source and penalty, without those that a path sets itself."""
+    found = {"classifier": "", "source": str(graph), "penalty": ""}
+    for name, value in sorted(classifier.get_params().items()):
+        if name not in ("strength", "random_state", "progress"):
+            what = name.split("__")[0]
+            found[what if what in found else "classifier"] += f"{name}={_show(value)}\n"
+    return {name: str(joblib.hash(text)) for name, text in found.items()}
+
+
+def _show(value: Any) -> str:
+    """Return a value as text that another process would give too; of a function, its code."""
+    if isinstance(value, UnfairPaths):  # its repr names the first paths only
+        return f"{value.paths.states} {value.swapped}"
+    code = getattr(value, "__code__", None)
+    text = repr(value) if code is None else f"{value!r} {code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
+
+
+def _require_same(then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    other = [name for name, value in now.items() if then.get(name) != value]
+    if other:
+        raise DataError(
+            f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
+            "interrupted, or start anew without resume."
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a table with what the graph reads of them, their outcomes as given and in 0 and 1, and their weights."""
+
+    graph: CausalGraph
+    table: pd.DataFrame
+    y: pd.Series[Any]
+    outcome: NDArray[np.int8]
+    weight: NDArray[np.float64]
+
+    @classmethod
+    def read(
+        cls, graph: CausalGraph, table: pd.DataFrame, outcome: Any, weight: npt.ArrayLike | None, what: str = "X"
+    ) -> _Rows:
+        found = read_table(table, feature_columns(graph), what=what)
+        found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
+        require_aligned(found, outcome)
+        y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)
+        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], read_weight(weight, found, table=what))
+
+    def split(self, fraction: float) -> tuple[_Rows, _Rows]:
+        """Return the rows to train on and those held out, at random but always the same ones."""
+        one, other = (
+            _Rows(self.graph, self.table.iloc[at], self.y.iloc[at], self.outcome[at], self.weight[at])
+            for at in hold_out(self.outcome, fraction, np.random.RandomState(0), "held_out")
+        )
+        return one, other
+
+    def digest(self) -> str:
+        """Return a hash of the rows, their outcomes and weights."""
+        weight = self.weight / self.weight.mean()
+        columns = feature_columns(self.graph)
+        hashes = [
+            hash_pandas_object(each, index=False).to_numpy()
+            for each in (self.table[columns], pd.Series(np.asarray(self.y)), pd.Series(weight))
+        ]
+        return str(joblib.hash([columns, *hashes]))
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The rows that a path is measured on."""
+
+    graph: CausalGraph
+    rows: _Rows
+    threshold: float
+
+    def views(self, source: Any, seed: int) -> Views:
+        """Return the worlds of a fitted source on these rows, as an audit would have them."""
+        return make_views(source, self.rows.table, self.rows.weight, seed)
+
+    def measure(
+        self, model: PenalizedClassifier, views: Views, strength: float, seed: int, objective: float
+    ) -> list[Row]:
+        """Return what is measured of a fitted model, a row for each kind of decisions."""
+        audited = AuditedModel("the classifier", model, self.graph, tuple(self.graph.input_columns))
+        observed = audited.observed(self.rows.table)
+        scored = [(audited.world(one, observed), audited.world(other, observed)) for one, other in views]
+        outcome, weight = self.rows.outcome, self.rows.weight
+        base_rate = float(np.average(outcome, weights=weight))
+        right = decide(observed, "threshold", self.threshold) == outcome
+        found = []
+        for kind in DECISIONS:
+            decided = [
+                (decide(one, kind, self.threshold), decide(other, kind, self.threshold)) for one, other in scored
+            ]
+            found.append(
+                {
+                    "strength": strength,
+                    "seed": seed,
+                    "decisions": kind,
+                    "objective": objective,
+                    "accuracy": float(np.average(right, weights=weight)),
+                    "majority_rate": max(base_rate, 1.0 - base_rate),
+                    "positive_rate": float(np.average(decide(observed, kind, self.threshold), weights=weight)),
+                    **(measure_views(decided, views) if len(views) > 1 else measure(decided[0], views[0]))[0],
+                }
+            )
+        return found
+
+
+def _steps(
+    classifier: PenalizedClassifier,
+    training: _Rows,
+    strengths: Sequence[float],
+    seed: int,
+    measured_on: _Measured,
+    modules: Mapping[int, nn.Module],
+) -> Iterator[Step]:
+    """Fit and measure strength after strength, starting from the module of an unfinished seed if there is one."""
+    strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
+    model = clone(classifier).set_params(random_state=seed, strength=strongest, progress=False)
+    weight = None if (training.weight == 1.0).all() else training.weight
+    problem = model.prepare(training.table, training.y, weight)
+    module = modules[seed] if seed in modules else model.first_module(problem)
+    views = measured_on.views(model.source_, seed)
+    for strength in strengths:
+        model = copy.copy(model)
+        model.strength = strength
+        start = copy.deepcopy(module) if strength > 0.0 else model.new_module(problem)
+        schedule = model.schedule()
+        module = model.module_ = train(start, problem, model.penalty, strength, schedule)
+        model.history_ = pd.DataFrame(schedule.history)
+        objective = evaluate(module, problem, model.penalty, strength)
+        yield measured_on.measure(model, views, strength, seed, objective), model

@@ -1,0 +1,211 @@
+"""Pictures of an audit, of a path of strengths, and of what a penalty allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from pyrofair._figures import ShownAxes, ShownFigure
+from pyrofair._validation import listed, require_instance, require_real, shown
+from pyrofair.audits.tables import mean_by_strength
+from pyrofair.effects.bounds import feasible_interval
+from pyrofair.exceptions import DataError
+
+__all__ = ["plot_audit", "plot_feasible_region", "plot_trade_off"]
+
+BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"
+COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
+
+
+def plot_audit(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
+    """Draw the accuracy of each model, and beside it the interval that holds its PIU.
+
+    Parameters
+    ----------
+    table
+        The table of an audit.
+    decisions
+        ``"threshold"`` or ``"score"``, for the right-hand panel.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure of its own: save it, or let a notebook show it.
+    """
+    _check_decisions(table, decisions)
+    models = list(dict.fromkeys(table["model"]))
+    place = np.arange(len(models))[::-1]
+    figure = ShownFigure(figsize=(10.0, 1.7 + 0.5 * len(models)), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(2, 3), sharey=True)
+    _draw_accuracy(left, table, models, place)
+    _draw_piu(right, table, decisions, models, place)
+    figure.legend(
+        handles=[
+            Patch(color=RED, alpha=0.35, label="PIU lies here"),
+            Line2D([], [], color=RED, linewidth=2, label="interval of each end"),
+            Line2D([], [], color=GREY, marker="D", markersize=5, linestyle="", label="the paper's upper bound"),
+            Line2D([], [], color=GREY, marker=">", markersize=7, linestyle="", label="that bound, 1 or more: vacuous"),
+        ],
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=8,
+    )
+    left.set_yticks(place, models)
+    left.set_ylim(-0.6, len(models) - 0.4)
+    for axes in (left, right):
+        axes.grid(axis="x", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], place: Any) -> None:
+    accuracy = _column(table, "threshold", "accuracy", models)
+    majority = _column(table, "threshold", "majority_rate", models)["estimate"]
+    exact = accuracy["note"].astype(str).str.contains("test-set").any()
+    axes.set_xlabel("accuracy (exact 90 % interval)" if exact else "accuracy")
+    if accuracy["estimate"].isna().all():
+        axes.text(0.5, 0.5, "no outcomes, no accuracy", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
+        axes.set_xticks([])
+        return
+    _whiskers(axes, accuracy, place, BLUE)
+    axes.axvline(majority.iloc[0], color=GREY, linestyle="--", linewidth=1)
+    axes.annotate("majority class", (majority.iloc[0], 1.0), xycoords=("data", "axes fraction"), color=GREY,
+                  xytext=(0, 3), textcoords="offset points", fontsize=8, ha="center")  # fmt: skip
+
+
+def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[str], place: Any) -> None:
+    low, high = (_column(table, decisions, f"piu_{end}", models) for end in ("lower", "upper"))
+    axes.barh(place, high["estimate"] - low["estimate"], left=low["estimate"], height=0.34, color=RED, alpha=0.35)
+    for end in (low, high):
+        _whiskers(axes, end, place, RED, marker="|")
+    paper = _column(table, decisions, "piu_paper_bound", models)["estimate"].to_numpy()
+    axes.plot(np.where(paper < 1.0, paper, np.nan), place, "D", color=GREY, markersize=5)
+    axes.plot(np.where(paper >= 1.0, 1.0, np.nan), place, ">", color=GREY, markersize=7, clip_on=False)
+    for at in place[low["estimate"].isna().to_numpy()]:
+        axes.text(0.5, at, "cannot be estimated", ha="center", va="center", color=GREY, fontsize=8)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel("probability of individual unfairness, " + ("decisions" if decisions == "threshold" else "scores"))
+
+
+def _check_decisions(table: pd.DataFrame, decisions: str) -> None:
+    known = list(dict.fromkeys(table["decisions"])) if "decisions" in table else []
+    if not isinstance(decisions, str) or decisions not in known:
+        raise DataError(
+            f"There are no rows with decisions={shown(decisions)} to draw; the table has {known or 'no rows'}."
+        )
+
+
+def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence[str]) -> pd.DataFrame:
+    chosen = table[(table["decisions"] == decisions) & (table["quantity"] == quantity)]
+    return chosen.set_index("model").reindex(pd.Index(models))
+
+
+def _whiskers(axes: Axes, rows: pd.DataFrame, place: Any, colour: str, marker: str = "o") -> None:
+    axes.hlines(place, rows["lower"], rows["upper"], color=colour, linewidth=2)
+    axes.plot(rows["estimate"], place, marker, color=colour, markersize=6 if marker == "o" else 11)
+
+
+def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
+    """Draw accuracy, mean unfair effect and the bounds on PIU against the strength of the penalty.
+
+    The line is the mean over seeds, each dot one seed, so that a cell with two kinds of solution shows as two. A line
+    has a gap where a seed has no value.
+
+    Parameters
+    ----------
+    table
+        The table of a penalty path; with a column ``method`` each method has its colour.
+    decisions
+        ``"threshold"`` or ``"score"``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure of its own: save it, or let a notebook show it.
+
+    References
+    ----------
+    Chikahara et al. (2021), figure 3.
+    """
+    _check_decisions(table, decisions)
+    rows = table[table["decisions"] == decisions]
+    rows = rows if "method" in rows else rows.assign(method="penalised")
+    figure = ShownFigure(figsize=(12.0, 3.9), layout="constrained")
+    panels = figure.subplots(1, 3)
+    titles = {"accuracy": "accuracy", "mean_unfair_effect": "mean unfair effect", "piu_upper": "PIU: where it can lie"}
+    for axes, (quantity, title) in zip(panels, titles.items(), strict=True):
+        for colour, (_, own) in zip(cycle(COLOURS), rows.groupby("method", sort=False), strict=False):
+            mean = mean_by_strength(own[["strength", *dict.fromkeys([quantity, "piu_lower", "piu_paper_bound"])]])
+            axes.plot(mean.index, mean[quantity], color=colour)
+            axes.plot(own["strength"], own[quantity], ".", color=colour, alpha=0.6)
+            if quantity == "piu_upper":
+                axes.plot(mean.index, mean["piu_lower"], "--", color=colour, linewidth=1)
+                axes.plot(mean.index, mean["piu_paper_bound"], ":", color=colour)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("strength of the penalty")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].axhline(rows["majority_rate"].mean(), color=GREY, linestyle="--", linewidth=1)
+    panels[1].axhline(0.0, color=GREY, linewidth=0.8)
+    panels[2].set_ylim(0.0, 1.05 * max(min(1.0, rows["piu_paper_bound"].max()), 0.1))
+    methods = zip(cycle(COLOURS), dict.fromkeys(rows["method"]), strict=False)
+    figure.legend(
+        handles=[
+            *(Line2D([], [], color=colour, marker=".", label=method) for colour, method in methods),
+            Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="left: majority class"),
+            Line2D([], [], color=GREY, label="right: sharp upper end"),
+            Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="right: sharp lower end"),
+            Line2D([], [], color=GREY, linestyle=":", label="right: the paper's upper bound"),
+        ],
+        loc="outside lower center",
+        ncols=min(8, 4 + rows["method"].nunique()),
+        frameon=False,
+        fontsize=8,
+    )
+    return figure
+
+
+def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes | None = None) -> Axes:
+    """Draw which pairs of marginals a level of the paper's penalty allows, and which a level of FIO's does.
+
+    Parameters
+    ----------
+    levels
+        Levels of the penalty, or one; FIO's level is half of each, as in the paper.
+    ax
+        The axes to draw on; by default those of a new figure, ``.figure`` of what is returned.
+
+    References
+    ----------
+    Chikahara et al. (2021), eq. (11), eq. (12) and figure 2.
+    """
+    if ax is not None:
+        require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
+    own = ShownFigure(figsize=(4.2, 4.9), layout="constrained")
+    axes = own.add_subplot(axes_class=ShownAxes) if ax is None else ax
+    p0 = np.linspace(0.0, 1.0, 401)
+    several = None if isinstance(levels, str | bytes) else listed(levels)
+    each = (levels,) if several is None else several
+    if not each:
+        raise DataError(f"levels={shown(levels)} must hold one level at least, such as 0.2.")
+    drawn = sorted((require_real("levels", level, least=0.0, most=1.0) for level in each), reverse=True)
+    styles = cycle(("-", "--", ":", "-."))
+    for shade, (level, style) in enumerate(zip(drawn, styles, strict=False), 1):
+        low, high = feasible_interval(p0, level)
+        alpha = 0.2 + 0.5 * (shade - 1) / max(len(drawn) - 1, 1)
+        axes.fill_between(p0, low, high, color=RED, alpha=alpha, linewidth=0, label=f"penalty at most {level:g}")
+        gap = level / 2.0
+        axes.plot(p0, p0 - gap, style, color=BLUE, label=f"mean unfair effect within {gap:g} of 0 (FIO)")
+        axes.plot(p0, p0 + gap, style, color=BLUE)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="P(Y0 = 1)", ylabel="P(Ypi = 1)", aspect="equal")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.01), ncols=1, frameon=False, fontsize=8)
+    return axes

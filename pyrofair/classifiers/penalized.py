@@ -1,0 +1,451 @@
+"""A classifier that pays for unfair effects: cross-entropy plus a penalty on two potential outcomes."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from torch import Tensor, nn
+
+from pyrofair._random import fresh_state, neutral_torch
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_names,
+    require_real,
+    require_seed,
+    require_unmasked,
+)
+from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.training import (
+    Optimizer,
+    Penalty,
+    Problem,
+    Schedule,
+    choose_start,
+    hold_out,
+    logits_of,
+    make_module,
+    make_optimizer,
+    seeded,
+    stack_worlds,
+    to_tensor,
+    train,
+)
+from pyrofair.effects.functionals import disagreement
+from pyrofair.effects.group_agreement import compare_groups, disagreeing
+from pyrofair.effects.potential_outcomes import PotentialOutcomes
+from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.tables.tables import (
+    TableEncoder,
+    feature_columns,
+    read_outcome,
+    read_sensitive,
+    read_table,
+    read_weight,
+    require_aligned,
+    sort_labels,
+    warn_unused,
+)
+
+__all__ = ["PenalizedClassifier"]
+
+CHUNK = 65_536
+
+
+class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
+    """A binary classifier that minimises cross-entropy plus ``strength`` times an unfairness penalty.
+
+    With ``source=None`` it is a plain scikit-learn classifier (the paper's *Unconstrained*); with ``effect_gap`` as
+    penalty it is *FIO*'s constraint; with ``columns=remove(...)`` it is *Remove*; with ``disagreement`` it is the
+    paper's *Proposed*.
+
+    Parameters
+    ----------
+    model
+        ``"network"`` (the paper's: 100 and 50 sigmoid units), ``"logistic"``, a :class:`torch.nn.Module` (copied, and
+        trained from its present weights), or a function that makes one from the number of encoded features. It returns
+        the log-odds of the last of ``classes_``, one a row, or a logit for each of the two.
+    source
+        A source of potential outcomes, cloned and fitted inside ``fit`` on the same rows.
+    penalty
+        A function of two scored worlds: ``disagreement``, ``effect_gap``, ``piu_upper``, or one of your own.
+    strength
+        The paper's lambda, not negative. At 0 the result equals that of ``source=None``.
+    columns
+        The columns to read; by default the graph's observed parents of the outcome, or all without a source.
+    encoder
+        A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
+    starts
+        With a penalty: from so many initial weights training is tried for about 100 steps, and goes on from those with
+        the least objective. The penalty pulls both potential outcomes to no or both to yes, and initial weights alone
+        can decide for the worse. A penalty weaker than 2 is tried from a stronger one, too. A module of your own has
+        one start, its weights.
+    epochs, batch_size
+        The length of training (by default about 1,000 steps, in 20 to 200 epochs) and the rows of a batch.
+    optimizer
+        ``"adam"``, ``"sgd"`` (momentum 0.9, the paper's), or a function that makes a torch optimizer from parameters.
+    learning_rate
+        By default 0.01 for Adam and 0.1 for SGD.
+    validation_fraction
+        The share of rows held out to judge each epoch; the best epoch is kept.
+    patience
+        Stop after so many epochs without gain on the held-out rows.
+    dtype, device
+        The type of all numbers, and where they live. With ``"float64"`` a weight of two equals a repeated row up to
+        rounding; ``"float32"`` is about 1.7 times faster.
+    progress
+        Whether a fit of more than a few seconds shows a bar.
+    random_state
+        Seeds the weights, the batches, the split and the source.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels, sorted; ``predict_proba`` has a column for each.
+    positive_ : label
+        The label that counts as 1: the graph's, or the last class.
+    module_ : torch.nn.Module
+        The trained module.
+    source_ : PotentialOutcomes or None
+        The fitted source.
+    history_ : DataFrame
+        Loss, penalty and validation objective by epoch.
+
+    References
+    ----------
+    Chikahara et al. (2021), eq. (1), eq. (10), section 5 and appendix G.1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"A": rng.integers(0, 2, 200), "M": rng.normal(size=200)})
+    >>> y = (X["A"] + X["M"] > 0.5).astype(int)
+    >>> PenalizedClassifier("logistic", random_state=0).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        model: Literal["network", "logistic"] | nn.Module | Callable[[int], nn.Module] = "network",
+        *,
+        source: PotentialOutcomes | None = None,
+        penalty: Penalty = disagreement,
+        strength: float = 1.0,
+        columns: Sequence[str] | None = None,
+        encoder: TransformerMixin | None = None,
+        starts: int = 4,
+        epochs: int | None = None,
+        batch_size: int = 1000,
+        optimizer: Literal["adam", "sgd"] | Optimizer = "adam",
+        learning_rate: float | None = None,
+        validation_fraction: float | None = None,
+        patience: int | None = None,
+        dtype: Literal["float64", "float32"] = "float64",
+        device: str = "cpu",
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.model = model
+        self.source = source
+        self.penalty = penalty
+        self.strength = strength
+        self.columns = columns
+        self.encoder = encoder
+        self.starts = starts
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.dtype = dtype
+        self.device = device
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: object = None) -> Self:
+        """Fit the source, the encoder and the module.
+
+        Parameters
+        ----------
+        X
+            A table of n rows. With a source: a DataFrame with the graph's columns, the sensitive attribute among them.
+        y
+            The outcome, shape (n,). With a source, its positive value is the graph's.
+        sample_weight
+            Weights of shape (n,); they enter the loss, the encoder, the source and the penalty.
+
+        Raises
+        ------
+        DataError
+            If the table, the outcome or a setting is unfit; nothing has been fitted then.
+        NotIdentifiedError, PositivityError
+            If the source cannot estimate the two worlds.
+        """
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        with neutral_torch():
+            problem = fitted.prepare(X, y, sample_weight)
+            schedule = fitted.schedule()
+            fitted.module_ = train(fitted.first_module(problem), problem, self.penalty, self.strength, schedule)
+            apart = fitted._where_groups_disagree()
+        fitted.history_ = pd.DataFrame(schedule.history)
+        self.__dict__ = fitted.__dict__
+        if apart:
+            warnings.warn(apart, PositivityWarning, stacklevel=2)
+        return self
+
+    def prepare(self, X: Any, y: Any, sample_weight: object = None) -> Problem:
+        """Validate, fit the encoder and the source, and return what is to be trained on.
+
+        Fitting is :meth:`prepare` followed by training; a path of strengths prepares once.
+        """
+        self._check_settings()
+        table, target = self._read_training(X, y)
+        weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table), table="X")
+        random = fresh_state(self.random_state)
+        self.seed_ = int(random.randint(2**31 - 1))
+        kept = np.flatnonzero(weight > 0)
+        table, target, weight = table.iloc[kept], target[kept], weight[kept]
+        if len(np.unique(target)) < 2:
+            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
+        training, held_out = hold_out(target, self.validation_fraction, random)
+        self._fit_encoder(table.iloc[training], weight[training], random)
+        self.source_ = None
+        if self.source is not None and self.strength > 0:
+            self.source_ = _seeded_clone(self.source, random)
+            self.source_.fit(table.iloc[training], sample_weight=weight[training])
+        validation = self._problem(table, target, weight, held_out, None) if len(held_out) else None
+        return self._problem(table, target, weight, training, validation)
+
+    def _problem(
+        self,
+        table: pd.DataFrame,
+        target: NDArray[np.int8],
+        weight: NDArray[np.float64],
+        rows: NDArray[np.int64],
+        validation: Problem | None,
+    ) -> Problem:
+        part = table.iloc[rows]
+        encoded = self._encode(part)
+        worlds = stratum = None
+        if self.source_ is not None:
+            samples = self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)
+            encoded, worlds = stack_worlds(encoded, samples, self._encode)
+            stratum = torch.as_tensor(read_sensitive(part, self.source_.unfair.graph, both=False), device=self.device)
+        return Problem(
+            encoded,
+            to_tensor(target[rows], self.dtype, self.device),
+            to_tensor(weight[rows], self.dtype, self.device),
+            worlds,
+            stratum,
+            1 if self.classes_[1] == self.positive_ else -1,
+            validation,
+        )
+
+    def schedule(self) -> Schedule:
+        """Return the settings of training."""
+        return Schedule(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            optimizer=make_optimizer(self.optimizer, self.learning_rate),
+            patience=self.patience,
+            seed=self.seed_,
+            progress=self.progress,
+        )
+
+    def first_module(self, problem: Problem) -> nn.Module:
+        """Return the module to start from: of several, the one that comes nearest to the least objective."""
+        first = self.new_module(problem)
+        if self.starts == 1 or isinstance(self.model, nn.Module) or problem.worlds is None or not self.strength > 0:
+            return first
+        modules = [first, *(self.new_module(problem, start) for start in range(1, self.starts))]
+        return choose_start(modules, problem, self.penalty, self.strength, self.schedule())
+
+    def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
+        """Return an untrained module, another one for each start; the global random state is as it was."""
+        with seeded(self.seed_ + start, torch.device(self.device)):
+            module = make_module(self.model, problem.rows.shape[1])
+        return module.to(dtype=getattr(torch, self.dtype), device=self.device)
+
+    def _where_groups_disagree(self) -> str:
+        """Say where the two observed groups, weighted alone, give other estimates of what was penalised."""
+        if self.source_ is None:
+            return ""
+        groups = compare_groups(self.source_, self._positive_scores)
+        apart = disagreeing(groups)
+        if apart.empty:
+            return ""
+        said = "; ".join(
+            f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
+            for row in apart.itertuples()
+        )
+        return (
+            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {said}. A "
+            "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
+            "source_.overlap(), and compare propensity='boosted'."
+        )
+
+    def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
+        scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
+        return np.asarray(scores, dtype=np.float64)
+
+    def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64], random: np.random.RandomState) -> None:
+        encoder = TableEncoder() if self.encoder is None else _seeded_clone(self.encoder, random)
+        weighted = has_fit_parameter(encoder, "sample_weight") and not (weight == 1).all()
+        self.encoder_ = encoder.fit(table[self.reads_], **({"sample_weight": weight} if weighted else {}))
+
+    def _encode(self, table: pd.DataFrame) -> Tensor:
+        matrix = self.encoder_.transform(table[self.reads_])
+        return to_tensor(matrix.toarray() if hasattr(matrix, "toarray") else matrix, self.dtype, self.device)
+
+    # -- reading tables -----------------------------------------------------------------------------------------------
+
+    @property
+    def _graph(self) -> CausalGraph | None:
+        return None if self.source is None else self.source.unfair.graph
+
+    def _check_settings(self) -> None:
+        require_real("strength", self.strength, least=0.0)
+        known = isinstance(self.source, PotentialOutcomes) and hasattr(self.source.unfair, "graph")
+        if self.source is not None and not known:
+            raise DataError(f"source={self.source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+        if not callable(self.penalty):
+            raise DataError(f"penalty={self.penalty!r} must be a function of two scored worlds, such as disagreement.")
+        if not (isinstance(self.model, str) and self.model in ("network", "logistic")) and not callable(self.model):
+            raise DataError(f"model={self.model!r} is not known; it is 'network', 'logistic', or a torch module.")
+        make_optimizer(self.optimizer, self.learning_rate)
+        require_choice("dtype", self.dtype, ("float64", "float32"))
+        for name in ("starts", "epochs", "batch_size", "patience"):
+            if getattr(self, name) is not None or name in ("starts", "batch_size"):
+                require_integer(name, getattr(self, name))
+        require_flag("progress", self.progress)
+        require_seed(self.random_state)
+        require_instance("device", self.device, (str, torch.device), "a torch device, such as 'cpu'")
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise DataError(f"device={self.device!r} is not there: {error}") from error
+        if self.columns is not None and not require_names("columns", self.columns, "column names"):
+            raise DataError("columns=[] names no column. Name at least one, or leave it out: columns=None.")
+        if self.validation_fraction is not None:
+            require_real("validation_fraction", self.validation_fraction, above=0.0, below=1.0, such_as=0.1)
+        if self.encoder is not None and not all(hasattr(self.encoder, each) for each in ("fit", "transform")):
+            raise DataError(f"encoder={self.encoder!r} must be a transformer with fit and transform, or None.")
+        if self.patience is not None and self.validation_fraction is None:
+            raise DataError("patience needs rows to judge by: set validation_fraction, 0.1 say.")
+
+    def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
+        graph = self._graph
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        if isinstance(X, pd.DataFrame):
+            require_aligned(X, y)
+        if graph is None and self.columns is None:
+            table = self._read_plain(X, reset=True)
+        else:
+            table = self._read_named(X, graph)
+        target = self._read_target(y, graph)
+        require_aligned(table, target)
+        return table, target
+
+    def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
+        """Read a table by names: the columns that the graph knows, or those given."""
+        allowed = graph.input_columns if graph else None
+        reads = list(self.columns) if self.columns is not None else list(allowed or ())
+        outside = [name for name in reads if allowed is not None and name not in allowed]
+        if outside:
+            raise DataError(
+                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
+                f"graph; a classifier may read {', '.join(allowed or ())}."
+            )
+        table = read_table(X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X")
+        if graph is not None:
+            read_sensitive(table, graph)
+            warn_unused(X, graph)
+        self.reads_ = [name for name in X.columns if name in reads]
+        self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
+        self.n_features_in_ = len(self.reads_)
+        return table
+
+    def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
+        """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""
+        if isinstance(X, pd.DataFrame):
+            table = read_table(X, list(X.columns), what="X")
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        else:
+            require_unmasked("X", X)
+            matrix = validate_data(self, X, reset=reset, dtype=np.float64)
+            table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
+        if reset:
+            self.reads_ = list(table.columns)
+        return table.set_axis(self.reads_, axis=1)
+
+    def _read_target(self, y: Any, graph: CausalGraph | None) -> NDArray[np.int8]:
+        """Learn the labels, and return for each row whether it has the last one."""
+        require_unmasked("y", y)
+        values = column_or_1d(y, warn=True)
+        if graph is None:
+            if values.dtype.kind == "f":
+                assert_all_finite(values, input_name="y")
+            check_classification_targets(values)
+            kind = type_of_target(values, input_name="y", raise_unknown=True)
+            if kind != "binary":
+                raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
+        positive = np.unique(values)[-1] if graph is None else graph.positive
+        coded, labels = read_outcome(values, positive, what="y")
+        self.classes_ = sort_labels(values, labels)
+        self.positive_ = positive
+        return coded if self.classes_[1] == positive else 1 - coded
+
+    # -- predicting ---------------------------------------------------------------------------------------------------
+
+    def _read_new(self, X: Any) -> pd.DataFrame:
+        check_is_fitted(self, "module_")
+        if self._graph is None and self.columns is None:
+            return self._read_plain(X, reset=False)
+        return read_table(X, self.reads_, what="X")
+
+    def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the log-odds of the last class, shape (m,)."""
+        with neutral_torch(), torch.no_grad():
+            rows = self._encode(self._read_new(X))
+            logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+            return np.asarray(logits.cpu().numpy())
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the probability of each class, shape (m, 2), in the order of ``classes_``."""
+        logits = self.decision_function(X)
+        with neutral_torch():
+            last = torch.sigmoid(torch.as_tensor(logits)).numpy()
+        return np.column_stack([1.0 - last, last])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likelier label of each row, shape (m,)."""
+        likelier = (self.decision_function(X) > 0).astype(int)
+        return np.asarray(self.classes_[likelier])
+
+
+def _seeded_clone(estimator: Any, random: np.random.RandomState) -> Any:
+    """Return an unfitted copy in which each ``random_state`` that was left open is a seed."""
+    copied = clone(estimator, safe=False)
+    if hasattr(copied, "get_params"):
+        settings = sorted(copied.get_params().items())
+        names = [name for name, value in settings if name.split("__")[-1] == "random_state" and value is None]
+        copied.set_params(**{name: int(random.randint(2**31 - 1)) for name in names})
+    return copied

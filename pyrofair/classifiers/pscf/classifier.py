@@ -1,0 +1,491 @@
+"""PSCF: the classifier of path-specific counterfactual fairness (Chiappa, 2019), fitted by variational inference."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from pyrofair._arviz import to_arviz
+from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_integer,
+    require_layers,
+    require_rate,
+    require_real,
+    require_seed,
+    require_unmasked,
+)
+from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.pscf.counterfactual import Latents, Replay, read_replay
+from pyrofair.classifiers.pscf.model import LatentSEM, People, Steps, doubt, evidence, fit_elbo
+from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.mechanisms.families import Family, choose_family, encode
+from pyrofair.mechanisms.learn import require_families, require_fitting
+from pyrofair.tables.tables import (
+    feature_columns,
+    read_outcome,
+    read_sensitive,
+    read_table,
+    read_weight,
+    require_aligned,
+    sort_labels,
+    warn_unused,
+)
+
+__all__ = ["PSCF", "people_to_arviz", "require_settings"]
+
+ZERO = ("mmd", "weight_decay")
+OPTIONAL = ("latent_size", "epochs", "own_noise")
+
+
+def require_settings(pscf: Any) -> None:
+    """Refuse settings that make no sense.
+
+    Parameters
+    ----------
+    pscf
+        A :class:`pyrofair.PSCF`.
+
+    Raises
+    ------
+    DataError
+        With the setting, its value, and what it may be.
+    """
+    if not isinstance(pscf.unfair, UnfairPaths):
+        raise DataError(f"unfair={pscf.unfair!r} must be unfair paths, made by graph.unfair(...).")
+    require_choice("latents", pscf.latents, ("posterior", "prior"))
+    require_choice("average", pscf.average, ("probability", "decision"))
+    for name in ("samples", "latent_size", "hidden", "components", "epochs", "batch_size"):
+        if getattr(pscf, name) is not None or name not in OPTIONAL:
+            require_integer(name, getattr(pscf, name))
+    require_rate(pscf.learning_rate)
+    for name in ("mmd", "weight_decay", "own_noise"):
+        if getattr(pscf, name) is not None or name not in OPTIONAL:
+            least, above = (0.0, -math.inf) if name in ZERO else (-math.inf, 0.0)
+            require_real(name, getattr(pscf, name), least=least, above=above)
+    require_layers("encoder_hidden", pscf.encoder_hidden)
+    require_flag("progress", pscf.progress)
+    require_seed(pscf.random_state)
+    graph = pscf.unfair.graph
+    known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
+    require_families({} if pscf.families is None else pscf.families, known)
+
+
+def people_to_arviz(
+    posterior: Mapping[str, npt.ArrayLike],
+    predicted: Mapping[str, npt.ArrayLike],
+    observed: Mapping[str, npt.ArrayLike],
+    losses: npt.ArrayLike,
+    vectors: Collection[str],
+) -> Any:
+    """Return draws of given people as ArviZ data, in one chain.
+
+    Parameters
+    ----------
+    posterior, predicted
+        For each site its draws, shape (draws, people, ...).
+    observed
+        For each site what was observed, shape (people,).
+    losses
+        The loss of each epoch.
+    vectors
+        The sites that hold several numbers a person.
+
+    Returns
+    -------
+    arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+    """
+    groups: dict[str, dict[str, Any]] = {
+        "posterior": {name: _chain(values) for name, values in posterior.items()},
+        "posterior_predictive": {name: _chain(values) for name, values in predicted.items()},
+        "sample_stats": {"loss": _chain(losses)},
+    }
+    if observed:
+        groups["observed_data"] = {name: np.asarray(values) for name, values in observed.items()}
+    dims = {name: ["person"] for name in (*posterior, *predicted)}
+    return to_arviz(groups, dims=dims | {name: ["person", f"{name}_dim"] for name in vectors})
+
+
+def _chain(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    return np.asarray(values)[None]
+
+
+CHUNK = 16_384
+STEPS, FEWEST, MOST = 6_000, 20, 400
+Average = Literal["probability", "decision"]
+
+
+class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
+    """Path-specific counterfactual fairness by variational inference: the paper's main rival.
+
+    It learns a structural equation model in which the nodes on unfair paths have latent noise, and then predicts from a
+    fair copy of each person: edges of unfair paths carry the baseline, all others her own value, and the nodes on
+    unfair paths are redrawn with her noise.
+
+    *Assumes* that the learned model is the true one. What a latent variable stands for is a choice that data do not
+    make (``docs/decisions/0019-pscf.md``): :meth:`truth` tells the price where the true model is known.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths, without recanting witness.
+    latents
+        Where a person's noise comes from: ``"posterior"``, what her own row says of it (Chiappa 2018, abduction), or
+        ``"prior"``, anybody's noise (the paper's eq. pscfpm).
+    average
+        What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
+        paper's eq. pscfpred). Both have one mean; the first has less noise.
+    samples
+        The paper's J, the Monte-Carlo samples of each person, each from another J-th of the law of her noise.
+    mmd
+        The strength of a penalty, in nats a person, on the maximum mean discrepancy between the two groups' latents; 0
+        leaves it out. The paper searched 0 to 2.
+    latent_size
+        The dimensions of a node's latent variable; by default as many as it has columns.
+    own_noise
+        The spread that a number on an unfair path has besides its latent variable, as a share of its standard
+        deviation (for whole numbers a quarter at least). If it is learned (None), the latent variable often says
+        nothing, and the posterior is the prior.
+    hidden, encoder_hidden, components
+        The tanh units of the one hidden layer of each law, and of the layers of each encoder; the components of the
+        laws of numbers without a latent variable.
+    families
+        The law of a column, by its name, where another is wanted than
+        :func:`pyrofair.mechanisms.families.choose_family` says.
+        Whole numbers are numbers here, however few: make categories of them by a categorical type.
+    epochs, batch_size
+        The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
+    learning_rate
+        The size of Adam's steps; after a third of the epochs they shrink to a hundredth.
+    weight_decay
+        The precision of the normal prior of the networks' weights, whose most likely values are found; 0 is none.
+    progress, random_state
+        Whether a fit of some seconds shows a bar; the seed of networks, batches, latent draws, and predictions.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels, sorted.
+    replay_ : Replay
+        Which nodes are redrawn, and which read the baseline.
+    sem_ : LatentSEM
+        The learned model: ``sem_.model`` is a Pyro program, ``sem_.guide`` its guide, ``sem_.families`` its laws.
+    history_ : DataFrame
+        The loss of each epoch, in nats a person.
+    elbo_ : float
+        The evidence lower bound of the training rows at the end, in nats a person.
+    feature_names_in_ : ndarray of str
+        What predictions may depend on.
+
+    References
+    ----------
+    Chiappa (2018), sections 3 and 4; Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"A": rng.integers(0, 2, 400), "Q": rng.normal(size=400)})
+    >>> X["D"] = X["A"] + X["Q"] + rng.normal(size=400)
+    >>> y = (X["D"] + X["A"] + X["Q"] > 1).astype(int)
+    >>> graph = CausalGraph("{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
+    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), epochs=100, batch_size=50, random_state=0)
+    >>> bool(fair.fit(X, y).score(X, y) > 0.75)
+    True
+    """
+
+    def __init__(
+        self,
+        unfair: UnfairPaths,
+        *,
+        latents: Latents = "posterior",
+        average: Average = "probability",
+        samples: int = 5,
+        mmd: float = 0.0,
+        latent_size: int | None = None,
+        own_noise: float | None = 0.1,
+        hidden: int = 100,
+        encoder_hidden: Sequence[int] = (20, 20),
+        components: int = 5,
+        families: Mapping[str, Family] | None = None,
+        epochs: int | None = None,
+        batch_size: int = 250,
+        learning_rate: float = 0.01,
+        weight_decay: float = 1.0,
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.unfair = unfair
+        self.latents = latents
+        self.average = average
+        self.samples = samples
+        self.mmd = mmd
+        self.latent_size = latent_size
+        self.own_noise = own_noise
+        self.hidden = hidden
+        self.encoder_hidden = encoder_hidden
+        self.components = components
+        self.families = families
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: object = None) -> Self:
+        """Learn a law for each column given its causes, and what a row says of a person's noise.
+
+        Parameters
+        ----------
+        X
+            A DataFrame of n rows with all columns of the graph but the outcome's.
+        y
+            The outcome, shape (n,); its positive value is the graph's.
+        sample_weight
+            Weights of shape (n,).
+
+        Raises
+        ------
+        DataError
+            If the table, the outcome or a setting is unfit, or training diverges; nothing has been fitted then.
+        NotIdentifiedError, GraphError
+            If the unfair paths have a recanting witness, or one of them runs through a latent node.
+
+        Warns
+        -----
+        PyrofairWarning
+            If the loss has not settled, or columns are outside the graph; if the fit was interrupted (Ctrl-C), in which
+            case the networks of the last whole epoch are kept.
+        """
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        require_settings(self)
+        fitted.replay_ = read_replay(self.unfair)
+        people = fitted._read_training(X, y, sample_weight)
+        epochs = self.epochs or min(max(STEPS * self.batch_size // len(people), FEWEST), MOST)
+        steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
+        fitted.sem_ = fitted._new_sem()
+        losses = fit_elbo(fitted.sem_, people, steps, fitted.seed_)
+        fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
+        fitted.elbo_ = evidence(fitted.sem_, people, seed=fitted.seed_)
+        self.__dict__ = fitted.__dict__
+        if text := doubt(losses, steps):
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        return self
+
+    def _read_training(self, X: Any, y: Any, sample_weight: object) -> People:
+        graph = self.unfair.graph
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        table = read_table(X, feature_columns(graph), what="X")
+        require_aligned(X, y)
+        warn_unused(X, graph)
+        weight = read_weight(sample_weight, table, table="X")
+        target = self._read_target(y)
+        kept = np.flatnonzero(weight > 0)
+        table, target, weight = table.iloc[kept], target[kept], weight[kept]
+        group = read_sensitive(table, graph)
+        if len(np.unique(target)) < 2:
+            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
+        self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
+        coded = {graph.sensitive_column: group, graph.outcome_column: target}
+        with neutral_torch():
+            self.families_ = {
+                column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
+                for node in graph.order
+                for column in graph.columns.get(node, [])
+            }
+        reads = self.replay_.columns_read("posterior")
+        self.feature_names_in_ = np.asarray([name for name in X.columns if name in reads], dtype=object)
+        self.n_features_in_ = len(self.feature_names_in_)
+        with neutral_torch():
+            values = self._encode(table) | {graph.outcome_column: torch.as_tensor(target).float()}
+            return People(values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32))
+
+    def _read_target(self, y: Any) -> NDArray[np.int8]:
+        """Learn the labels, and return for each row whether it has the graph's positive one."""
+        require_unmasked("y", y)
+        values = column_or_1d(y, warn=True)
+        coded, labels = read_outcome(values, self.unfair.graph.positive, what="y")
+        self.classes_ = sort_labels(values, labels)
+        return coded
+
+    def _read_labels(self, y: Any) -> NDArray[np.float64]:
+        """Return the outcomes of given people as 0 and 1: labels that ``fit`` saw, and not always both."""
+        require_unmasked("y", y)
+        values = pd.Series(column_or_1d(y))
+        if len(unseen := values[~values.isin(self.classes_)]):
+            known = " and ".join(repr(label) for label in self.classes_.tolist())
+            raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
+        return np.asarray(values == self.unfair.graph.positive, dtype=np.float64)
+
+    def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
+        given, values = (self.families or {}).get(column), values.rename(column)
+        if given is None:
+            return choose_family(values, most_levels=2, components=self.components, weight=weight)
+        require_fitting(given, values)
+        return given
+
+    def _new_sem(self) -> LatentSEM:
+        columns = self.unfair.graph.columns
+        noisy = {node: self.latent_size or len(columns[node]) for node in self.replay_.redrawn}
+        with isolated(self.seed_):
+            return LatentSEM(
+                self.unfair.graph,
+                self.families_,
+                noisy,
+                hidden=self.hidden,
+                encoder_hidden=tuple(self.encoder_hidden),
+                own_noise=self.own_noise,
+                distance=float(self.mmd),
+            )
+
+    def _encode(self, table: pd.DataFrame) -> dict[str, Tensor]:
+        sensitive, families = self.unfair.graph.sensitive_column, self.families_
+        values = {str(name): encode(families[name], table[name]) for name in table.columns if name != sensitive}
+        if sensitive in table.columns:
+            values[sensitive] = torch.tensor(read_sensitive(table, self.unfair.graph, both=False)).float()
+        return values
+
+    # -- predicting ---------------------------------------------------------------------------------------------------
+
+    @property
+    def reads_(self) -> list[str]:
+        """The columns that predictions depend on: with latents from the prior not those of the redrawn nodes."""
+        check_is_fitted(self, "sem_")
+        replay: Replay = self.replay_
+        return replay.columns_read(self.latents)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class without the unfair paths' effect, shape (m, 2), as in ``classes_``.
+
+        A row's result depends on the row and on ``random_state`` alone, not on the rows around it; rows that agree in
+        all that no unfair path touches have their noise in common. ``latents``, ``average`` and ``samples`` are read
+        here, and may be set after fitting.
+        """
+        parts = []
+        for rows in self._chunks(X):
+            _, _, score, u = self._replayed(rows, self.replay_, self.samples)
+            drawn = score if self.average == "probability" else (u < score).to(score.dtype)
+            parts.append(drawn.double().mean(0))
+        positive = torch.cat(parts).numpy()
+        both = np.column_stack([1.0 - positive, positive])
+        return both if self.classes_[1] == self.unfair.graph.positive else both[:, ::-1].copy()
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each row: the last class where its probability exceeds 1/2, shape (m,)."""
+        last = self.predict_proba(X)[:, 1]
+        return np.asarray(self.classes_[(last > 0.5).astype(int)])
+
+    def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+        """Return the redrawn columns as program values, shape (samples, m) each."""
+        parts = [self._replayed(rows, self.replay_, self.samples)[1] for rows in self._chunks(X)]
+        redrawn = self.unfair.graph.columns_of(self.replay_.redrawn)
+        return {name: torch.cat([part[name] for part in parts], -1).double().numpy() for name in redrawn}
+
+    def _chunks(self, X: Any) -> Iterator[pd.DataFrame]:
+        require_settings(self)  # those of prediction may have been set since
+        table = read_table(X, self.reads_, what="X")
+        return (table.iloc[start : start + CHUNK] for start in range(0, len(table), CHUNK))
+
+    def _replayed(
+        self, table: pd.DataFrame, replay: Replay, draws: int, seed: int | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
+        """Return the rows' values, redrawn ones, P(Y = positive), and the noise of decisions, shapes (draws, m)."""
+        column, key = self.unfair.graph.outcome_column, self.seed_ if seed is None else seed
+        with neutral_torch(), torch.no_grad():
+            values = self._encode(table)
+            keys = replay.keys(values, len(table))
+            fair = replay.fair_values(self.sem_, values, keys, latents=self.latents, draws=draws, seed=key)
+            score = self.sem_.law(column, replay.as_read(column, self.sem_, values, fair)).probs
+            u = keyed_uniform(keys, key, column, (draws,))
+            return values, fair, score.expand(draws, len(table)), u
+
+    # -- what is known of it ------------------------------------------------------------------------------------------
+
+    def truth(self, scenario: Any, n: int = 100_000, random_state: int | None = None) -> PSCFTruth:
+        """Compare predictions with those that the true structural equation model would make in the same way.
+
+        Parameters
+        ----------
+        scenario
+            The true model: a :class:`pyrofair.simulate.Scenario`, a :class:`pyrofair.SEM`, or a Pyro program of the
+            number of people.
+        n
+            The number of people drawn from it.
+        random_state
+            Seeds the draw.
+
+        Returns
+        -------
+        PSCFTruth
+            PIU and conditional spread as in the paper's appendix, with Monte-Carlo errors; it says what is computed.
+
+        References
+        ----------
+        Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
+        """
+        check_is_fitted(self, "sem_")
+        require_settings(self)
+        return measure_approximation(self, getattr(scenario, "program", scenario), n=n, random_state=random_state)
+
+    def to_inference_data(self, X: pd.DataFrame, y: Any = None, *, draws: int = 100, random_state: int = 0) -> Any:
+        """Return what is believed of given people, as ArviZ data.
+
+        Parameters
+        ----------
+        X, y
+            The m people and, if known, their outcomes.
+        draws
+            The draws of each person's latent variables.
+        random_state
+            Seeds them.
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+            ``posterior``: the latent variables (from the prior if ``latents`` says so) and what follows from them,
+            ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
+            outcome, replayed with each person's own sensitive attribute on all edges, to be compared with
+            ``observed_data``. ``sample_stats``: the loss of each epoch.
+
+        Raises
+        ------
+        DataError
+            If the table or a setting does not fit, or ``y`` holds a label that ``fit`` did not see.
+        """
+        check_is_fitted(self, "sem_")
+        require_integer("draws", draws)
+        require_seed(random_state)
+        table = read_table(X, self.replay_.columns_read("posterior"), what="X")
+        _, fair, score, _ = self._replayed(table, self.replay_, draws, random_state)
+        own, again, chance, u = self._replayed(table, self.replay_.as_is(), draws, random_state)
+        column, sites = self.unfair.graph.outcome_column, list(self.sem_.site.values())
+        redrawn = self.unfair.graph.columns_of(self.replay_.redrawn)
+        posterior = {site: fair[site] for site in sites}
+        posterior |= {f"fair_{name}": fair[name] for name in redrawn} | {"fair_score": score}
+        predicted = {name: again[name] for name in redrawn} | {column: (u < chance).to(chance.dtype)}
+        observed: dict[str, Any] = {name: own[name] for name in redrawn}
+        if y is not None:
+            require_aligned(table, y)
+            observed[column] = self._read_labels(y)
+        return people_to_arviz(posterior, predicted, observed, self.history_["loss"].to_numpy(), sites)

@@ -1,0 +1,179 @@
+"""What would a person's features be, had only the unfair paths carried the baseline? A recursion along the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyrofair._random import keyed_strata, row_keys
+from pyrofair.classifiers.pscf.model import LatentSEM
+from pyrofair.exceptions import GraphError
+from pyrofair.graph.path_sets import show_path
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.programs.couplings import quantile
+
+__all__ = ["Replay", "read_replay"]
+
+Latents = Literal["posterior", "prior"]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Which edges are replayed, and which nodes are redrawn for that.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths.
+    redrawn
+        The nodes on them between the sensitive attribute and the outcome, each after its causes.
+    switched
+        The children of the sensitive attribute that read the baseline, the outcome among them if its edge is unfair.
+    """
+
+    unfair: UnfairPaths
+    redrawn: tuple[str, ...]
+    switched: frozenset[str]
+
+    @property
+    def baseline(self) -> float:
+        """The value, 0 or 1, that unfair paths carry."""
+        return float(self.unfair.regimes[0].on_unfair)
+
+    def as_is(self) -> Replay:
+        """Return the replay in which every edge brings a person's own value, which redraws her as she is."""
+        return replace(self, switched=frozenset())
+
+    def reads(self, node: str) -> tuple[str, ...]:
+        """Return the observed parents of a node that keep the person's own value where this node reads them."""
+        graph = self.unfair.graph
+        left_out = {*graph.latent, *self.redrawn, *([graph.sensitive] if node in self.switched else [])}
+        return tuple(parent for parent in graph.parents(node) if parent not in left_out)
+
+    def columns_read(self, latents: Latents) -> list[str]:
+        """Return the columns on which a person's prediction depends."""
+        graph = self.unfair.graph
+        nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)}
+        if latents == "posterior":
+            nodes |= {each for node in self.redrawn for each in (node, *graph.parents(node))}
+        return graph.columns_of(node for node in graph.order if node in nodes - {*graph.latent})
+
+    def fair_values(
+        self,
+        sem: LatentSEM,
+        values: Mapping[str, Tensor],
+        keys: NDArray[np.uint64],
+        *,
+        latents: Latents,
+        draws: int,
+        seed: int,
+    ) -> dict[str, Tensor]:
+        """Redraw the nodes on unfair paths, each from its law given its causes as it reads them now.
+
+        An edge of an unfair path brings the baseline, or the redrawn value of the node it comes from; any other edge
+        brings the person's own value. The noise belongs to what the two worlds share of a person, so that the same row
+        gets the same values wherever it stands, and rows that differ only by unfair paths have the same noise.
+
+        Parameters
+        ----------
+        sem
+            The learned laws.
+        values
+            The people's columns, shapes (n,); those of :meth:`columns_read`.
+        keys
+            Whose noise it is, from :meth:`keys`.
+        latents
+            Whether the latent variables are drawn from their posterior given the person's row, or from the prior.
+        draws
+            How many times.
+        seed
+            Seeds the noise.
+
+        Returns
+        -------
+        dict of Tensor of shape (draws, n)
+            The columns of the redrawn nodes; and under the names of their sites the latent variables, shapes (draws, n,
+            k).
+        """
+        found: dict[str, Tensor] = {}
+        for node in self.redrawn:
+            site = sem.site[node]
+            u = keyed_strata(keys, seed, site, (draws, sem.noisy[node]))
+            noise = torch.special.ndtri(u).movedim(-2, -1).to(torch.get_default_dtype())
+            if latents == "posterior":
+                loc, scale = sem.posterior(node, values)
+                noise = loc + scale * noise
+            found[site] = noise
+            for column in self.unfair.graph.columns[node]:
+                law = sem.law(column, self.as_read(column, sem, values, found), noise)
+                u = keyed_strata(keys, seed, column, (draws,)).to(torch.get_default_dtype())
+                found[column] = quantile(column, law, _inside(u)).to(u.dtype).expand(draws, len(keys))
+        return found
+
+    def as_read(
+        self, column: str, sem: LatentSEM, values: Mapping[str, Tensor], fair: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the columns that a column's law reads, in the values in which it reads them."""
+        graph = self.unfair.graph
+        reads = sem.reads(column)
+        seen = {name: fair[name] if name in fair else values[name] for name in reads if name != graph.sensitive_column}
+        if graph.sensitive_column in reads:
+            if sem.owner[column] in self.switched:
+                seen[graph.sensitive_column] = torch.full((1,), self.baseline)
+            else:
+                seen[graph.sensitive_column] = values[graph.sensitive_column]
+        return seen
+
+    def keys(self, values: Mapping[str, Tensor], n: int) -> NDArray[np.uint64]:
+        """Return keys of n people's noise, made of those columns that no unfair path touches and a prediction reads."""
+        graph = self.unfair.graph
+        nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)} - {graph.sensitive}
+        columns = graph.columns_of(node for node in graph.order if node in nodes)
+        return row_keys([values[name] for name in columns], n)
+
+
+def _inside(u: Tensor) -> Tensor:
+    """Keep probabilities off the ends, where rounding to 32 bits would put some."""
+    least = torch.finfo(u.dtype).eps / 2
+    return u.clamp(least, 1.0 - least)
+
+
+def read_replay(unfair: UnfairPaths) -> Replay:
+    """Find what must be redrawn.
+
+    Raises
+    ------
+    NotIdentifiedError
+        If the paths have a recanting witness, which would need two values at once.
+    GraphError
+        If an unfair path runs through a latent node, of which there is nothing to learn.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> graph = CausalGraph("A -> Z -> D -> Y; A -> D; A -> Y", sensitive="A", outcome="Y")
+    >>> replay = read_replay(graph.unfair("A -> Z -> D -> Y"))
+    >>> replay.redrawn, sorted(replay.switched), replay.reads("D")
+    (('Z', 'D'), ['Z'], ('A',))
+    """
+    graph = unfair.graph
+    witnesses = unfair.regimes[1].arms if unfair.paths else {}
+    redrawn = unfair.paths.nodes - {graph.sensitive, graph.outcome}
+    for path in unfair.paths.through(graph.latent)[:1]:
+        hidden = next(node for node in path if node in graph.latent)
+        raise GraphError(
+            f"The unfair path {show_path(path)} runs through the latent node {hidden!r}, whose fair value cannot be "
+            "drawn: no data tell its law. Draw the graph without it, with edges from its causes to its effects."
+        )
+    high = unfair.regimes[1].on_unfair
+    return Replay(
+        unfair,
+        tuple(node for node in graph.order if node in redrawn),
+        frozenset(child for child, arm in witnesses.items() if arm == high),
+    )

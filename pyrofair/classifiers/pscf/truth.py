@@ -1,0 +1,256 @@
+"""How far are PSCF's predictions from those that the true structural equation model would make in the same way?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyrofair._random import isolated, seed_from
+from pyrofair._validation import require_people, require_seed
+from pyrofair.classifiers.pscf.counterfactual import Replay
+from pyrofair.effects.estimate import Estimate
+from pyrofair.exceptions import GraphError
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.programs.couplings import Coupling
+from pyrofair.programs.noise import Noise, draw_from
+from pyrofair.programs.sites import Program
+from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
+from pyrofair.programs.worlds import (
+    StopTracing,
+    Way,
+    WithNoise,
+    World,
+    both_worlds,
+    choose_way,
+    factual,
+    quiet,
+    require_shared_first,
+)
+from pyrofair.sources.truth import describe_groups, spread_of_groups
+
+__all__ = ["PSCFTruth", "measure_approximation"]
+
+COUPLING: Coupling = "gumbel"
+
+
+@dataclass(frozen=True)
+class PSCFTruth:
+    """PSCF's predictions beside those of the true structural equation model, for the same people.
+
+    The paper measures PSCF not by a classifier in two worlds but by the error of its learned model. Person i, drawn
+    from the true model with her own A, gets two decisions, each 1 where the mean over the samples exceeds 1/2:
+
+    - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned laws;
+    - ``y_i``, made in the same way by the true equations, her other columns held: with ``latents="prior"`` the noise of
+      the redrawn nodes is drawn anew for each sample; with ``"posterior"`` it is her own. The outcome's noise is
+      averaged over (``average="probability"``) or drawn anew for each sample (``"decision"``). What she has of latent
+      causes of the outcome stays hers.
+
+    The noise of ``yhat_i`` and of ``y_i`` is independent, so that even the true laws have a PIU above 0 with few
+    samples from the prior, or with drawn decisions. Errors are those of drawing people; PSCF's own noise is part of
+    PSCF. ``SEM.truth(pscf)`` asks the other question: what PSCF, as a function of a person's row, does in two worlds;
+    with ``latents="prior"`` that is exactly 0 where no fair path carries A on to what is redrawn.
+
+    Attributes
+    ----------
+    piu : Estimate
+        The share of people with ``y_i != yhat_i``, which the paper calls PSCF's PIU.
+    conditional_sd : Estimate
+        The spread over people of the mean of ``yhat_i - y_i`` given the columns that the outcome reads, as
+        :class:`pyrofair.sources.Truth` computes it: definition 1's, squared and signed as in the definition.
+    paper_condmean : float
+        The paper's formula to the letter, with ``mu_k`` the share of ``y_i != yhat_i`` in group k, as in
+        :class:`pyrofair.sources.Truth`.
+    mean_difference : Estimate
+        The mean of ``yhat_i - y_i``.
+    true_accuracy, accuracy : Estimate
+        The share of these people whose outcome ``y_i`` and ``yhat_i`` hit.
+    grouping : str
+        How people were grouped.
+    latents, average, samples, n
+        What was asked for.
+
+    References
+    ----------
+    Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
+    """
+
+    piu: Estimate
+    conditional_sd: Estimate
+    paper_condmean: float
+    mean_difference: Estimate
+    accuracy: Estimate
+    true_accuracy: Estimate
+    grouping: str
+    latents: str
+    average: str
+    samples: int
+    n: int
+
+    def __str__(self) -> str:
+        return (
+            f"PSCF beside the true model over {self.n} people (latents: {self.latents}; {self.samples} samples, mean "
+            f"{self.average})\n"
+            f"PIU               {self.piu}\n"
+            f"conditional sd    {self.conditional_sd}  ({self.grouping})\n"
+            f"paper's condmean  {self.paper_condmean:.4f}\n"
+            f"accuracy          {self.accuracy}, of the true model's {self.true_accuracy}"
+        )
+
+
+def measure_approximation(model: Any, program: Program, *, n: int, random_state: int | None) -> PSCFTruth:
+    """Draw people from the true model, and decide on each by PSCF and by the true equations.
+
+    Parameters
+    ----------
+    model
+        A fitted :class:`pyrofair.PSCF`.
+    program
+        The true model, whose outcome is drawn from a Bernoulli law.
+    n, random_state
+        The number of people, and the seed.
+
+    Raises
+    ------
+    GraphError
+        If the program does not fit the graph, or its outcome is not drawn from a Bernoulli law.
+    NotIdentifiedError
+        With latents from the prior, if the redrawn nodes' noise is not theirs alone.
+    DataError
+        If ``n`` is no positive whole number.
+    """
+    require_people("n", n)
+    require_seed(random_state)
+    replay: Replay = model.replay_
+    graph = replay.unfair.graph
+    with isolated(seed_from(random_state)):
+        true = _TrueModel.read(program, replay.unfair)
+        outcome, people, scores = _simulate(true, replay, int(n), model.latents, model.samples)
+        if model.average == "decision":
+            scores = (torch.rand(scores.shape) < scores).double()
+    y = (scores.double().mean(0) > 0.5).double().numpy()
+    place = list(model.classes_).index(graph.positive)
+    yhat = (model.predict_proba(people)[:, place] > 0.5).astype(np.float64)
+    effect = yhat - y
+    group = people[graph.input_columns].groupby(graph.input_columns, sort=False).ngroup().to_numpy().astype(np.int64)
+    size = np.bincount(group).astype(np.int64)
+    mu = np.bincount(group, np.abs(effect)) / size
+    return PSCFTruth(
+        piu=Estimate.of(np.abs(effect)),
+        conditional_sd=spread_of_groups(effect, group, size),
+        paper_condmean=float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu))),
+        mean_difference=Estimate.of(effect),
+        accuracy=Estimate.of(yhat == outcome),
+        true_accuracy=Estimate.of(y == outcome),
+        grouping=describe_groups(graph.input_columns, size),
+        latents=model.latents,
+        average=model.average,
+        samples=model.samples,
+        n=int(n),
+    )
+
+
+@dataclass(frozen=True)
+class _TrueModel:
+    """A program with its paths, and with the roles of the two values swapped: fair edges may carry either of them."""
+
+    equations: Equations
+    swapped: Equations
+    ways: tuple[Way, Way]
+
+    @classmethod
+    def read(cls, program: Program, unfair: UnfairPaths) -> _TrueModel:
+        one, other = (read_equations(program, paths) for paths in (unfair, unfair.reversed()))
+        return cls(one, other, (choose_way(one, COUPLING), choose_way(other, COUPLING)))
+
+    def fair(self, noise: Noise, wanted: Iterable[str], held: World, own: Tensor) -> World:
+        """Return sites where unfair edges carry the baseline, and fair ones each person's own value ``own`` (n,)."""
+        sites = list(wanted)
+        same, _ = both_worlds(self.equations, noise, sites, held, way=self.ways[0])
+        _, other = both_worlds(self.swapped, noise, sites, held, way=self.ways[1])
+        low = self.equations.unfair.regimes[0].on_unfair
+        return {site: torch.where(own == low, same[site], other[site]) for site in sites}
+
+
+def _simulate(
+    true: _TrueModel, replay: Replay, n: int, latents: str, samples: int
+) -> tuple[NDArray[np.float64], pd.DataFrame, Tensor]:
+    """Return people's outcomes, shape (n,), their columns, and the true fair scores, shape (samples, n)."""
+    equations, graph = true.equations, replay.unfair.graph
+    redrawn = [site for site in equations.sites if equations.node_of[site] in replay.redrawn]
+    kept = [site for site in equations.sites if equations.node_of[site] not in (*replay.redrawn, graph.outcome)]
+    noise = Noise(n, COUPLING)
+    actual = {site: value.expand(n) for site, value in factual(equations, noise).items()}
+    levels = sensitive_levels(graph)
+    own = (actual[equations.sensitive] == levels[1]).long()
+    target = next((site for site, node in equations.node_of.items() if node == graph.outcome), None)
+    if target is None:
+        raise GraphError(f"The program has no site for the outcome {graph.outcome!r}; its true law is needed here.")
+    drawn: World = noise.values  # noqa: PD011 - no table
+    parameters = {name: drawn[name] for name in equations.info.parameters if name in drawn}
+    held = {site: actual[site] for site in kept}
+    if latents == "prior":
+        observed = [site for site in kept if equations.node_of[site] not in graph.latent]
+        require_shared_first(equations, observed)
+    read = torch.full_like(own, int(replay.baseline)) if graph.outcome in replay.switched else own
+    scores = []
+    for _ in range(samples):
+        fresh = Noise(n, COUPLING, dict(parameters)) if latents == "prior" else noise
+        fair = true.fair(fresh, redrawn, held, own) if redrawn else {}
+        sensitive = torch.tensor(levels, dtype=actual[equations.sensitive].dtype)[read]
+        scores.append(_outcome_law(equations, noise, target, held | fair | {equations.sensitive: sensitive}))
+    label = {0: graph.baseline, 1: graph.contrast}
+    columns = {
+        column: np.array([label[k] for k in (0, 1)], dtype=object)[own.numpy()]
+        if column == graph.sensitive_column
+        else actual[_site(equations, column)].numpy()
+        for column in graph.columns_of(node for node in graph.observed if node != graph.outcome)
+    }
+    people = pd.DataFrame(columns).infer_objects()
+    return actual[target].double().numpy(), people, torch.stack(scores)
+
+
+def _site(equations: Equations, column: str) -> str:
+    """Return the site of a column: its own name, or that of its node."""
+    if column in equations.node_of:
+        return column
+    return next(node for node, own in equations.unfair.graph.columns.items() if own == [column])
+
+
+class _ReadLaw(WithNoise):
+    """Run a program whose other sites are set until a site is met, and keep the site's law."""
+
+    def __init__(self, equations: Equations, noise: Noise, site: str, held: World) -> None:
+        super().__init__(equations, noise, held)
+        self.site = site
+        self.law: Any = None
+
+    def respond(self, name: str, law: Any) -> Tensor:
+        if name == self.site:
+            self.law = law
+            raise StopTracing
+        return draw_from(law)
+
+
+def _outcome_law(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
+    """Return P(outcome = 1) where all that the outcome reads is set, shape (n,)."""
+    handler = _ReadLaw(equations, noise, site, held)
+    with quiet(), handler, suppress(StopTracing):
+        run: Callable[[int], object] = equations.program
+        run(noise.n)
+    chance = getattr(handler.law, "probs", None)
+    if chance is None or handler.law.event_shape:
+        raise GraphError(
+            f"The outcome {site!r} must be drawn in the program from a Bernoulli law, whose probability is compared: "
+            f'pyro.sample("{site}", dist.Bernoulli(...)).'
+        )
+    probability: Tensor = chance.expand(noise.n)
+    return probability

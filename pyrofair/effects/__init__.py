@@ -1,0 +1,26 @@
+"""What every source of potential outcomes hands over, and what is computed from it.
+
+In come two :class:`CounterfactualSample`, one per world, from any source (:class:`PotentialOutcomes`); out go scored
+worlds, functionals of them (penalties and effects), and bounds on what they leave open. No source is known here.
+"""
+
+from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
+from pyrofair.effects.estimate import Estimate
+from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
+from pyrofair.effects.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored
+
+__all__ = [
+    "CounterfactualSample",
+    "Estimate",
+    "MarginalBounds",
+    "PIUBounds",
+    "PotentialOutcomes",
+    "Scored",
+    "disagreement",
+    "effect_gap",
+    "feasible_interval",
+    "interval_disagreement",
+    "piu_bounds",
+    "piu_upper",
+    "test_set_bound",
+]

@@ -1,0 +1,249 @@
+"""How unlike two potential outcomes are: one formula each, for every source and every level of knowledge.
+
+Let ``a_u`` and ``b_u`` be the mean scores in the baseline world and in the world with the unfair paths switched, within
+unit ``u`` of weight ``w_u``. Without units the population is one unit of weight 1 and the two are P(Y_{A<=0} = 1) and
+P(Y_{A<=1||pi} = 1), which is the paper's setting. With units the functionals see what both worlds are known to share:
+
+===============  ======================  =======================================================================
+functional       formula                 one unit / given the shared features / given a person's noise
+===============  ======================  =======================================================================
+`disagreement`   sum w (a + b - 2 a b)   the paper's penalty / the same given them / PIU, decisions drawn apart
+`effect_gap`     sum w abs(a - b)        abs(mean unfair effect) / PIU's lower end / PIU, decisions share noise
+`piu_upper`      sum w (1 - abs(1-a-b))  PIU's upper end / upper end given them / an upper end
+===============  ======================  =======================================================================
+
+All three are differentiable almost everywhere with a zero subgradient at their kinks, never negative, and obey
+``effect_gap <= piu_upper <= 2 * disagreement``. Where units weigh the same in both worlds and sum to 1, the interval
+``[effect_gap, piu_upper]`` with units lies inside the one without (Jensen), while `disagreement` with units can exceed
+the one without: the difference is -2 Cov(a, b).
+
+Assumes that a unit's means are exact or rest on many draws. Few draws make the interval too narrow (its ends are biased
+inwards); `disagreement` is unbiased where the draws of the two worlds are independent given the unit.
+
+With the paper's Horvitz-Thompson weights a mean can leave [0, 1], where the formulas turn negative. `disagreement` and
+`piu_upper` then project it on [0, 1] and add its distance to [0, 1]: a nonnegative formula plus a nonnegative distance,
+continuous, with a gradient that pulls the estimate back inside, and in the same order as above.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pyrofair.effects.potential_outcomes import MarginalBounds, Scored
+from pyrofair.exceptions import DataError
+
+__all__ = ["disagreement", "effect_gap", "interval_disagreement", "piu_upper"]
+
+
+def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
+    """Probability that the two outcomes differ when, within a unit, they are independent: sum w (a(1-b) + (1-a)b).
+
+    Parameters
+    ----------
+    scored0, scored1 : Scored
+        Scores in world 0 (baseline) and in world 1 (unfair paths switched), both with units or both without.
+
+    Returns
+    -------
+    torch.Tensor, shape ()
+        A probability (0 when the two worlds agree surely), plus the distance of the means to [0, 1].
+
+    Raises
+    ------
+    DataError
+        If a world has no row of positive weight, only one has units, the units differ, or a value is not finite.
+
+    References
+    ----------
+    Chikahara et al. 2021, eq. (8) and eq. (10), the penalty G; twice it bounds PIU by Theorem 1, eq. (7).
+
+    Examples
+    --------
+    >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
+    >>> disagreement(scored0, scored1)
+    tensor(0.5500)
+    """
+    weight, a, b = _unit_means(scored0, scored1)
+    (a, outside_a), (b, outside_b) = _project(a), _project(b)
+    return _total(weight, a * (1 - b) + (1 - a) * b + outside_a + outside_b)
+
+
+def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> torch.Tensor:
+    """Mean size of the unfair effect of a unit: sum w abs(a - b), the sharp lower end of PIU given the means.
+
+    Parameters
+    ----------
+    scored0, scored1 : Scored
+        Scores in world 0 (baseline) and in world 1 (unfair paths switched), both with units or both without.
+    squared : bool, default False
+        Return sum w (a - b)^2, which has no kink. It is not a bound on PIU.
+
+    Returns
+    -------
+    torch.Tensor, shape ()
+        Without units, the absolute mean unfair effect, the quantity that FIO constrains.
+
+    Raises
+    ------
+    DataError
+        If a world has no row of positive weight, only one has units, the units differ, or a value is not finite.
+
+    References
+    ----------
+    Chikahara et al. 2021, eq. (6), the mean unfair effect; eq. (12), FIO's constraint; eq. (A19), left.
+
+    Examples
+    --------
+    >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
+    >>> effect_gap(scored0, scored1)
+    tensor(0.3500)
+    """
+    weight, a, b = _unit_means(scored0, scored1)
+    return _total(weight, (a - b).square() if squared else (a - b).abs())
+
+
+def piu_upper(scored0: Scored, scored1: Scored) -> torch.Tensor:
+    """Largest probability that the two outcomes differ, given the means: sum w (1 - abs(1 - a - b)).
+
+    Parameters
+    ----------
+    scored0, scored1 : Scored
+        Scores in world 0 (baseline) and in world 1 (unfair paths switched), both with units or both without.
+
+    Returns
+    -------
+    torch.Tensor, shape ()
+        The sharp upper end of PIU given the means, plus their distance to [0, 1].
+
+    Raises
+    ------
+    DataError
+        If a world has no row of positive weight, only one has units, the units differ, or a value is not finite.
+
+    References
+    ----------
+    Chikahara et al. 2021, eq. (A19), right: min(b, 1-a) + min(a, 1-b) = 1 - abs(1 - a - b).
+
+    Examples
+    --------
+    >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
+    >>> piu_upper(scored0, scored1)
+    tensor(0.8500)
+    """
+    weight, a, b = _unit_means(scored0, scored1)
+    (a, outside_a), (b, outside_b) = _project(a), _project(b)
+    return _total(weight, 1 - (1 - a - b).abs() + outside_a + outside_b)
+
+
+def interval_disagreement(bounds0: Scored | MarginalBounds, bounds1: Scored | MarginalBounds) -> torch.Tensor:
+    """Bound the marginal disagreement where the marginals are only bounded: u1 (1 - l0) + (1 - l1) u0.
+
+    Parameters
+    ----------
+    bounds0, bounds1 : Scored or MarginalBounds
+        The marginal in world 0 (baseline) and in world 1 (unfair paths switched). A `Scored` is a point, its mean,
+        whatever its units.
+
+    Returns
+    -------
+    torch.Tensor, shape ()
+        At least the disagreement of any two marginals between the bounds, and equal to `disagreement` at two points.
+        It can reach 2. Ends outside [0, 1] are projected and half their distance is added, as for a point.
+
+    Raises
+    ------
+    DataError
+        If a scored world has no row of positive weight, or a value is not finite.
+
+    References
+    ----------
+    Chikahara et al. 2021, eq. (13).
+
+    Examples
+    --------
+    >>> bounds = MarginalBounds(torch.tensor(0.5), torch.tensor(0.75))
+    >>> interval_disagreement(Scored(torch.tensor([0.25]), torch.tensor([1.0])), bounds)
+    tensor(0.6875)
+    """
+    (lower0, upper0), (lower1, upper1) = _ends(bounds0, 0), _ends(bounds1, 1)
+    (lower0, out_l0), (upper0, out_u0) = _project(lower0), _project(upper0)
+    (lower1, out_l1), (upper1, out_u1) = _project(lower1), _project(upper1)
+    outside = (out_l0 + out_u0 + out_l1 + out_u1) / 2
+    return _total(None, upper1 * (1 - lower0) + (1 - lower1) * upper0 + outside)
+
+
+def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+    """Weight of each unit (None: one unit of weight 1) and its mean score in each world, shapes (k,)."""
+    _require_weight(scored0, 0)
+    _require_weight(scored1, 1)
+    if scored0.unit is None and scored1.unit is None:
+        return None, scored0.mean, scored1.mean
+    if scored0.unit is None or scored1.unit is None:
+        with_units, without = (1, 0) if scored0.unit is None else (0, 1)
+        raise DataError(
+            f"World {with_units} has units and world {without} has none, so nothing is known to be shared. "
+            "Take both worlds from one call of worlds(), or drop the units of both."
+        )
+    ids, cell0, cell1 = _align(scored0.unit, scored1.unit)
+    weight0, sum0 = _sums(scored0, cell0, len(ids))
+    weight1, sum1 = _sums(scored1, cell1, len(ids))
+    held0, held1 = weight0 > 0, weight1 > 0
+    if not torch.equal(held0, held1):
+        alone = ids[held0 != held1]
+        raise DataError(
+            f"{len(alone)} of {len(ids)} units have positive weight in one world only, unit {int(alone[0])} first, so "
+            "their two means cannot be compared. A batch must take all rows of a unit, in both worlds."
+        )
+    if not bool(held0.all()):
+        weight0, sum0, weight1, sum1 = weight0[held0], sum0[held0], weight1[held0], sum1[held0]
+    dtype = torch.result_type(scored0.weight, scored0.score)
+    return weight0.to(dtype), (sum0 / weight0).to(dtype), (sum1 / weight1).to(dtype)
+
+
+def _align(unit0: torch.Tensor, unit1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Distinct unit ids, and the position among them of each row's id, for both worlds."""
+    if torch.equal(unit0, unit1):
+        ids, cell = torch.unique(unit0, return_inverse=True)
+        return ids, cell, cell
+    ids, cell = torch.unique(torch.cat([unit0, unit1]), return_inverse=True)
+    return ids, cell[: len(unit0)], cell[len(unit0) :]
+
+
+def _sums(scored: Scored, cell: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    # float64: index_add adds one by one, and a unit may hold a million rows.
+    weight = scored.weight.to(torch.float64)
+    zeros = weight.new_zeros(k)
+    return zeros.index_add(0, cell, weight), zeros.index_add(0, cell, weight * scored.score)
+
+
+def _require_weight(scored: Scored, world: int) -> None:
+    total = scored.weight.sum()
+    if not total > 0:
+        name = "unfair paths switched" if world else "baseline"
+        raise DataError(
+            f"World {world} ({name}) is empty: the weights of its {len(scored.weight)} rows sum to {total.item():g}. "
+            "A batch without a row of the weighted group cannot give an estimate; stratify batches or enlarge them."
+        )
+
+
+def _project(mean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the nearest point of [0, 1], and the distance to it."""
+    inside = mean.clamp(0.0, 1.0)
+    return inside, (mean - inside).abs()
+
+
+def _ends(bounds: Scored | MarginalBounds, world: int) -> tuple[torch.Tensor, torch.Tensor]:
+    if isinstance(bounds, MarginalBounds):
+        return bounds.lower, bounds.upper
+    _require_weight(bounds, world)
+    mean = bounds.mean
+    return mean, mean
+
+
+def _total(weight: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:
+    total = value if weight is None else (weight * value).sum()
+    if not bool(total.isfinite()):
+        raise DataError(
+            f"The comparison of the two worlds is {total.item()}: a score, a weight or a bound is not finite."
+        )
+    return total

@@ -1,0 +1,250 @@
+"""Whether the two observed groups, weighted alone, estimate the same: the test that withholds a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from pyrofair._validation import require_real
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Worlds
+from pyrofair.exceptions import DataError
+
+__all__ = [
+    "DISAGREE",
+    "GROUP_COLUMNS",
+    "GROUP_QUANTITIES",
+    "TOO_LITTLE",
+    "compare_estimates",
+    "compare_groups",
+    "disagreeing",
+    "join_seeds",
+    "judge_jointly",
+]
+
+GROUP_QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect")
+GROUP_COLUMNS = (
+    "quantity",
+    "group_0",
+    "group_1",
+    "difference",
+    "lower",
+    "upper",
+    "p_value",
+    "agree",
+    "ess_0",
+    "ess_1",
+    "note",
+)
+DISAGREE = "the two observed groups disagree"
+TOO_LITTLE = "too little overlap to compare"
+ROUNDING = 1e-9
+
+
+def compare_groups(
+    source: Any,
+    score: Callable[[pd.DataFrame], npt.ArrayLike],
+    df: pd.DataFrame | None = None,
+    *,
+    sample_weight: npt.ArrayLike | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """Estimate both marginals and the effect from either observed group alone, and tell whether the two agree.
+
+    Where the graph and the propensities are right the two groups estimate the same numbers. No bootstrap is needed: an
+    interval is that of a difference of weighted means over different rows, the weights taken as known, which is wider
+    than it need be where they are estimated by a right model. Whether the groups agree is one test of the three
+    together: a normal p-value of each, corrected for their number (Sidak). :func:`pyrofair.audit` judges the same
+    differences by its bootstrap.
+
+    Parameters
+    ----------
+    source
+        A fitted source that weights observed rows, such as :class:`pyrofair.IPW`. Any other gives an empty table.
+    score
+        Gives the scores, or the decisions in 0 and 1, of m rows as the classifier reads them, shape (m,).
+    df
+        Rows to weight, by default those that the source was fitted on.
+    sample_weight
+        Their weights, shape (n,).
+    level
+        The level of the intervals, each for itself, and of the test of all rows together.
+
+    Returns
+    -------
+    DataFrame
+        A row for each of p_y0, p_ypi and mean_unfair_effect: group_0, group_1, difference, its interval (lower, upper),
+        p_value of the joint test, agree (p_value is at least 1 - level; missing where a group has too little overlap),
+        ess_0, ess_1 (effective sizes in rows) and note. Empty if a group cannot
+        be weighted alone. :func:`disagreeing` has the rows that matter.
+
+    Raises
+    ------
+    DataError
+        If the level is no probability, or as for the ``worlds`` of the source.
+    """
+    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
+    single = source.by_group() if hasattr(source, "by_group") else {}
+    if len(single) < 2:
+        return pd.DataFrame(columns=list(GROUP_COLUMNS))
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    found: list[dict[str, tuple[float, float]]] = []
+    worlds: list[Worlds] = []
+    for each in single.values():
+        pair: Worlds = each.worlds(df=df, sample_weight=sample_weight)
+        first, second = (np.asarray(score(world.rows), dtype=np.float64) for world in pair)
+        parts = _parts(pair[0], first), _parts(pair[1], second)
+        if len(parts[0]) != len(parts[1]):
+            raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
+        means = [float(world.weight @ own) for world, own in zip(pair, (first, second), strict=True)]
+        found.append(
+            {
+                "p_y0": (means[0], _variance(parts[0])),
+                "p_ypi": (means[1], _variance(parts[1])),
+                "mean_unfair_effect": (means[1] - means[0], _variance(parts[1] - parts[0])),
+            }
+        )
+        worlds.append(pair)
+    rows, spreads = [], []
+    for quantity in GROUP_QUANTITIES:
+        (zero, spread_0), (one, spread_1) = found[0][quantity], found[1][quantity]
+        spreads.append(float(np.sqrt(spread_0 + spread_1)))
+        half = reach * spreads[-1]
+        gap = one - zero
+        rows.append({"quantity": quantity} | compare_estimates(zero, one, gap - half, gap + half, quantity, worlds))
+    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), np.array(spreads), level)
+
+
+def judge_jointly(
+    groups: pd.DataFrame, spread: NDArray[np.float64], level: float, gaps: NDArray[np.float64] | None = None
+) -> pd.DataFrame:
+    """Return comparisons with their joint p-values, and with which of them disagree by one test of all together.
+
+    A difference over its spread, t, is judged by the largest abs(t) that chance makes among all comparisons. Where
+    there are replicates, the level quantile of max abs(gap - mean) / sd over them is the critical value. It tells how
+    many independent normal comparisons would have the same, and with that number p-values are corrected (Sidak).
+    Without replicates the comparisons count as independent.
+
+    Parameters
+    ----------
+    groups
+        k comparisons; those with a note or without an interval are left out and stay undecided.
+    spread
+        The standard errors of the differences, shape (k,).
+    level
+        The level of the test: chance alone makes any comparison disagree in 1 - level of such tables.
+    gaps
+        Replicates of the differences, shape (replicates, k).
+    """
+    judged = groups["note"].eq("").to_numpy(bool) & groups["lower"].notna().to_numpy(bool)
+    gap = groups["difference"].to_numpy(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(np.abs(gap) <= ROUNDING, 0.0, np.abs(gap) / np.where(spread > ROUNDING, spread, 0.0))
+    number = float(judged.sum())
+    varied = judged & (spread > ROUNDING)
+    if gaps is not None and varied.any():
+        largest = np.sort((np.abs(gaps[:, varied] - gaps[:, varied].mean(axis=0)) / spread[varied]).max(axis=1))
+        critical = largest[min(int(np.ceil((len(largest) + 1) * level)), len(largest)) - 1]
+        number = float(np.log(level) / np.log1p(-_tail(np.array([critical]))[0]))
+    p_value = np.where(judged, -np.expm1(max(number, 1.0) * np.log1p(-np.minimum(_tail(t), 1.0 - 1e-16))), np.nan)
+    return _decide(groups.assign(p_value=p_value), p_value, level)
+
+
+def join_seeds(groups: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
+    """Return comparisons of several seeds, each seed's p_value joint within it, decided by one test of all together."""
+    if groups.empty:
+        return groups
+    p_value = groups["p_value"].to_numpy(np.float64)
+    return _decide(groups, -np.expm1(groups["seed"].nunique() * np.log1p(-np.minimum(p_value, 1.0 - 1e-16))), level)
+
+
+def _decide(groups: pd.DataFrame, p_value: NDArray[np.float64], level: float) -> pd.DataFrame:
+    agree = [pd.NA if np.isnan(p) else bool(p >= 1.0 - level) for p in p_value]
+    return groups.assign(agree=pd.Series(agree, index=groups.index, dtype=object))
+
+
+def _tail(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how often a normal variable is farther from 0 than t, shape (k,)."""
+    return np.asarray(2.0 * ndtr(-t), dtype=np.float64)
+
+
+def compare_estimates(
+    zero: float, one: float, lower: float, upper: float, quantity: str, worlds: Sequence[Sequence[CounterfactualSample]]
+) -> dict[str, Any]:
+    """Return a row of the comparison of two groups, yet undecided; :func:`judge_jointly` judges all rows together.
+
+    Parameters
+    ----------
+    zero, one
+        The estimates of groups 0 and 1.
+    lower, upper
+        The interval of ``one - zero``, or NaN.
+    quantity
+        One of ``GROUP_QUANTITIES``; it tells which world counts.
+    worlds
+        The two worlds of either group.
+
+    Returns
+    -------
+    dict
+        The columns of a comparison but its quantity. A group of fewer than 10 effective rows in a world, or of fewer
+        than 5 % of its rows, may rest on a single weight: then agree stays missing, and fewer than 10 rows
+        have no interval.
+    """
+    used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]
+    sizes = [min(world.effective_size for world in pair) for pair in used]
+    few = any(size < FEWEST_ROWS for size in sizes)
+    note = "" if not few and all(_has_overlap(world) for pair in used for world in pair) else TOO_LITTLE
+    if few:
+        lower = upper = np.nan
+    return {
+        "group_0": zero,
+        "group_1": one,
+        "difference": one - zero,
+        "lower": lower,
+        "upper": upper,
+        "p_value": np.nan,
+        "agree": pd.NA,
+        "ess_0": sizes[0],
+        "ess_1": sizes[1],
+        "note": note,
+    }
+
+
+def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Return the comparisons of two groups that disagree by the joint test, those undecided left out.
+
+    Parameters
+    ----------
+    groups
+        A table of :func:`compare_groups`, or ``groups`` of an audit.
+    where
+        Values of further columns to restrict it to, such as ``{"model": "plain", "decisions": "score"}``.
+    """
+    if groups.empty:
+        return groups
+    apart = groups["note"].eq("") & np.array([value is not pd.NA and not value for value in groups["agree"]])
+    for column, value in (where or {}).items():
+        apart &= groups[column] == value
+    return groups[apart]
+
+
+def _parts(world: CounterfactualSample, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what each row adds to the error of a weighted mean, shape (m,)."""
+    total = world.weight.sum()
+    center = world.weight @ scores / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson
+    return np.asarray(world.weight * (scores - center), dtype=np.float64)
+
+
+def _variance(parts: NDArray[np.float64]) -> float:
+    return float(parts @ parts)
+
+
+def _has_overlap(world: CounterfactualSample) -> bool:
+    return world.effective_size >= max(FEWEST_ROWS, SMALLEST_SHARE * len(world.rows))

@@ -1,0 +1,298 @@
+"""What every source of potential outcomes hands downstream: weighted samples of feature rows, one per world.
+
+World 0 is the baseline, ``Y_{A<=0}``; world 1 switches the unfair paths, ``Y_{A<=1||pi}``. Sources build the two
+samples, classifiers score their rows, functionals compare the scores; none of them knows the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+from pyrofair._validation import require_unmasked
+from pyrofair.exceptions import DataError
+
+__all__ = [
+    "FEWEST_ROWS",
+    "MEAN_WEIGHT",
+    "SMALLEST_SHARE",
+    "CounterfactualSample",
+    "MarginalBounds",
+    "PotentialOutcomes",
+    "Scored",
+    "Worlds",
+]
+
+MEAN_WEIGHT = (0.9, 1.1)
+"""Mean weights outside of this interval are reported."""
+SMALLEST_SHARE = 0.05
+"""The smallest effective size that is not reported, as a share of the rows."""
+FEWEST_ROWS = 10
+"""The smallest effective size, in rows, that is not reported."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores a classifier gives to the rows of one world, with the weights and units of those rows.
+
+    Parameters
+    ----------
+    score : torch.Tensor, shape (m,)
+        Probability of the positive prediction (or the decision, 0 or 1) for each row. It may carry a gradient.
+    weight : torch.Tensor, shape (m,)
+        Nonnegative weight of each row. The weights carry the normalisation: they sum to 1 for an SEM or a Hajek
+        estimate, and to whatever the data give for a Horvitz-Thompson one.
+    unit : torch.Tensor of int64, shape (m,), optional
+        What the row shares with rows of the other world; None: nothing is known to be shared.
+
+    Raises
+    ------
+    DataError
+        If the three are not vectors of one length.
+
+    Examples
+    --------
+    >>> Scored(torch.tensor([0.2, 0.6]), torch.tensor([0.75, 0.25])).mean
+    tensor(0.3000)
+    """
+
+    score: torch.Tensor
+    weight: torch.Tensor
+    unit: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        shapes = {"score": self.score.shape, "weight": self.weight.shape}
+        if self.unit is not None:
+            shapes["unit"] = self.unit.shape
+        if self.score.ndim != 1 or len(set(shapes.values())) > 1:
+            got = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+            raise DataError(
+                f"Scores, weights and units must be vectors of one length; got shapes {got}. "
+                "Pass one number per row: for predict_proba, the column of the positive class."
+            )
+
+    @property
+    def mean(self) -> torch.Tensor:
+        """The estimated P(Y = 1) in this world: ``(weight * score).sum()``, not renormalised (a scalar)."""
+        return (self.weight * self.score).sum()
+
+
+@dataclass(frozen=True, eq=False)
+class CounterfactualSample:
+    """A potential outcome as a weighted sample of the feature rows that the classifier would read in that world.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame, m rows
+        The features as the classifier reads them, sensitive attribute included.
+    weight : numpy.ndarray, shape (m,)
+        Nonnegative weights, kept as float64; ``(weight * score).sum()`` estimates P(Y = 1) in this world.
+    unit : numpy.ndarray of int64, shape (m,), optional
+        What the two worlds are known to share: rows with one id, in either world, belong to one unit (a person's noise,
+        or a value of the features that no unfair path touches). None: the population is the only unit.
+    origin : numpy.ndarray of int64, shape (m,), optional
+        Position in the observed rows of the row that this one is, unchanged; -1 where it was changed or drawn.
+        Training reuses the forward pass of unchanged rows.
+    cell : numpy.ndarray of int64, shape (m,), optional
+        Within a unit, the value of what unfair edges out of the sensitive attribute switch, numbered alike in both
+        worlds. With cells, row i of both worlds is one draw of all else, and differs in the sensitive attribute alone.
+
+    Raises
+    ------
+    DataError
+        If a length differs from the number of rows, a weight is negative or not finite, an id is not an integer, or an
+        origin is below -1.
+
+    Examples
+    --------
+    >>> world = CounterfactualSample(pd.DataFrame({"A": [0, 0], "M": [0, 1]}), np.array([0.75, 0.25]))
+    >>> round(world.effective_size, 2)
+    1.6
+    >>> world.scored([0.2, 0.6]).mean
+    tensor(0.3000, dtype=torch.float64)
+    """
+
+    rows: pd.DataFrame
+    weight: npt.NDArray[np.float64]
+    unit: npt.NDArray[np.int64] | None = None
+    origin: npt.NDArray[np.int64] | None = None
+    cell: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        m = len(self.rows)
+        require_unmasked("weight", self.weight)
+        weight = np.asarray(self.weight, dtype=np.float64)
+        _check_length("weight", weight, m)
+        wrong = ~(np.isfinite(weight) & (weight >= 0))
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise DataError(
+                f"{int(wrong.sum())} of {m} weights are negative or not finite; the first is {weight[at]} at row {at}. "
+                "A weight is a ratio of probabilities: check the propensities it was made of."
+            )
+        object.__setattr__(self, "weight", weight)
+        for name in ("unit", "origin", "cell"):
+            if (given := getattr(self, name)) is not None:
+                ids = np.asarray(given)
+                _check_length(name, ids, m)
+                # An empty list has no integers to show its kind by.
+                if ids.dtype.kind not in "iu" and m:
+                    raise DataError(
+                        f"{name} must hold integers; got {ids.dtype}. Number its values, as np.unique does."
+                    )
+                object.__setattr__(self, name, ids.astype(np.int64, copy=False))
+        if self.origin is not None and m and self.origin.min() < -1:
+            raise DataError(f"origin holds {self.origin.min()}; a position is 0 or more, and -1 marks a changed row.")
+
+    @cached_property
+    def place(self) -> npt.NDArray[np.int64]:
+        """The place of each row's unit among the sorted ids, shape (m,); without units each row is one."""
+        if self.unit is None:
+            return np.arange(len(self.rows))
+        return np.unique(self.unit, return_inverse=True)[1].astype(np.int64, copy=False)
+
+    @property
+    def units(self) -> int:
+        """The number of units, or else of rows."""
+        return int(self.place.max()) + 1 if len(self.rows) else 0
+
+    @property
+    def effective_size(self) -> float:
+        """Kish's effective sample size ``(sum w)^2 / sum w^2``, in units or else in rows; 0 when every weight is 0."""
+        weight = np.bincount(self.place, self.weight)
+        squares = float(np.square(weight).sum())
+        return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
+
+    def reweighted(self, factor: npt.NDArray[np.float64]) -> Self:
+        """Return the sample with the weights of its k units, or else of its rows, multiplied; their sum is kept.
+
+        Parameters
+        ----------
+        factor : numpy.ndarray, shape (k,)
+            One factor for each unit, in the order of their ids.
+        """
+        weight = self.weight * factor[self.place]
+        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin, self.cell)
+
+    def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
+        """Attach the scores of the rows; the weights take the precision and the device of the scores.
+
+        Parameters
+        ----------
+        scores : torch.Tensor or array_like, shape (m,)
+            One score per row. Decisions (bool, int) become float64. A tensor keeps its gradient.
+
+        Returns
+        -------
+        Scored
+            What the functionals read.
+
+        Raises
+        ------
+        DataError
+            If there is not one score per row.
+        """
+        # torch.tensor copies: tables own their arrays and hand out read-only views, which torch must not alias.
+        score = scores if isinstance(scores, torch.Tensor) else torch.tensor(np.asarray(scores))
+        if not score.is_floating_point():
+            score = score.to(torch.float64)
+        if score.shape != (len(self.rows),):
+            raise DataError(
+                f"This world has {len(self.rows)} rows, but the scores have shape {tuple(score.shape)}. "
+                "Score every row of sample.rows once: for predict_proba, pass the column of the positive class."
+            )
+        weight = torch.tensor(self.weight, dtype=score.dtype, device=score.device)
+        unit = None if self.unit is None else torch.tensor(self.unit, device=score.device)
+        return Scored(score, weight, unit)
+
+
+Worlds = tuple[CounterfactualSample, CounterfactualSample]
+"""The baseline world, and that in which the unfair paths are switched."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalBounds:
+    """Bounds on P(Y = 1) in one world, for a marginal that the data identify only partially.
+
+    Parameters
+    ----------
+    lower, upper : torch.Tensor, shape ()
+        The two ends; they may carry a gradient.
+
+    Raises
+    ------
+    DataError
+        If an end is not a scalar, or the lower end exceeds the upper one by more than rounding.
+
+    References
+    ----------
+    Chikahara et al. 2021, "Extension for dealing with latent confounders", the display before eq. (13).
+
+    Examples
+    --------
+    >>> MarginalBounds(torch.tensor(0.25), torch.tensor(0.5)).upper
+    tensor(0.5000)
+    """
+
+    lower: torch.Tensor
+    upper: torch.Tensor
+
+    def __post_init__(self) -> None:
+        if self.lower.ndim or self.upper.ndim:
+            raise DataError(
+                f"Bounds on a marginal are scalars; got shapes {tuple(self.lower.shape)}, {tuple(self.upper.shape)}. "
+                "Average over the rows first."
+            )
+        lower, upper = self.lower.item(), self.upper.item()
+        if not lower <= upper + 1e-6:
+            raise DataError(f"The lower bound {lower:g} exceeds the upper bound {upper:g}. Pass (lower, upper).")
+
+
+@runtime_checkable
+class PotentialOutcomes(Protocol):
+    """A source of potential outcomes: weights on observed rows, a structural equation model, or drawn mediators.
+
+    A potential outcome is a weighted sample of feature rows. A source makes two of them: world 0, the baseline, and
+    world 1, where the unfair paths alone carry the other value of the sensitive attribute. ``unit`` says what the two
+    worlds are known to share, and so how much their comparison can tell. Sources never read the outcome column.
+    """
+
+    @property
+    def unfair(self) -> Any:
+        """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Learn the nuisances (propensities, conditional laws) from observed rows, and return self."""
+
+    def worlds(
+        self,
+        n: int | None = None,
+        random_state: int | None = None,
+        *,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        """Return world 0 and world 1.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of people to draw, for sources that can draw people.
+        random_state : int, optional
+            Seed of a generator of this call; the global generators are left as they were.
+        df : pandas.DataFrame, optional
+            Rows to make the worlds of, with the nuisances as fitted; the default is the fitted rows.
+        sample_weight : array_like, shape (len(df),), optional
+            Weights of those rows in the target population.
+        """
+
+
+def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:
+    if values.shape != (m,):
+        raise DataError(f"{name} has shape {values.shape}, but there are {m} rows. Give one value per row of `rows`.")

@@ -1,0 +1,13 @@
+"""Causal graphs and unfair paths: what is asked, and whether observed data identify it.
+
+In come edges (a string, pairs, DOT, networkx); out go a :class:`CausalGraph`, its :class:`UnfairPaths` with the two
+:class:`Regime` in which each node reads the sensitive attribute, and the printable :class:`Estimand` that
+:func:`identify` derives from them. Nothing here needs data, torch or Pyro.
+"""
+
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.estimand import Estimand
+from pyrofair.graph.identification import identify
+from pyrofair.graph.paths import Regime, UnfairPaths
+
+__all__ = ["CausalGraph", "Estimand", "Regime", "UnfairPaths", "identify"]

@@ -1,0 +1,553 @@
+"""Which columns of a table stand behind each node of a graph, and what else may have no column's name?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import networkx as nx
+
+from pyrofair._validation import (
+    did_you_mean,
+    require_callable,
+    require_choice,
+    require_flag,
+    require_instance,
+    require_label,
+    require_names,
+    shown,
+)
+from pyrofair.exceptions import GraphError
+from pyrofair.graph.parse import EdgeList, read_edges
+from pyrofair.graph.path_sets import PathSet, smallest_automaton
+from pyrofair.graph.paths import UnfairPaths, select_paths
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CausalGraph", "read_columns", "require_node", "unused_name"]
+
+
+def require_node(nodes: Sequence[str], name: str, role: str) -> None:
+    """Refuse a name that is no node.
+
+    Raises
+    ------
+    GraphError
+        With the nodes there are, and the one that may be meant.
+    """
+    if not isinstance(name, str) or name not in nodes:
+        raise GraphError(
+            f"{shown(name)}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}."
+            f"{did_you_mean(name, nodes)}"
+        )
+
+
+def read_columns(
+    listed: EdgeList, columns: Mapping[str, str | Sequence[str]], latent: tuple[str, ...]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the columns of each observed node: those given, or one of the same name.
+
+    Parameters
+    ----------
+    listed
+        The nodes.
+    columns
+        For some nodes the name of their column, or a list of names.
+    latent
+        The nodes that no table holds.
+
+    Raises
+    ------
+    GraphError
+        For an unknown node, a latent node with columns, a node without, or a column of two nodes.
+    """
+    for node in columns:
+        require_node(listed.nodes, node, "a node with columns")
+        if node in latent:
+            raise GraphError(f"{node!r} is declared latent and given columns; a latent node has none.")
+    named = {node: columns.get(node, node) for node in listed.nodes if node not in latent}
+    table = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in named.items()}
+    owner: dict[str, str] = {}
+    for node, names in table.items():
+        if not names:
+            raise GraphError(f"{node!r} is given no columns. Name at least one, or declare it latent.")
+        for name in names:
+            if name in owner:
+                both = f"{owner[name]!r} and {node!r}" if owner[name] != node else f"{node!r}, twice"
+                raise GraphError(f"The column {name!r} stands in {both}; a column belongs to one node, once.")
+            owner[name] = node
+    return tuple(table.items())
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for a site that no column has.
+
+    >>> unused_name("H_D", ["D", "H_D"])
+    'H_D_'
+    """
+    while name in taken:
+        name += "_"
+    return name
+
+
+MOST_DRAWN = 40
+"""How many nodes a graph may have for a notebook to draw it."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class CausalGraph:
+    """A directed acyclic graph over named nodes, each standing for one or several columns of a table.
+
+    Parameters
+    ----------
+    edges
+        An edge string (``"A -> D; {A Q} -> Y"``), a list of ``(parent, child)`` pairs, a :class:`networkx.DiGraph`, or
+        the path of a DOT file.
+    sensitive, outcome
+        The node of the sensitive attribute and that of the outcome (one column each).
+    baseline, contrast
+        The two values of the sensitive attribute that the paper writes 0 and 1. They are matched by equality, so any
+        label will do, and no order of the labels matters.
+    positive
+        The value of the outcome that counts as 1. The other value is whatever second value the data hold.
+    columns
+        For a node that is not one column of the same name: the list of its columns.
+    latent
+        The nodes that no table holds.
+
+    Raises
+    ------
+    GraphError
+        For a cycle, an unknown node, a sensitive attribute without a path to the outcome, an outcome with observed
+        children, a column that stands in two nodes.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 2.1 and figure 1.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    >>> graph.parents("Y")
+    ('A', 'Q', 'D', 'M')
+    >>> graph.directed_paths("A", "Y")
+    PathSet('A -> D -> Y', 'A -> M -> Y', 'A -> Y')
+    """
+
+    nodes: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+    sensitive: str
+    outcome: str
+    baseline: Hashable
+    contrast: Hashable
+    positive: Hashable
+    latent: tuple[str, ...]
+    column_map: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __init__(
+        self,
+        edges: str | os.PathLike[str] | Iterable[tuple[str, str]] | nx.DiGraph[str] | EdgeList,
+        *,
+        sensitive: str,
+        outcome: str,
+        baseline: Hashable = 0,
+        contrast: Hashable = 1,
+        positive: Hashable = 1,
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        latent: Iterable[str] = (),
+    ) -> None:
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        hidden = require_names("latent", latent, "node names", one=True, error=GraphError)
+        listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
+        for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
+            require_node(listed.nodes, name, role)
+        for name in hidden:
+            require_node(listed.nodes, name, "a latent node")
+        hidden = tuple(node for node in listed.nodes if node in {*hidden, *listed.latent})
+        fields = {
+            "nodes": listed.nodes,
+            "edges": listed.edges,
+            "sensitive": sensitive,
+            "outcome": outcome,
+            "baseline": baseline,
+            "contrast": contrast,
+            "positive": positive,
+            "latent": hidden,
+            "column_map": read_columns(listed, columns or {}, hidden),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        self._validate()
+
+    @classmethod
+    def from_pyro(
+        cls,
+        program: Callable[[int], object],
+        *,
+        nodes: Sequence[str],
+        sensitive: str,
+        outcome: str,
+        baseline: Hashable = 0,
+        contrast: Hashable = 1,
+        positive: Hashable = 1,
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+    ) -> CausalGraph:
+        """Read the graph off a Pyro program: the exact parents of each node, through computed steps and noise.
+
+        Noise that feeds two nodes becomes a latent node; noise of one node is left out.
+
+        Parameters
+        ----------
+        program
+            A Pyro program of the number of people.
+        nodes
+            The nodes: sites in its plate of people. With ``columns``, each column is a site, or names a component of a
+            vector-valued site, in order; by default these are ``M[0]``, ``M[1]``, ...
+        sensitive, outcome, baseline, contrast, positive, columns
+            As for the class.
+
+        Raises
+        ------
+        GraphError
+            If a node is no such site, or the program cannot be read (see :func:`pyrofair.programs.sites.read_sites`).
+
+        Examples
+        --------
+        >>> import pyro, pyro.distributions as dist
+        >>> def program(n):
+        ...     with pyro.plate("people", n):
+        ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+        ...         M = pyro.sample("M", dist.Normal(2 * A, 1.0))
+        ...         pyro.sample("Y", dist.Bernoulli(logits=M))
+        >>> CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y").edges
+        (('A', 'M'), ('M', 'Y'))
+        """
+        from pyrofair.programs.vectors import (
+            read_scalar_sites,  # importing Pyro takes a second: other graphs need not wait
+        )
+
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        nodes = require_names("nodes", nodes, "node names", error=GraphError)
+        require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
+        own = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in (columns or {}).items()}
+        read = read_scalar_sites(program, {**dict.fromkeys(nodes, ()), **own}, nodes_only=True)
+        return cls(
+            read.info.graph_of(nodes, read.columns),
+            sensitive=sensitive,
+            outcome=outcome,
+            baseline=baseline,
+            contrast=contrast,
+            positive=positive,
+            columns=read.columns,
+        )
+
+    # -- what is in it ------------------------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """The columns of each observed node, in the order of declaration."""
+        return {node: list(names) for node, names in self.column_map}
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The nodes that are not latent."""
+        return tuple(node for node in self.nodes if node not in self.latent)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The nodes that a classifier reads: the observed parents of the outcome."""
+        return tuple(node for node in self.parents(self.outcome) if node not in self.latent)
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The columns that a classifier reads, node by node."""
+        return self.columns_of(self.inputs)
+
+    def columns_of(self, nodes: Iterable[str]) -> list[str]:
+        """Return the columns of observed nodes, in the order given."""
+        table = dict(self.column_map)
+        chosen = require_names("nodes", nodes, "node names", error=GraphError)
+        for node in chosen:
+            self._require(node)
+            if node not in table:
+                raise GraphError(f"{node!r}, named in nodes, is latent and has no columns. Leave it out.")
+        return [column for node in chosen for column in table[node]]
+
+    @property
+    def sensitive_column(self) -> str:
+        """The column of the sensitive attribute."""
+        return self.columns_of([self.sensitive])[0]
+
+    @property
+    def outcome_column(self) -> str:
+        """The column of the outcome."""
+        return self.columns_of([self.outcome])[0]
+
+    def label(self, value: int) -> Hashable:
+        """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
+        require_choice("value", value, (0, 1))
+        return self.contrast if value else self.baseline
+
+    # -- relations ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _dag(self) -> nx.DiGraph[str]:
+        dag: nx.DiGraph[str] = nx.DiGraph()
+        dag.add_nodes_from(self.nodes)
+        dag.add_edges_from(self.edges)
+        return dag
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """A topological order: first what the sensitive attribute does not cause, then it, then what it causes.
+
+        Ties are broken by first appearance in the declaration.
+        """
+        caused = set(nx.descendants(self._dag, self.sensitive))
+        place = self._place
+
+        def rank(node: str) -> tuple[int, int]:
+            return (2 if node in caused else int(node == self.sensitive), place[node])
+
+        return tuple(nx.lexicographical_topological_sort(self._dag, key=rank))
+
+    def parents(self, node: str) -> tuple[str, ...]:
+        """Return the parents of a node, in the order of declaration."""
+        self._require(node)
+        return self._sorted(self._dag.predecessors(node))
+
+    def children(self, node: str) -> tuple[str, ...]:
+        """Return the children of a node, in the order of declaration."""
+        self._require(node)
+        return self._sorted(self._dag.successors(node))
+
+    def ancestors(self, node: str) -> tuple[str, ...]:
+        """Return the ancestors of a node, without itself, in the order of declaration."""
+        self._require(node)
+        return self._sorted(nx.ancestors(self._dag, node))
+
+    def descendants(self, node: str) -> tuple[str, ...]:
+        """Return the descendants of a node, without itself, in the order of declaration."""
+        self._require(node)
+        return self._sorted(nx.descendants(self._dag, node))
+
+    def with_ancestors(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Return nodes and the ancestors of any of them, in the order of declaration."""
+        found: set[str] = set()
+        waiting = list(require_names("nodes", nodes, "node names", error=GraphError))
+        while waiting:
+            node = waiting.pop()
+            if node not in found:
+                self._require(node)
+                found.add(node)
+                waiting.extend(self._dag.predecessors(node))
+        return self._sorted(found)
+
+    def directed_paths(self, source: str, target: str) -> PathSet:
+        """Return every directed path from one node to another, depth first in the order of declaration.
+
+        Returns
+        -------
+        PathSet
+            A sequence of tuples of node names, with ``len``, ``in`` and ``[]``, that lists no path by itself.
+        """
+        self._require(source, "source of paths")
+        self._require(target, "target of paths")
+        useful = frozenset(self.with_ancestors([target]))
+
+        def follow(node: str) -> tuple[str, ...]:
+            return () if node == target else self._sorted(useful.intersection(self._dag.successors(node)))
+
+        if source not in useful:
+            return PathSet(())
+        return smallest_automaton(source, str, follow, target.__eq__)
+
+    # -- from it ------------------------------------------------------------------------------------------------------
+
+    def unfair(
+        self,
+        *paths: str | Sequence[str] | Callable[[tuple[str, ...]], bool],
+        direct: bool = False,
+        through: str | Iterable[str] | None = None,
+        predicate: Callable[[tuple[str, ...]], bool] | None = None,
+    ) -> UnfairPaths:
+        """Call a set of directed paths from the sensitive attribute to the outcome unfair.
+
+        The set is the union of all that is named; nothing named is the empty set.
+
+        Parameters
+        ----------
+        *paths
+            Paths as ``"A -> D -> Y"`` or as sequences of node names, or functions of a path that tell whether it is
+            unfair, in graphs of at most 100,000 paths.
+        direct
+            Whether the edge from the sensitive attribute to the outcome is unfair.
+        through
+            Nodes: every path through any of them is unfair.
+        predicate
+            A function that takes a path as a tuple of node names and tells whether it is unfair.
+
+        Raises
+        ------
+        GraphError
+            If a path does not exist in the graph, or no path runs through a node named in ``through``.
+
+        Examples
+        --------
+        >>> graph = CausalGraph("A -> D -> Y; A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+        >>> graph.unfair(direct=True, through=["D"]).paths
+        PathSet('A -> D -> Y', 'A -> Y')
+        """
+        require_flag("direct", direct)
+        if predicate is not None:
+            require_callable("predicate", predicate, "a function of a path, or None", error=GraphError)
+        tests = [*(p for p in paths if callable(p)), *([predicate] if predicate is not None else [])]
+        named = [p for p in paths if not callable(p)]
+        nodes = require_names("through", () if through is None else through, "node names", one=True, error=GraphError)
+        return UnfairPaths(self, select_paths(self, named, direct=direct, through=nodes, tests=tests))
+
+    def with_latent(self, *nodes: str) -> CausalGraph:
+        """Return the same graph with further nodes declared latent, say because a table lacks their columns.
+
+        Examples
+        --------
+        >>> graph = CausalGraph("A -> Z -> Y; A -> Y", sensitive="A", outcome="Y")
+        >>> graph.with_latent("Z").latent
+        ('Z',)
+        """
+        for node in nodes:
+            self._require(node)
+        return CausalGraph(
+            EdgeList(self.nodes, self.edges, self.latent),
+            sensitive=self.sensitive,
+            outcome=self.outcome,
+            baseline=self.baseline,
+            contrast=self.contrast,
+            positive=self.positive,
+            columns={node: names for node, names in self.column_map if node not in nodes},
+            latent=(*self.latent, *nodes),
+        )
+
+    def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the graph, the edges of unfair paths in red and latent nodes in grey.
+
+        Parameters
+        ----------
+        unfair
+            The paths to draw in red.
+        ax
+            The axes to draw on; by default a new figure.
+        """
+        return self._drawn(unfair, ax)
+
+    def _drawn(self, unfair: UnfairPaths | None, ax: Axes | None = None, *, detached: bool = False) -> Axes:
+        if unfair is not None:
+            require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
+        labels = {
+            node: f"{node}\n{', '.join(names)}" if tuple(names) != (node,) else node for node, names in self.column_map
+        }
+        from pyrofair.graph.drawing import draw_dag  # Matplotlib is loaded for pictures only
+
+        return draw_dag(
+            self.nodes,
+            self.edges,
+            latent=self.latent,
+            sensitive=self.sensitive,
+            outcome=self.outcome,
+            red=frozenset(unfair.edges if unfair is not None else ()),
+            labels=labels,
+            ax=ax,
+            detached=detached,
+        )
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
+        return self.picture()
+
+    def picture(self, unfair: UnfairPaths | None = None) -> bytes | None:
+        """Return the drawing as the bytes of a PNG file, or None of a graph too large to be read."""
+        if len(self.nodes) > MOST_DRAWN or len(self.edges) > 4 * MOST_DRAWN:
+            return None
+        drawn: Any = self._drawn(unfair, detached=True)
+        png: bytes = drawn._repr_png_()
+        return png
+
+    def __repr__(self) -> str:
+        few = ", ".join(self.nodes[:8]) + (", ..." if len(self.nodes) > 8 else "")
+        return (
+            f"<CausalGraph {self.sensitive} -> {self.outcome}: {len(self.nodes)} nodes ({few}), {len(self.edges)} "
+            "edges; print it for all>"
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{' '.join(self.parents(node)) or '(no cause)'} -> {node}" for node in self.order]
+        lines.append(f"sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
+        lines.append(f"outcome: {self.outcome} (1 is {self.positive!r})")
+        lines.extend(
+            f"{node}: columns {', '.join(names)}" for node, names in self.column_map if tuple(names) != (node,)
+        )
+        if self.latent:
+            lines.append(f"latent: {', '.join(self.latent)}")
+        return "\n".join(lines)
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(set(nodes), key=self._place.__getitem__))
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {node: place for place, node in enumerate(self.nodes)}
+
+    def _require(self, node: str, role: str = "node") -> None:
+        require_node(self.nodes, node, f"a {role}")
+
+    def _validate(self) -> None:
+        if not nx.is_directed_acyclic_graph(self._dag):
+            cycle = [edge[0] for edge in nx.find_cycle(self._dag)]
+            raise GraphError(
+                f"The edges run in a cycle: {' -> '.join([*cycle, cycle[0]])}. A causal graph has none: remove one of "
+                "these edges, or split the node in two by time."
+            )
+        if self.sensitive == self.outcome:
+            raise GraphError(f"{self.sensitive!r} is named as sensitive attribute and as outcome; name two nodes.")
+        for node, role in [(self.sensitive, "sensitive attribute"), (self.outcome, "outcome")]:
+            if node in self.latent:
+                raise GraphError(f"The {role} {node!r} is declared latent; it must be a column of the data.")
+            if len(self.columns_of([node])) != 1:
+                raise GraphError(f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.")
+        if self.baseline == self.contrast:
+            raise GraphError(
+                f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r} to "
+                "be compared."
+            )
+        if self.outcome not in nx.descendants(self._dag, self.sensitive):
+            raise GraphError(
+                f"There is no directed path from {self.sensitive!r} to {self.outcome!r}, so the sensitive attribute "
+                "has no effect to assess. Add the missing edges, or check the two names."
+            )
+        below = [child for child in self.children(self.outcome) if child not in self.latent]
+        if below:
+            raise GraphError(
+                f"The outcome {self.outcome!r} has observed children: {', '.join(below)}. A prediction is made "
+                "before its outcome has effects: leave these nodes out of the graph."
+            )
+
+
+def _require_roles(
+    sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object
+) -> None:
+    """Refuse roles that are no names, labels that no column holds, and columns that are no dictionary."""
+    for role, name in (("sensitive", sensitive), ("outcome", outcome)):
+        require_instance(role, name, str, "the name of a node", error=GraphError)
+    for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):
+        require_label(role, label, error=GraphError)
+    if columns is not None:
+        expected = "a dictionary from nodes to their columns, such as {'S': ['savings', 'checking']}"
+        require_instance("columns", columns, Mapping, expected, error=GraphError)
+        for node, names in cast("Mapping[str, Any]", columns).items():
+            require_names(f"columns[{node!r}]", names, "column names", one=True, error=GraphError)

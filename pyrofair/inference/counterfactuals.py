@@ -1,0 +1,433 @@
+"""Counterfactuals of observed units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair._arviz import to_arviz
+from pyrofair._validation import require_real
+from pyrofair.effects.scoring import positive_scores
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.programs.couplings import Coupling
+from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
+from pyrofair.programs.world_tables import Levels, labels_of
+from pyrofair.tables.tables import as_column
+
+__all__ = [
+    "CounterfactualWorld",
+    "Counterfactuals",
+    "Uncertain",
+    "checks_of",
+    "frame_of",
+    "methods_of",
+    "noise_table",
+    "pool",
+    "shown",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertain:
+    """A number, or an array of numbers, for each of n people.
+
+    Parameters
+    ----------
+    point : array of shape (n, ...)
+        What is known, and the mean of the draws where it is not.
+    rows : array of shape (r,)
+        The people for whom it is drawn.
+    draws : array of shape (r, draws, ...)
+        Their draws.
+
+    Examples
+    --------
+    >>> x = Uncertain.of(np.array([1.0, np.nan]), np.array([1]), np.array([[2.0, 4.0]]))
+    >>> x.point, x.sd, x.dense(2)
+    (array([1., 3.]), array([0., 1.]), array([[1., 1.],
+           [2., 4.]]))
+    """
+
+    point: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    draws: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        point: NDArray[np.float64],
+        rows: NDArray[np.int64] | None = None,
+        draws: NDArray[np.float64] | None = None,
+        *,
+        collapse: bool = True,
+    ) -> Uncertain:
+        """Put known values and draws together.
+
+        Parameters
+        ----------
+        point, rows, draws
+            As above; the points of those who are drawn are filled in.
+        collapse
+            Whether people whose draws are all the same count as known.
+        """
+        if rows is None or draws is None or not len(rows):
+            return cls(point, np.empty(0, dtype=np.int64), np.empty((0, 0, *point.shape[1:])))
+        same = (draws == draws[:, :1]).reshape(len(rows), -1).all(1)
+        filled = point.copy()
+        filled[rows] = draws.mean(1)
+        filled[rows[same]] = draws[same, 0]
+        if not collapse or not same.any():
+            return cls(filled, rows, draws)
+        return cls(filled, rows[~same], draws[~same])
+
+    @cached_property
+    def sd(self) -> NDArray[np.float64]:
+        """The standard deviation of the draws, 0 for what is known, shape (n, ...)."""
+        found = np.zeros(self.point.shape)
+        if len(self.rows):
+            found[self.rows] = self.draws.std(1)
+        return found
+
+    @property
+    def mode(self) -> NDArray[np.float64]:
+        """What is known, and of whole numbers that are drawn the most frequent one, shape (n,)."""
+        found = self.point.copy()
+        if len(self.rows):
+            values = np.unique(self.draws)
+            counts = [(self.draws == value).sum(1) for value in values]
+            found[self.rows] = values[np.argmax(counts, 0)]
+        return found
+
+    def dense(self, count: int) -> NDArray[np.float64]:
+        """Return ``count`` draws for everyone, shape (n, count, ...); a view that takes no memory if all is known."""
+        return self.take(np.arange(len(self.point)), count)
+
+    def take(self, people: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+        """Return ``count`` draws for some people, named by their places, shape (m, count, ...)."""
+        wide = np.broadcast_to(self.point[people, None], (len(people), count, *self.point.shape[1:]))
+        place = np.full(len(self.point), -1)
+        place[self.rows] = np.arange(len(self.rows))
+        drawn = place[people]
+        if (drawn >= 0).any():
+            wide = wide.copy()
+            wide[drawn >= 0] = self.draws[drawn[drawn >= 0], :count]
+        return wide
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Uncertain], count: int) -> Uncertain:
+        """Put ``count`` draws from each of several parts side by side."""
+        dense = np.concatenate([part.dense(count) for part in parts], 1)
+        return cls.of(parts[0].point, np.arange(len(dense)), dense)
+
+
+WIDTH = 120
+
+
+@dataclass(frozen=True, eq=False)
+class CounterfactualWorld:
+    """The rows of n given people in one supposed world.
+
+    Parameters
+    ----------
+    rows : DataFrame of n rows
+        The value of each node, or its posterior mean where it is not determined; of a node with labels its most
+        frequent one.
+    nodes : dict
+        For each node whose values are numbers these, drawn where they are not determined; of a node with labels codes.
+    count : int
+        The number of draws; 1 if all is determined.
+    exact : bool
+        Whether the rows determine all noise that matters here.
+    labels : dict
+        For some nodes the label of each code, shape (k,).
+    """
+
+    rows: pd.DataFrame
+    nodes: Mapping[str, Uncertain]
+    count: int
+    exact: bool
+    labels: Levels = field(default_factory=dict)
+    dtypes: Mapping[Any, Any] = field(default_factory=dict)
+
+    @cached_property
+    def draws(self) -> dict[str, NDArray[Any]] | None:
+        """For each node its posterior draws, shape (n, draws), draw i of all nodes together; None if exact."""
+        if self.exact:
+            return None
+        return {name: self.named(name, each.dense(self.count)) for name, each in self.nodes.items()}
+
+    @property
+    def sd(self) -> pd.DataFrame:
+        """The posterior standard deviation of each node, 0 where it is determined, NaN of labels that are not."""
+        spread = {}
+        for name in self.rows.columns:
+            found = self.nodes[name].sd if name in self.nodes else np.zeros(len(self.rows))
+            spread[name] = np.where(found > 0, np.nan, found) if name in self.labels else found
+        return pd.DataFrame(spread, index=self.rows.index)
+
+    def named(self, name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+        """Return a node's values, or their labels if it has some."""
+        return labels_of(name, self.labels[name], values) if name in self.labels else values
+
+    def typed(self, name: str, values: NDArray[Any]) -> pd.Series[Any]:
+        """Return labels of a node, shape (n,), in the type of its column; numbers, which may be means, as they are."""
+        dtype = self.dtypes.get(name)
+        return pd.Series(values) if dtype is None or name not in self.labels else as_column(name, values, dtype)
+
+    def labelled(self, labels: Levels, dtypes: Mapping[Any, Any]) -> CounterfactualWorld:
+        """Return the same world with labels in place of the codes of some nodes, in the types of their columns."""
+        mine = {name: each for name, each in labels.items() if name in self.nodes}
+        if not mine:
+            return self
+        world = replace(self, labels=mine, dtypes=dtypes)
+        index = self.rows.index
+        names = {name: world.typed(name, world.named(name, self.nodes[name].mode)).set_axis(index) for name in mine}
+        return replace(world, rows=self.rows.assign(**names))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counterfactuals:
+    """Both worlds of n given people: the baseline, and the one in which the unfair paths alone are switched.
+
+    Parameters
+    ----------
+    worlds : (CounterfactualWorld, CounterfactualWorld)
+        The two worlds; draw i of both is one person with one and the same noise.
+    noise : DataFrame of n rows
+        For each noise site, and for each node drawn without explicit noise its uniform ``u(NODE)``, the posterior mean
+        and standard deviation (0 where the row determines it): columns (noise, "mean" or "sd").
+    noise_values : dict
+        The explicit noise, drawn where it is not determined.
+    diagnostics : DataFrame
+        A row for each person and node: person, node, method, ess, r_hat, note.
+    graph : CausalGraph
+        The graph.
+    chains : int
+        How many chains the draws come from, one after the other.
+    parameters : ParameterUse
+        How the program's parameters came by their values.
+    coupling : str
+        How the noise of nodes drawn without explicit noise hangs together across the two worlds.
+    coupled : tuple of str
+        These nodes, as far as the rows shown depend on them; if there are none, the coupling plays no part.
+
+    References
+    ----------
+    Chikahara et al. (2021), appendix A.1 (woman i and man j); Pearl (2009), theorem 7.1.7.
+    """
+
+    worlds: tuple[CounterfactualWorld, CounterfactualWorld]
+    noise: pd.DataFrame
+    noise_values: Mapping[str, Uncertain]
+    diagnostics: pd.DataFrame
+    graph: CausalGraph
+    chains: int = 1
+    parameters: ParameterUse = NO_PARAMETERS
+    coupling: Coupling = "monotone"
+    coupled: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Say how many people there are, how sure their worlds are, and show the first of them."""
+        n, told = len(self.baseline), self.diagnostics
+        drawn = int(_drawn([each for world in self.worlds for each in world.nodes.values()], n).sum())
+        lines = [f"counterfactuals of {n} people (methods: {methods_of(told)})"]
+        if drawn:
+            named = ", of labels the most frequent one" if any(world.labels for world in self.worlds) else ""
+            lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.count} draws each")
+            lines.append(f"means are shown{named}")
+        else:
+            lines.append("determined by their rows for everyone" + ("" if self.exact else ", but for the parameters"))
+        if drawn and (known := checks_of(told)):
+            lines.append(known)
+        if self.coupled:
+            lines.append(f"across the worlds: {self.coupling} noise of {', '.join(self.coupled)}")
+        if self.parameters.names:
+            lines.append(f"parameters: {self.parameters}")
+        head = pd.concat({"baseline": self.baseline.head(), "switched": self.switched.head()}, axis=1)
+        lines.append(shown(head, n))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def labelled(self, labels: Levels, dtypes: Mapping[Any, Any]) -> Counterfactuals:
+        """Return the same with labels in place of the codes of some nodes, in the types of their columns."""
+        first, second = (world.labelled(labels, dtypes) for world in self.worlds)
+        return replace(self, worlds=(first, second))
+
+    @property
+    def baseline(self) -> pd.DataFrame:
+        """Each person's row in the baseline, on the index of the table: values, or posterior means."""
+        return self.worlds[0].rows
+
+    @property
+    def switched(self) -> pd.DataFrame:
+        """Each person's row with the unfair paths switched, on the index of the table: values, or posterior means."""
+        return self.worlds[1].rows
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rows determine both worlds for everyone, the program's parameters being given or none."""
+        return self.worlds[0].exact and self.worlds[1].exact and self.parameters.known
+
+    @property
+    def count(self) -> int:
+        """The number of draws; 1 if the rows determine all noise."""
+        drawn = [int(each.draws.shape[1]) for each in self.noise_values.values()]
+        return max([world.count for world in self.worlds] + drawn)
+
+    @property
+    def draws(self) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] | None:
+        """Both worlds' draws, for each node of shape (n, draws); None if the rows determine everyone's worlds."""
+        first, second = (world.draws for world in self.worlds)
+        return None if first is None or second is None else (first, second)
+
+    def scores(self, model: Any, *, threshold: float = 0.5) -> pd.DataFrame:
+        """Return what a classifier says of each person in both worlds.
+
+        Parameters
+        ----------
+        model
+            Anything with ``predict_proba``.
+        threshold
+            A decision is 1 where the score exceeds it.
+
+        Returns
+        -------
+        DataFrame of n rows, on the index of the table
+            ``baseline`` and ``switched``, the posterior means of the two scores; ``effect``, that of their difference,
+            and ``effect_sd``, its standard deviation; ``decisions_differ``, the probability that the two decisions
+            differ: the person's own PIU, under ``coupling`` where the model's columns depend on ``coupled`` nodes.
+
+        Raises
+        ------
+        DataError
+            If the model does not fit the graph, or the threshold is not in [0, 1).
+        """
+        require_real("threshold", threshold, least=0.0, below=1.0, hint="A decision is 1 if score > threshold.")
+        reads = [name for name in self.graph.input_columns if name in self.baseline.columns]
+        parts = [world.nodes[name] for world in self.worlds for name in reads if name in world.nodes]
+        vary = _drawn(parts, len(self.baseline))
+        found = np.empty((len(vary), 5))
+        for rows, count in [(np.flatnonzero(~vary), 1), (np.flatnonzero(vary), max(w.count for w in self.worlds))]:
+            if len(rows):
+                first, second = (self._scores(model, world, reads, rows, count) for world in self.worlds)
+                effect, differ = second - first, (first > threshold) != (second > threshold)
+                each = [first.mean(1), second.mean(1), effect.mean(1), effect.std(1), differ.mean(1)]
+                found[rows] = np.stack(each, 1)
+        names = ["baseline", "switched", "effect", "effect_sd", "decisions_differ"]
+        return pd.DataFrame(found, index=self.baseline.index, columns=names)
+
+    def _scores(
+        self, model: Any, world: CounterfactualWorld, reads: Sequence[str], rows: NDArray[np.int64], count: int
+    ) -> NDArray[np.float64]:
+        """Return the scores of every draw of some people, shape (r, count)."""
+        data: dict[str, Any] = {}
+        for name in reads:
+            if name in world.nodes:
+                data[name] = world.typed(name, world.named(name, world.nodes[name].take(rows, count).ravel()))
+            else:
+                data[name] = world.rows[name].iloc[rows].repeat(count).reset_index(drop=True)
+        return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
+
+    def to_inference_data(self) -> Any:
+        """Return noise and both worlds as ArviZ data: a posterior over people.
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+            In the group ``posterior`` each noise site, and each node as ``baseline_NODE`` and ``switched_NODE``, with
+            the dimensions chain, draw, person. If all is determined there is one draw.
+        """
+        found = dict(self.noise_values)
+        for word, world in zip(("baseline", "switched"), self.worlds, strict=True):
+            found |= {
+                f"{word}_{name}": each for name, each in world.nodes.items() if name != self.graph.sensitive_column
+            }
+        count = self.count
+        chains = self.chains if count % self.chains == 0 else 1
+        posterior, dims = {}, {}
+        for name, each in found.items():
+            moved = np.moveaxis(each.dense(count), 0, 1)
+            posterior[name] = moved.reshape(chains, count // chains, *moved.shape[1:])
+            dims[name] = ["person", *(f"{name}_axis_{i}" for i in range(moved.ndim - 2))]
+        return to_arviz({"posterior": posterior}, coords={"person": _flat(self.baseline.index)}, dims=dims)
+
+
+def methods_of(diagnostics: pd.DataFrame) -> str:
+    """Return the methods of a table of diagnostics as text."""
+    return ", ".join(m for m in dict.fromkeys(diagnostics["method"].astype(str)) if m != "none") or "none needed"
+
+
+def checks_of(diagnostics: pd.DataFrame) -> str:
+    """Return the worst effective sample size and R-hat as text, those that are known."""
+    checks = [
+        ("least effective sample size", diagnostics["ess"].min()),
+        ("largest R-hat", diagnostics["r_hat"].max()),
+    ]
+    return ", ".join(f"{name} {value:.4g}" for name, value in checks if np.isfinite(value))
+
+
+def shown(head: pd.DataFrame, n: int) -> str:
+    """Return the first of n rows as text."""
+    return head.to_string(line_width=WIDTH) + (f"\n... ({n} rows)" if n > len(head) else "")
+
+
+def _flat(index: pd.Index[Any]) -> list[Any]:
+    """Return the labels of people, those of several levels as one text each, for ArviZ knows no tuples."""
+    return [", ".join(map(str, label)) if isinstance(label, tuple) else label for label in index]
+
+
+def _drawn(parts: Sequence[Uncertain], n: int) -> NDArray[np.bool_]:
+    """Return of whom some value is drawn, shape (n,)."""
+    found = np.zeros(n, dtype=bool)
+    for part in parts:
+        found[part.rows] = True
+    return found
+
+
+def noise_table(values: Mapping[str, Uncertain], index: pd.Index[Any]) -> pd.DataFrame:
+    """Return means and standard deviations of noise, columns (noise, "mean" or "sd"); of a vector, each component."""
+    parts: dict[tuple[str, str], NDArray[np.float64]] = {}
+    for key, each in values.items():
+        mean, sd = each.point.reshape(len(index), -1), each.sd.reshape(len(index), -1)
+        for i in range(mean.shape[1]):
+            name = key if each.point.ndim == 1 else f"{key}[{i}]"
+            parts[name, "mean"], parts[name, "sd"] = mean[:, i], sd[:, i]
+    return frame_of(parts, index)
+
+
+def frame_of(parts: Mapping[tuple[str, str], NDArray[np.float64]], index: pd.Index[Any]) -> pd.DataFrame:
+    """Return a table with a column for each pair (noise, "mean" or "sd")."""
+    columns = pd.MultiIndex.from_arrays([[a for a, _ in parts], [b for _, b in parts]], names=["noise", "of"])
+    data = np.stack(list(parts.values()), 1) if parts else np.empty((len(index), 0))
+    return pd.DataFrame(data, index=index, columns=columns)
+
+
+def pool(parts: Sequence[Counterfactuals]) -> Counterfactuals:
+    """Put together what several draws of a program's parameters say of the same people, each with the same weight."""
+    draws = max(part.count for part in parts)
+    worlds = [_pool_worlds([part.worlds[i] for part in parts], draws) for i in (0, 1)]
+    means = np.stack([part.noise.xs("mean", axis=1, level="of").to_numpy() for part in parts])
+    spreads = np.stack([part.noise.xs("sd", axis=1, level="of").to_numpy() for part in parts])
+    noise = parts[0].noise.copy()
+    noise.loc[:, (slice(None), "mean")] = means.mean(0)
+    noise.loc[:, (slice(None), "sd")] = np.sqrt((spreads**2).mean(0) + means.var(0))
+    values = {key: Uncertain.pooled([part.noise_values[key] for part in parts], draws) for key in parts[0].noise_values}
+    told = parts[0].diagnostics.copy()
+    told["ess"] = np.sum([part.diagnostics["ess"].to_numpy() for part in parts], 0)
+    told["note"] = told["note"] + f" ({len(parts)} draws of the parameters)"
+    return replace(
+        parts[0], worlds=(worlds[0], worlds[1]), noise=noise, noise_values=values, diagnostics=told, chains=1
+    )
+
+
+def _pool_worlds(worlds: Sequence[CounterfactualWorld], draws: int) -> CounterfactualWorld:
+    values = {name: Uncertain.pooled([world.nodes[name] for world in worlds], draws) for name in worlds[0].nodes}
+    rows = worlds[0].rows.assign(**{name: each.point for name, each in values.items()})
+    return CounterfactualWorld(rows, values, draws * len(worlds), False)

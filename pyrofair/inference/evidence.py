@@ -1,0 +1,556 @@
+"""What observed rows say of the noise that their equations read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from pyro import poutine
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.inference.running import StopTracing, quiet, repeat_each, show_label
+from pyrofair.programs.couplings import Coupling
+from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
+from pyrofair.programs.noise import at_noise, noise_like
+from pyrofair.programs.provenance import is_deterministic
+from pyrofair.programs.sites import PEOPLE, Program, ProgramSites
+from pyrofair.programs.structural_equations import Equations, sensitive_levels
+from pyrofair.programs.vectors import read_scalar_sites
+from pyrofair.tables.tables import is_categorical, read_sensitive, read_table, warn_unused
+
+__all__ = ["Evidence", "GivenRows", "Reading", "read_people", "read_rows", "require_possible", "unequal"]
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """The values of observed sites, shape (n,) each, and what they are observations of.
+
+    Parameters
+    ----------
+    program, info
+        The program, with the covariates of these rows if it has any, and what was read off it.
+    nodes
+        The node sites, observed or not, in causal order.
+    values
+        For each observed site its values, and whose covariates are whose.
+    columns
+        For each observed site its column, in the order of the table.
+    index
+        The people's labels.
+    """
+
+    program: Program
+    info: ProgramSites
+    nodes: tuple[str, ...]
+    values: dict[str, NDArray[np.float64]]
+    columns: dict[str, str]
+    index: pd.Index[Any]
+
+
+def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
+    """Read rows of a program with a graph: all observed nodes, the outcome if it is there.
+
+    Raises
+    ------
+    DataError
+        For a missing column, a missing value, a third value of the sensitive attribute, or categories where the program
+        has numbers.
+    """
+    graph = equations.unfair.graph
+    columns: dict[str, str] = {}
+    for site, node in equations.node_of.items():
+        own = graph.columns.get(node, [])
+        if node not in graph.latent and not (node == graph.outcome and own[0] not in getattr(df, "columns", ())):
+            columns[site] = site if site in own else own[0]
+    table = read_table(df, list(columns.values()))
+    program, covariates = covariates_of_rows(equations.program, equations.info.sites, df)
+    warn_unused(df, graph, covariate_names(equations.program))
+    place = {column: i for i, column in enumerate(df.columns)}
+    columns = dict(sorted(columns.items(), key=lambda pair: place[pair[1]]))
+    values = {}
+    for site, column in columns.items():
+        if site == equations.sensitive:
+            values[site] = np.asarray(sensitive_levels(graph))[read_sensitive(table, graph, both=False)]
+        elif equations.node_of[site] == graph.outcome and is_categorical(table[column]):
+            values[site] = np.asarray(table[column] == graph.positive, dtype=np.float64)
+        else:
+            values[site] = _numbers(table[column])
+    values |= covariates
+    nodes = tuple(site for site in equations.node_of if site != ROW)
+    return GivenRows(program, equations.info, nodes, values, columns, table.index)
+
+
+def read_rows(
+    program: Program, df: pd.DataFrame, nodes: Sequence[str] | None, probe: Program | None = None
+) -> GivenRows:
+    """Read rows of a program without a graph: the columns named like its sites, or their components, are its nodes.
+
+    Parameters
+    ----------
+    program, df, nodes
+        The program, the rows, and which nodes are observed.
+    probe
+        The program to run on a few people, by default itself: with its parameters set, say.
+
+    Raises
+    ------
+    DataError
+        If no column is a site, or a column is missing or holds no numbers.
+    GraphError
+        If a named node is no site, or is given data in the program; or if evidence bears on people.
+    """
+    read_table(df, [])  # a table at all
+    have = list(map(str, df.columns))
+    named = [name for each in (have if nodes is None else nodes) for name in (each, each.partition("[")[0])]
+    read = read_scalar_sites(program, dict.fromkeys(named, ()), probe)
+    info = read.info
+    if nodes is None:
+        nodes = [name for name in have if name in info.sites and name != ROW]
+        if not nodes:
+            raise DataError(
+                f"No column of the data is a site of the program. Its sites: {', '.join(info.sites)}; the columns: "
+                f"{', '.join(have) or 'none'}."
+            )
+        if others := [name for name in have if name not in info.sites]:
+            warnings.warn(f"Columns that are no sites are ignored: {', '.join(others)}.", PyrofairWarning, stacklevel=3)
+    if not nodes:
+        raise DataError(f"nodes=[] names no site. Name one at least, of {', '.join(info.sites)}.")
+    nodes = [name for node in nodes for name in read.columns.get(node, (node,))]
+    info.require(nodes)
+    info.require_drawn(nodes)
+    info.refuse_evidence(tuple(nodes))
+    table = read_table(df, nodes)
+    ordered = tuple(site for site in info.sites if site in nodes)
+    bound, covariates = covariates_of_rows(read.program, info.sites, df)
+    values = {site: _numbers(table[site]) for site in nodes} | covariates
+    return GivenRows(bound, info, ordered, values, {n: n for n in nodes}, table.index)
+
+
+def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
+    if is_categorical(values):
+        raise DataError(
+            f"The column {values.name!r} holds categories, but the program's values are numbers. Code them as "
+            "the program does."
+        )
+    return values.to_numpy(dtype=np.float64)
+
+
+Partly = Mapping[str, tuple[Tensor, Tensor]]
+"""For each noise site values, shape (m, ...), and where they hold, shape (m,); elsewhere it is drawn."""
+
+ROUNDING = 1e-5
+"""How far, relative to the size of a node, a row may be from what the program computes: float32 rounding."""
+
+
+@dataclass
+class Reading:
+    """What one run said, for m people.
+
+    Parameters
+    ----------
+    natural
+        For each observed deterministic site the value that its equation gives, shape (m,).
+    laws
+        For each random site that was met its law.
+    noise
+        For each unobserved random site its noise, shape (m, ...): its value, or what :func:`noise_like` draws where its
+        law depends on a node.
+    """
+
+    natural: dict[str, Tensor] = field(default_factory=dict)
+    laws: dict[str, Any] = field(default_factory=dict)
+    noise: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A program, and people of whom some nodes are observed.
+
+    Parameters
+    ----------
+    program, info
+        The program, and what was read off it.
+    nodes
+        The node sites, observed or not, in causal order.
+    observed
+        For each observed node site its values, shape (n,), in the site's type.
+    index
+        The people's labels, shape (n,).
+    coupling
+        How the noise of a node drawn without explicit noise hangs together across worlds.
+    sensitive
+        The site of the sensitive attribute, whose own noise nobody needs; None if there is none.
+    parameters
+        The values of the sites outside the plate.
+    spare
+        For each random site the value of one person, given where the value does not matter.
+    wide
+        Whether the program takes values in float64; otherwise each site has the type that the program gives it.
+    """
+
+    program: Program
+    info: ProgramSites
+    nodes: tuple[str, ...]
+    observed: dict[str, Tensor]
+    index: pd.Index[Any]
+    coupling: Coupling
+    sensitive: str | None
+    parameters: dict[str, Tensor]
+    spare: dict[str, Tensor]
+    wide: bool
+
+    @classmethod
+    def read(
+        cls,
+        program: Program,
+        info: ProgramSites,
+        nodes: tuple[str, ...],
+        table: Mapping[str, NDArray[np.float64]],
+        index: pd.Index[Any],
+        *,
+        coupling: Coupling,
+        sensitive: str | None = None,
+        parameters: Mapping[str, Tensor] | None = None,
+        wide: bool = False,
+    ) -> Evidence:
+        """Put values, shape (n,) for each observed site, and parameters in the types of their sites.
+
+        Raises
+        ------
+        DataError
+            If a site of whole numbers is given a fraction, an observed site has more than one number a person, or the
+            log-probability of a site that matters is masked or scaled.
+        """
+        with quiet(), poutine.trace() as tracer, _InType(parameters or {}):
+            program(2)
+        met: dict[str, Any] = {n: site["value"] for n, site in tracer.trace.nodes.items() if site["type"] == "sample"}
+        observed = {}
+        for site, values in table.items():
+            if len(info.shapes[site]) > 1:
+                raise DataError(
+                    f"The site {site!r} has more than one number a person, so no column can hold it. Give each of its "
+                    "numbers a site of its own."
+                )
+            kind = info.dtypes[site]
+            numbers = torch.tensor(np.array(values, order="C"))  # torch takes no negative strides, as of df[::-1]
+            observed[site] = numbers.to(torch.float64 if kind.is_floating_point and wide else kind)
+            wrong = unequal(observed[site], numbers)
+            if bool(wrong.any()):
+                at = int(wrong.int().argmax())
+                raise DataError(
+                    f"Row {show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
+                    f"{'True or False' if kind == torch.bool else 'a whole number'} "
+                    f"({str(kind).removeprefix('torch.')})."
+                )
+        spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random - info.observed}
+        found = cls(
+            program,
+            info,
+            nodes,
+            observed,
+            index,
+            coupling,
+            sensitive,
+            {name: met[name] for name in info.parameters},
+            spare,
+            wide,
+        )
+        for site in (*observed, *found.keys_of(observed)):
+            if site in info.weighted:
+                raise DataError(
+                    f"The log-probability of the site {site!r} is masked or scaled in the program (poutine.mask, "
+                    "poutine.scale, .mask()), so what a row says of a person's noise is not what the program draws. "
+                    "Pass the program without it."
+                )
+        return found
+
+    def spare_for(self, site: str, m: int) -> Tensor:
+        """Return a value for m people of a random site whose value does not matter."""
+        return self.spare[site].expand(self.info.shape(site, m))
+
+    def by_rows(self, key: str, value: Tensor) -> Tensor:
+        """Return the value of a random site with individuals first, as its noise is kept, shape (m, ...)."""
+        return value.movedim(self.info.shapes[key].index(PEOPLE), 0)
+
+    def as_site(self, key: str, noise: Tensor) -> Tensor:
+        """Return noise that is kept with individuals first in the shape of its site."""
+        return noise.movedim(0, self.info.shapes[key].index(PEOPLE))
+
+    def possible(self, key: str, law: Any, noise: Tensor) -> Tensor:
+        """Tell for whom noise, shape (m, ...), is in the support of its law, shape (m,)."""
+        inside: Tensor = law.support.check(self.as_site(key, noise))
+        inside = inside.movedim(self.info.shapes[key].index(PEOPLE), 0)
+        return inside.reshape(len(noise), -1).all(-1)
+
+    def in_type(self, site: str, noise: Tensor) -> Tensor:
+        """Return the values of an explicit noise site in the type that the program takes."""
+        kind = self.spare[site].dtype
+        return noise.to(torch.float64 if kind.is_floating_point and self.wide else kind)
+
+    @property
+    def n(self) -> int:
+        """The number of people."""
+        return len(self.index)
+
+    # -- what depends on what ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def implicit(self) -> frozenset[str]:
+        """The random sites whose law depends on a node, so that their value is no noise: it has noise of its own."""
+        return frozenset(site for site in self.info.random if self.info.causes(site, self.nodes)[0])
+
+    @cached_property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """For each observed site the noise that its equation reads: unobserved random sites."""
+        return {site: self.keys_of([site]) for site in self.observed}
+
+    @cached_property
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """For each unobserved random site that an observed one reads, those that read it."""
+        every = dict.fromkeys(key for keys in self.keys.values() for key in keys)
+        return {key: tuple(site for site in self.observed if key in self.keys[site]) for key in every}
+
+    @cached_property
+    def above(self) -> dict[str, tuple[str, ...]]:
+        """For each noise site that an observed one reads, the noise that its own law reads in turn."""
+        return {key: self.info.causes(key, tuple(self.observed))[1] for key in self.readers}
+
+    @cached_property
+    def explained(self) -> tuple[str, ...]:
+        """The observed sites whose values say something of the noise that is needed, in causal order.
+
+        The sensitive attribute says something only if its noise feeds another node: it is set in both worlds.
+        """
+        idle = self.sensitive if all(self.readers[k] == (self.sensitive,) for k in self.sensitive_keys) else None
+        return tuple(site for site in self.nodes if site in self.observed and site != idle)
+
+    @property
+    def sensitive_keys(self) -> tuple[str, ...]:
+        """The noise of the sensitive attribute."""
+        return self.keys[self.sensitive] if self.sensitive is not None else ()
+
+    def below(self, targets: Iterable[str]) -> frozenset[str]:
+        """Return the nodes that depend on some targets, these left out."""
+        chosen = set(targets)
+        found: set[str] = set()
+        for node in self.nodes:
+            if set(self.info.causes(node, self.nodes)[0]) & (found | chosen):
+                found.add(node)
+        return frozenset(found - chosen)
+
+    def keys_of(self, sites: Iterable[str]) -> tuple[str, ...]:
+        """Return the noise that some node sites read, through unobserved sites too.
+
+        What lies behind a noise site does not matter once its value is given; what lies behind a random step whose law
+        depends on a node does, for its value changes with its law.
+        """
+        met: set[str] = set()
+        waiting = [parent for site in sites for parent in self.info.reads[site]]
+        while waiting:
+            one = waiting.pop()
+            if one not in met and one not in self.observed:
+                met.add(one)
+                if one not in self.info.random or one in self.implicit:
+                    waiting.extend(self.info.reads[one])
+        return tuple(site for site in self.info.sites if site in met and site in self.info.random)
+
+    def is_root(self, key: str) -> bool:
+        """Tell whether a noise site is a number of its own, whose value leaves no other noise to be weighed by it."""
+        alone = key not in self.implicit and len(self.info.shapes[key]) == 1
+        return alone and not any(above in self.readers for above in self.above[key])
+
+    # -- running it ----------------------------------------------------------------------------------------------------
+
+    def given(
+        self, rows: Tensor | None = None, repeat: int = 1, sites: Iterable[str] | None = None
+    ) -> dict[str, Tensor]:
+        """Return the observed values of some people, each ``repeat`` times in a row, shape (m * repeat,).
+
+        Parameters
+        ----------
+        rows, repeat
+            The people, by default all, and how often each.
+        sites
+            The sites whose equations are to be evaluated; other nodes that these do not read may be left out.
+        """
+        wanted = set(self.observed)
+        if sites is not None:
+            wanted = {*sites, *(s for site in sites for s in self.info.causes(site, tuple(self.observed))[0])}
+        chosen = {s: v if rows is None else v[rows] for s, v in self.observed.items() if s in wanted}
+        return {site: repeat_each(values, repeat) for site, values in chosen.items()}
+
+    def run(
+        self,
+        given: Mapping[str, Tensor],
+        sites: Iterable[str],
+        noise: Mapping[str, Tensor] | None = None,
+        partly: Partly | None = None,
+    ) -> Reading:
+        """Evaluate the equations of some observed sites with all observed sites held: ``do`` on all their parents.
+
+        Parameters
+        ----------
+        given
+            The observed values, shape (m,) each.
+        sites
+            The observed sites whose equations are wanted; the run ends once it has met them.
+        noise
+            Noise that is known, shape (m, ...).
+        partly
+            Noise that is known of some people.
+
+        Returns
+        -------
+        Reading
+            Noise that the sites read and that is not given is drawn.
+        """
+        chosen, m = frozenset(sites), len(next(iter(given.values())))
+        self.info.confirm(m)
+        handler = _Reader(self, given, noise or {}, partly or {}, chosen)
+        with quiet(), handler, suppress(StopTracing):
+            self.program(m)
+        return handler.reading
+
+    def close(self, site: str, natural: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+        """Tell where a computed value is the observed one, up to rounding, shape (m,)."""
+        value = given[site].to(torch.get_default_dtype())
+        return (natural - value).abs() <= self.leeway(site, value)
+
+    def leeway(self, site: str, value: Tensor) -> Tensor:
+        """Return how far an observed value may be from the computed one by rounding, shape (m,)."""
+        return ROUNDING * value.abs().clamp(min=self.scale[site])
+
+    @cached_property
+    def scale(self) -> dict[str, float]:
+        """For each observed site computed from others its size, by which rounding is judged."""
+        given = self.given()
+        computed = [site for site in self.observed if site not in self.info.random]
+        natural = self.run(given, computed).natural if computed else {}
+        sizes = {s: max(v.double().abs().mean().item() for v in (given[s], natural[s])) for s in computed}
+        return {site: size if 0.0 < size < torch.inf else 1.0 for site, size in sizes.items()}
+
+    def describe(self, site: str, row: int) -> str:
+        """Say who is meant, what is observed, and at which parents, for messages."""
+        parents = [s for s in self.info.causes(site, self.nodes)[0] if s in self.observed]
+        at = ", ".join(f"{s}={self.observed[s][row].item():g}" for s in parents)
+        value = self.observed[site][row].item()
+        return f"Row {self.label(row)}: {site} = {value:g}" + (f" given {at}" if at else "")
+
+    def label(self, row: int) -> str:
+        """Return a person's label as text."""
+        return show_label(self.index, row)
+
+
+class _InType(Messenger):
+    """Give sites values in the type that their laws draw."""
+
+    def __init__(self, values: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.values = values
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.values and msg["value"] is None:
+            msg["value"], msg["done"] = self.values[msg["name"]].to(msg["fn"]().dtype), True
+
+
+def unequal(stored: Tensor, given: Tensor) -> Tensor:
+    """Tell which numbers are other ones in the type that they are stored in, but for the rounding of real numbers."""
+    if stored.is_floating_point():
+        return torch.zeros(stored.shape, dtype=torch.bool)
+    return stored.double() != given.double()
+
+
+class _Reader(Messenger):
+    def __init__(
+        self,
+        evidence: Evidence,
+        given: Mapping[str, Tensor],
+        noise: Mapping[str, Tensor],
+        partly: Partly,
+        sites: frozenset[str],
+    ) -> None:
+        super().__init__()
+        self.evidence, self.given, self.noise, self.partly = evidence, given, noise, partly
+        self.waiting = set(sites)
+        self.needed = {key for site in sites for key in evidence.keys[site]}
+        self.needed |= {above for key in self.needed for above in evidence.above[key]}
+        self.m = len(next(iter(given.values())))
+        self.reading = Reading()
+
+    def _pyro_sample(self, msg: Any) -> None:
+        name = msg["name"]
+        if poutine.util.site_is_subsample(msg):
+            return
+        if name in self.given:
+            if is_deterministic(msg):
+                self.reading.natural[name] = msg["value"]
+            else:
+                self.reading.laws[name] = msg["fn"]
+            msg["value"], msg["done"] = self.given[name], True
+        elif msg["is_observed"] or msg["value"] is not None:
+            return
+        elif name in self.evidence.parameters:
+            msg["value"], msg["done"] = self.evidence.parameters[name], True
+        elif name in self.needed:
+            self.reading.laws[name] = msg["fn"]
+            msg["value"], msg["done"] = self.draw(name, msg["fn"]), True
+        elif name in self.evidence.spare:
+            msg["value"], msg["done"] = self.evidence.spare_for(name, self.m), True
+
+    def draw(self, name: str, law: Any) -> Tensor:
+        """Return the value of an unobserved random site: at its known noise, or drawn."""
+        implicit = name in self.evidence.implicit
+        noise = self.noise.get(name)
+        if noise is None:
+            drawn = noise_like(law, self.m, self.evidence.coupling) if implicit else law()
+            noise = drawn if implicit else self.evidence.by_rows(name, drawn)
+            if name in self.partly:
+                values, holds = self.partly[name]
+                noise = torch.where(holds.reshape(-1, *[1] * (noise.ndim - 1)), values.to(noise.dtype), noise)
+        elif not implicit:
+            noise = self.evidence.in_type(name, noise)
+        self.reading.noise[name] = noise
+        return at_noise(name, law, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        self.waiting.discard(msg["name"])
+        if not self.waiting:
+            raise StopTracing
+
+
+def require_possible(evidence: Evidence) -> Reading:
+    """Refuse rows with a value that its law cannot take, and return the laws of nodes drawn without explicit noise.
+
+    Raises
+    ------
+    DataError
+        With the node, the row and the value.
+    """
+    drawn = [site for site in evidence.observed if site in evidence.info.random]
+    given = evidence.given()
+    if not drawn:
+        return Reading()
+    reading = evidence.run(given, drawn)
+    for site in drawn:
+        law, value = reading.laws[site], given[site]
+        possible = law.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
+        if not evidence.keys[site] and bool(possible.all()) and law.support.is_discrete:
+            possible = possible & (law.log_prob(value) > -torch.inf)
+        if not bool(possible.all()):
+            row = int((~possible).int().argmax())
+            raise DataError(
+                f"{evidence.describe(site, row)} is impossible under the program: its law there, "
+                f"{type(law).__name__}, has the support {law.support}, and gives it no probability. Correct the row, "
+                "or the program."
+            )
+    return reading

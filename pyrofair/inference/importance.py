@@ -1,0 +1,398 @@
+"""Importance weights of noise given evidence, and the draws that they choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from pyrofair.exceptions import DataError
+from pyrofair.inference.evidence import Evidence, Reading
+from pyrofair.inference.inversion import Findings, find_line
+from pyrofair.inference.running import in_batches, repeat_each
+
+__all__ = ["BATCH", "Block", "Weigher", "blocks_of", "draw_block"]
+
+# A run holds at most so many people times proposals.
+BATCH = 1_000_000
+# So many proposals tell whether a node is discrete, and so many settings of other noise whether it depends on one.
+PROBES, TRIES = 4096, 8
+# The log-weight of what has a probability, among others that have a density.
+ATOM = 1000.0
+
+
+@dataclass(frozen=True)
+class Block:
+    """Nodes whose unknown noise hangs together.
+
+    Parameters
+    ----------
+    computed, drawn
+        The nodes computed from noise, and those drawn from a law that reads it.
+    keys
+        The unknown noise sites.
+    """
+
+    computed: tuple[str, ...]
+    drawn: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+class Weigher:
+    """Propose noise for people, and weigh it by what it gives."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        found: Findings,
+        block: Block,
+        tolerance: Callable[[str], float | None],
+        pivots: bool,
+        rows: Tensor,
+    ) -> None:
+        self.evidence, self.found, self.block, self.rows = evidence, found, block, rows
+        self.sites = (*block.computed, *block.drawn)
+        self.width = {site: tolerance(site) for site in block.computed}
+        self.pivots = {s: self._choose_pivots(s) if pivots else self._no_pivot() for s in block.computed}
+        self.kernel = {s: self._by_kernel(s) for s in block.computed}
+
+    def _propose(self, at: Tensor, count: int) -> tuple[dict[str, Tensor], Reading]:
+        given = self.evidence.given(at, count, self.sites)
+        partly = self.found.partly(self.evidence.keys_of(self.sites), at, count)
+        return given, self.evidence.run(given, self.sites, partly=partly)
+
+    def _no_pivot(self) -> Tensor:
+        return torch.full((len(self.rows),), -1)
+
+    def _choose_pivots(self, site: str) -> Tensor:
+        """Return for each person which noise of a node's own is solved for, shape (m,): its place in the keys, or -1.
+
+        The node must be affine in it, whatever the other noise, and depend on it.
+        """
+        evidence = self.evidence
+        choice = self._no_pivot()
+        for place, key in enumerate(evidence.keys[site]):
+            if evidence.readers[key] != (site,) or not evidence.is_root(key):
+                continue
+            tilted = [self._is_tilted(site, key, at) for at in in_batches(self.rows, PROBES)]
+            if all(part is not None for part in tilted):
+                useful = torch.cat([part for part in tilted if part is not None])
+                open_ = ~self.found.is_known(key)[self.rows] & ~self.found.done[site][self.rows]
+                choice[(choice < 0) & useful & open_] = place
+        return choice
+
+    def _is_tilted(self, site: str, key: str, at: Tensor) -> Tensor | None:
+        """Tell for whom a node depends on a noise site, at some draws of the others; None if it is not affine in it."""
+        given, reading = self._propose(at, TRIES)
+        others = {other: values for other, values in reading.noise.items() if other != key}
+        line = find_line(self.evidence, given, site, key, others)
+        return None if line is None else (~line.flat).reshape(len(at), TRIES).any(1)
+
+    def _by_kernel(self, site: str) -> Tensor:
+        """Tell for whom a node is compared through a kernel rather than by exact match, shape (m,).
+
+        Values that are whole, or mostly repeat, are matched. So is a single value that a continuous node takes again
+        and again (a zero that it is cut off at).
+        """
+        m = len(self.rows)
+        kernel = torch.zeros(m, dtype=torch.bool)
+        others = (self.pivots[site] < 0) & ~self.found.done[site][self.rows]
+        if not bool(others.any()):
+            return kernel
+        rows = self.rows[others]
+        few, _ = self._probe(site, rows[torch.randperm(len(rows))[:8]], PROBES)
+        if bool((few == few.round()).all()) or _singletons(few) < 0.05:
+            return kernel
+        f, hit = self._probe(site, rows, max(32, PROBES // m))
+        least = f.masked_fill(~hit, torch.inf).amin(1)
+        most = f.masked_fill(~hit, -torch.inf).amax(1)
+        atom = (hit.sum(1) > 1) & (least == most)
+        if self.width[site] is None and not bool(atom.all()):
+            row = int(rows[int((~atom).int().argmax())])
+            raise DataError(
+                f"{self.evidence.describe(site, row)}: the node {site!r} is continuous, and its equation was not "
+                f"solved for its noise ({', '.join(self.evidence.keys[site])}; method='auto' does so if it is affine), "
+                "so draws will not meet its value exactly. Declare an inverse, "
+                f"inverses={{{site!r}: lambda values: ...}}, or pass tolerance=, a kernel's width in the units of "
+                f"{site} (an approximation)."
+            )
+        kernel[others] = ~atom
+        return kernel
+
+    def _probe(self, site: str, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return what a node is at proposals, and where it is as observed, shape (m, count)."""
+        values, close = [], []
+        for some in in_batches(rows, BATCH // count):
+            given, reading = self._propose(some, count)
+            natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
+            values.append(natural.reshape(-1, count))
+            close.append(self.evidence.close(site, natural, given).reshape(-1, count))
+        return torch.cat(values), torch.cat(close)
+
+    def __call__(self, some: Tensor, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Return which of the people ``some`` each kept proposal is for, its log-weight, and its noise."""
+        at = self.rows[some]
+        given, reading = self._propose(at, count)
+        log_weight = torch.zeros(len(at) * count, dtype=torch.float64)
+        if any(bool((choice[some] >= 0).any()) for choice in self.pivots.values()):
+            reading, log_weight = self._solve_pivots(some, count, given, reading)
+        noise = reading.noise
+        for site in self.block.computed:
+            log_weight = log_weight + self._compare(site, some, count, given, reading)
+        for site in self.block.drawn:
+            value = given[site]
+            log_prob = reading.laws[site].log_prob(value).double().expand(len(log_weight))
+            log_weight = log_weight + torch.where(reading.laws[site].support.check(value), log_prob, -torch.inf)
+        log_weight = torch.nan_to_num(log_weight, nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
+        keep = (log_weight > -torch.inf).nonzero().squeeze(1)
+        person = torch.div(keep, count, rounding_mode="floor")
+        return person, log_weight[keep], {key: noise[key][keep] for key in self.block.keys}
+
+    def _compare(self, site: str, some: Tensor, count: int, given: Mapping[str, Tensor], reading: Reading) -> Tensor:
+        """Return the log-weight of proposals for a node, shape (m * count,): by match, or by kernel."""
+        natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
+        weight = self.evidence.close(site, natural, given).double()
+        kernel = repeat_each(self.kernel[site][some], count)
+        width = self.width[site]
+        if width is not None and bool(kernel.any()):
+            away = (natural - given[site].to(natural.dtype)).double() / width
+            weight = torch.where(kernel, (1.0 - away.square()).clamp(min=0.0), weight)
+        settled = self.found.done[site][self.rows[some]] | (self.pivots[site][some] >= 0)
+        return torch.where(repeat_each(settled, count), 1.0, weight).log()
+
+    def _solve_pivots(
+        self, some: Tensor, count: int, given: dict[str, Tensor], first: Reading
+    ) -> tuple[Reading, Tensor]:
+        """Replace the proposed noise of affine nodes by what gives the observed value, at the other proposed noise.
+
+        Returns
+        -------
+        reading, log_weight
+            The equations at that noise, and the log-density of the observed values there, shape (m * count,).
+        """
+        evidence = self.evidence
+        chosen = {
+            (site, key): repeat_each(self.pivots[site][some] == place, count)
+            for site in self.block.computed
+            for place, key in enumerate(evidence.keys[site])
+            if bool((self.pivots[site][some] == place).any())
+        }
+        moved = {key: (first.noise[key], ~mine) for (_, key), mine in chosen.items()}
+        others = {key: values for key, values in first.noise.items() if key not in moved}
+        second = evidence.run(given, self.sites, others, moved)
+        solved = dict(first.noise)
+        slopes = {}
+        for (site, key), mine in chosen.items():
+            run = second.noise[key] - first.noise[key]
+            slope = (second.natural[site] - first.natural[site]) / run
+            u = first.noise[key] + (given[site] - first.natural[site]) / slope
+            tilted = mine & (slope != 0) & torch.isfinite(u)
+            solved[key] = torch.where(tilted, u, first.noise[key])
+            slopes[site, key] = torch.where(tilted, slope, 0.0)
+        final = evidence.run(given, self.sites, solved)
+        log_weight = torch.zeros(len(some) * count, dtype=torch.float64)
+        for (site, key), mine in chosen.items():
+            law, u, slope = final.laws[key], solved[key], slopes[site, key].abs()
+            density = law.log_prob(u) - (0.0 if law.support.is_discrete else slope.log())
+            # Where other noise leaves no slope, the value has a probability, next to which a density is nothing.
+            weight = torch.where(slope > 0, torch.where(law.support.check(u), density, -torch.inf), ATOM).double()
+            weight = torch.where(evidence.close(site, final.natural[site], given), weight, -torch.inf)
+            log_weight = log_weight + torch.where(mine, weight, 0.0)
+        return final, log_weight
+
+
+def _singletons(values: Tensor) -> float:
+    """Return the share of values, shape (m, count), that occur once in their row."""
+    ordered = values.sort(1).values
+    differs = ordered[:, 1:] != ordered[:, :-1]
+    ends = torch.ones(len(values), 1, dtype=torch.bool)
+    return (torch.cat([ends, differs], 1) & torch.cat([differs, ends], 1)).double().mean().item()
+
+
+# Proposals for a person before the row counts as impossible, and before few matches are taken for what can be had.
+MOST, MANY = 1_000_000, 100_000
+# Effective draws: so many are aimed at, and for less than so many the most proposals are made, a few people at a time.
+ENOUGH, POOR, FEW = 100, 50, 10
+
+
+def blocks_of(evidence: Evidence, found: Findings) -> list[Block]:
+    """Return the nodes that are not yet explained, put together where they share unknown noise."""
+    groups: list[tuple[set[str], set[str]]] = []
+    for site in evidence.explained:
+        if bool(found.done.get(site, torch.zeros(1, dtype=torch.bool)).all()):
+            continue
+        keys = {key for key in evidence.keys[site] if not bool(found.is_known(key).all())}
+        keys |= {above for key in keys for above in evidence.above[key]}
+        if not keys:
+            continue
+        sites = {site}
+        for group in [group for group in groups if group[1] & keys]:
+            groups.remove(group)
+            sites, keys = sites | group[0], keys | group[1]
+        groups.append((sites, keys))
+    random = evidence.info.random
+    return [
+        Block(
+            tuple(s for s in evidence.nodes if s in sites and s not in random),
+            tuple(s for s in evidence.nodes if s in sites and s in random),
+            tuple(key for key in evidence.info.sites if key in keys),
+        )
+        for sites, keys in groups
+    ]
+
+
+@dataclass
+class _Kept:
+    """Proposals with positive weight: whose they are, their log-weights, and their noise, shape (kept, ...)."""
+
+    person: list[Tensor] = field(default_factory=list)
+    weight: list[Tensor] = field(default_factory=list)
+    noise: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def weights(self, n: int) -> tuple[Tensor, Tensor]:
+        """Return whose each proposal is, and its weight relative to the largest of that person."""
+        person, log_weight = torch.cat(self.person), torch.cat(self.weight)
+        most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, person, log_weight, "amax")
+        return person, (log_weight - most[person]).exp()
+
+    def effective(self, n: int) -> Tensor:
+        """Return Kish's effective sample size of each person, shape (n,)."""
+        person, weight = self.weights(n)
+        total = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight)
+        squares = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight.square())
+        return torch.where(squares > 0, total.square() / squares, 0.0)
+
+
+def draw_block(
+    evidence: Evidence,
+    found: Findings,
+    block: Block,
+    draws: int,
+    tolerance: Callable[[str], float | None],
+    *,
+    pivots: bool,
+) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
+    """Draw the unknown noise of a block for the people for whom it is unknown.
+
+    People whose rows say the same of it share their proposals; each resamples by herself.
+    Proposals come from the prior. A node is explained by exact match if its values repeat (counts, floors), by its
+    noise if it is affine in a noise site of its own (this is solved for, and its density at the solution is the
+    weight), and otherwise by an Epanechnikov kernel as wide as the tolerance. The weights of the nodes multiply.
+
+    Parameters
+    ----------
+    draws
+        How many draws to resample for each person.
+    tolerance
+        For each node the width of its kernel, or None.
+    pivots
+        Whether affine nodes are solved.
+
+    Returns
+    -------
+    rows : tensor of shape (m,)
+        The people.
+    noise : dict
+        For each noise site of the block its draws, shape (m, draws, ...).
+    effective, proposals : tensors of shape (m,)
+        Their effective sample sizes, and how many proposals were made.
+
+    Raises
+    ------
+    DataError
+        If a continuous node needs a tolerance, or no proposal reproduces a row.
+    """
+    open_ = torch.zeros(evidence.n, dtype=torch.bool)
+    for key in block.keys:
+        open_ = open_ | ~found.is_known(key)
+    people = open_.nonzero().squeeze(1)
+    like = _alike(evidence, found, block, people)
+    rows = people[_first_of(like)]
+    weigh = Weigher(evidence, found, block, tolerance, pivots, rows)
+    m = len(rows)
+    kept = _Kept(noise={key: [] for key in block.keys})
+    proposals = torch.zeros(m, dtype=torch.long)
+    effective = torch.zeros(m, dtype=torch.float64)
+    count = max(draws, 100)
+    active = torch.arange(m)
+    while len(active):
+        for some in in_batches(active, BATCH // count):
+            person, log_weight, noise = weigh(some, count)
+            kept.person.append(some[person])
+            kept.weight.append(log_weight)
+            for key, values in noise.items():
+                kept.noise[key].append(values)
+            proposals[some] += count
+        effective = kept.effective(m)
+        _require_matches(evidence, block, rows, effective, proposals)
+        active = ((effective < max(draws / 5, ENOUGH)) & (proposals < MANY)).nonzero().squeeze(1)
+        if not len(active):  # a few at a time, so that one impossible row is found out soon
+            active = ((effective < POOR) & (proposals < MOST)).nonzero().squeeze(1)
+            active = active[effective[active].argsort()][:FEW]
+        count = min(count * 4, MANY)
+    return people, _resample(kept, like, m, draws), effective[like], proposals[like]
+
+
+def _alike(evidence: Evidence, found: Findings, block: Block, people: Tensor) -> Tensor:
+    """Return for each person the number of the group of people whose rows say the same of the noise, shape (m,)."""
+    sites = {*block.computed, *block.drawn}
+    sites |= {s for site in sites for s in evidence.info.causes(site, tuple(evidence.observed))[0]}
+    told = [evidence.observed[site][people].double() for site in evidence.observed if site in sites]
+    told += [found.done[site][people].double() for site in block.computed]
+    for key in evidence.keys_of([*block.computed, *block.drawn]):
+        known = found.is_known(key)[people]
+        told.append(known.double())
+        if key in found.noise and bool(known.any()):
+            told.extend(found.noise[key][people].double().nan_to_num().reshape(len(people), -1).unbind(1))
+    return cast(Tensor, torch.unique(torch.stack(told, 1), dim=0, return_inverse=True)[1])
+
+
+def _first_of(group: Tensor) -> Tensor:
+    """Return the place of a member of each group."""
+    place = torch.empty(int(group.max()) + 1, dtype=torch.long)
+    place[group] = torch.arange(len(group))
+    return place
+
+
+def _require_matches(evidence: Evidence, block: Block, rows: Tensor, effective: Tensor, proposals: Tensor) -> None:
+    failed = (effective == 0) & (proposals >= MOST)
+    if not bool(failed.any()):
+        return
+    row = int(rows[int(failed.int().argmax())])
+    sites = (*block.computed, *block.drawn)
+    told = "; ".join(evidence.describe(site, row).split(": ", 1)[1] for site in sites)
+    raise DataError(
+        f"Row {evidence.label(row)} is impossible under the program, or nearly so: of {int(proposals.max()):,} draws "
+        f"of the noise {', '.join(block.keys)} none gives {told}. Correct the row or the program, or declare an "
+        f"inverse: inverses={{{sites[0]!r}: ...}}."
+    )
+
+
+def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
+    """Draw for each person from her group's proposals by their weights, shape (m, draws, ...).
+
+    It is done systematically, which adds the least noise, and in random order, so that blocks stay independent.
+    """
+    owner, weight = kept.weights(n)
+    order = owner.argsort(stable=True)
+    cumulative = weight[order].cumsum(0)
+    total = torch.zeros(n, dtype=weight.dtype).index_add(0, owner, weight)
+    start = total.cumsum(0) - total
+    size = torch.bincount(owner, minlength=n)
+    last = size.cumsum(0) - 1
+    steps = torch.arange(draws, dtype=weight.dtype)
+    every = {key: torch.cat(values)[order] for key, values in kept.noise.items()}
+    picked: dict[str, list[Tensor]] = {key: [] for key in every}
+    for some in in_batches(group, BATCH // draws):
+        place = (steps + torch.rand(len(some), 1, dtype=weight.dtype)) / draws
+        place = place.gather(1, torch.rand(len(some), draws).argsort(1))
+        sought = start[some].unsqueeze(1) + place * total[some].unsqueeze(1)
+        found = torch.searchsorted(cumulative, sought, right=True)
+        # Rounding of the sums must not hand anyone a neighbour's proposals.
+        found = torch.minimum(found.clamp(min=(last - size + 1)[some].unsqueeze(1)), last[some].unsqueeze(1))
+        for key, values in every.items():
+            picked[key].append(values[found])
+    return {key: torch.cat(values) for key, values in picked.items()}

@@ -1,0 +1,409 @@
+"""Which noise does a row determine? Equations solved for it: by a declared inverse, or along a straight line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyrofair.exceptions import DataError
+from pyrofair.inference.evidence import Evidence
+from pyrofair.inference.running import repeat_each
+
+__all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve"]
+
+Inverse = Callable[[dict[str, Tensor]], Any]
+"""The noise of a node from the values of the row's nodes: a tensor, or one for each of several noise sites."""
+
+PROBES = 4096
+CHECKS = 6
+
+
+@dataclass
+class Findings:
+    """What is known of the noise of n people so far.
+
+    Parameters
+    ----------
+    noise, known
+        For each noise site its values, shape (n, ...), and of whom they are known, shape (n,).
+    done
+        For each observed site that says something of the noise, whose value is explained, shape (n,).
+    flat
+        For each site, for whom the noise does not bear on it, shape (n,).
+    declared
+        The sites solved by a declared inverse.
+    """
+
+    n: int
+    noise: dict[str, Tensor] = field(default_factory=dict)
+    known: dict[str, Tensor] = field(default_factory=dict)
+    done: dict[str, Tensor] = field(default_factory=dict)
+    flat: dict[str, Tensor] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
+
+    def is_known(self, key: str) -> Tensor:
+        """Tell of whom a noise site is known, shape (n,)."""
+        return self.known.get(key, torch.zeros(self.n, dtype=torch.bool))
+
+    def learn(self, key: str, rows: Tensor, values: Tensor) -> None:
+        """Note the noise of some people."""
+        if key not in self.noise:
+            self.noise[key] = torch.full((self.n, *values.shape[1:]), math.nan, dtype=values.dtype)
+            self.known[key] = torch.zeros(self.n, dtype=torch.bool)
+        self.noise[key][rows] = values.to(self.noise[key].dtype)
+        self.known[key][rows] = True
+
+    def partly(self, keys: Iterable[str], rows: Tensor, repeat: int = 1) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return what is known of the noise of some people, each ``repeat`` times in a row."""
+        return {
+            key: (repeat_each(self.noise[key][rows], repeat), repeat_each(self.known[key][rows], repeat))
+            for key in keys
+            if key in self.noise
+        }
+
+
+@dataclass(frozen=True)
+class Line:
+    """A node as a straight line in one noise site, all else held: ``start + slope * noise``, shape (m,) each.
+
+    ``flat`` tells for whom the noise does not move it.
+    """
+
+    start: Tensor
+    slope: Tensor
+    flat: Tensor
+
+
+def find_line(
+    evidence: Evidence, given: Mapping[str, Tensor], site: str, key: str, others: Mapping[str, Tensor]
+) -> Line | None:
+    """Tell whether a node is affine in one noise site: evaluated at noise 0 and 1 and at draws, it lies on one line.
+
+    Parameters
+    ----------
+    evidence
+        The program.
+    given
+        The observed values of m people.
+    site, key
+        The observed deterministic node, and the noise site that it reads.
+    others
+        The other noise that it reads, shape (m, ...).
+
+    Returns
+    -------
+    Line, or None if the node is not affine
+    """
+    m = len(given[site])
+    count = max(6, math.ceil(PROBES / m)) + 2
+    fixed = torch.arange(count) < 2
+    wide = {name: repeat_each(values, count) for name, values in given.items()}
+    held = {name: repeat_each(values, count) for name, values in others.items()}
+    zero_one = torch.arange(count).to(torch.get_default_dtype()).repeat(m)
+    try:
+        reading = evidence.run(wide, [site], held, {key: (zero_one, fixed.repeat(m))})
+    except (RuntimeError, ValueError):  # the equation cannot take 0 or 1
+        fixed = torch.zeros(count, dtype=torch.bool)
+        reading = evidence.run(wide, [site], held)
+    u = reading.noise[key].to(torch.get_default_dtype()).reshape(m, count)
+    f = reading.natural[site].to(torch.get_default_dtype()).expand(m * count).reshape(m, count)
+    scale = evidence.scale[site]
+    if fixed.any():
+        start, slope = f[:, 0], f[:, 1] - f[:, 0]
+        if bool(torch.isfinite(slope).all()) and _fits(u[:, 2:], f[:, 2:], start, slope, scale):
+            return _line(u, f, start, slope, scale)
+        u, f = u[:, 2:], f[:, 2:]
+    far = (u - u[:, :1]).abs().argmax(1, keepdim=True)
+    run = (u.gather(1, far) - u[:, :1]).squeeze(1)
+    rise = (f.gather(1, far) - f[:, :1]).squeeze(1)
+    slope = torch.where(run != 0, rise / run, 0.0)
+    start = f[:, 0] - slope * u[:, 0]
+    return _line(u, f, start, slope, scale) if _fits(u, f, start, slope, scale) else None
+
+
+def _precision() -> float:
+    return 1e-6 if torch.get_default_dtype() == torch.float64 else 1e-4
+
+
+def _fits(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> bool:
+    rise = slope.unsqueeze(1) * u
+    size = scale + f.abs() + rise.abs() + start.abs().unsqueeze(1)
+    return bool(((f - start.unsqueeze(1) - rise).abs() <= _precision() * size).all())
+
+
+def _line(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> Line:
+    reach = u.amax(1) - u.amin(1)
+    return Line(start, slope, (slope * reach).abs() <= _precision() * (scale + f.abs().amax(1)))
+
+
+def in_support(law: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
+    """Return noise moved into its support where it lies outside by no more than rounding, and where it lies inside.
+
+    Parameters
+    ----------
+    law
+        The law of the noise of m people.
+    u
+        Recovered noise, shape (m,).
+    leeway
+        How far rounding may have moved it, shape (m,).
+    """
+    inside = law.support.check(u) & torch.ones(len(u), dtype=torch.bool)
+    for candidate in (u.round(), u + leeway, u - leeway):
+        if bool(inside.all()):
+            break
+        better = ~inside & law.support.check(candidate) & ((candidate - u).abs() <= leeway)
+        u, inside = torch.where(better, candidate, u), inside | better
+    return u, inside
+
+
+def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = True) -> Findings:
+    """Solve equations for noise as long as one has a single unknown, or a declared inverse.
+
+    Parameters
+    ----------
+    evidence
+        The people.
+    inverses
+        For some nodes their declared inverse.
+    lines
+        Whether affine equations are solved; otherwise only the declared inverses are used.
+
+    Raises
+    ------
+    DataError
+        If a row is impossible under the program: a node without noise of its own takes another value than its equation
+        gives, or the noise it would need lies outside its support; or if a declared inverse does not invert.
+    """
+    found = Findings(evidence.n)
+    explained = [s for s in evidence.explained if s not in evidence.info.random]
+    found.done = {site: torch.zeros(evidence.n, dtype=torch.bool) for site in explained}
+    found.flat = {site: torch.zeros(evidence.n, dtype=torch.bool) for site in explained}
+    for site in inverses:
+        _apply_inverse(evidence, found, site, inverses[site])
+    tried: dict[tuple[str, str], Tensor] = {}
+    progress = True
+    while progress:
+        progress = False
+        for site in explained:
+            progress |= _check(evidence, found, site)
+            for key in evidence.keys[site]:
+                tried.setdefault((site, key), torch.zeros(evidence.n, dtype=torch.bool))
+                rows = _solvable(evidence, found, site, key) & ~tried[site, key]
+                if lines and site != evidence.sensitive and bool(rows.any()):
+                    tried[site, key] |= rows
+                    progress |= _solve_one(evidence, found, site, key, rows.nonzero().squeeze(1))
+        for key in evidence.readers if lines and not progress else ():
+            progress |= _solve_vector(evidence, found, key)
+    return found
+
+
+def _solvable(evidence: Evidence, found: Findings, site: str, key: str) -> Tensor:
+    """Tell for whom a noise site is the only unknown of an equation, shape (n,)."""
+    nowhere = torch.zeros(found.n, dtype=torch.bool)
+    if not evidence.is_root(key):
+        return nowhere
+    rows = ~found.done[site] & ~found.is_known(key)
+    for other in evidence.keys[site]:
+        rows = rows & (found.is_known(other) if other != key else True)
+    return rows
+
+
+def _check(evidence: Evidence, found: Findings, site: str) -> bool:
+    """Where all the noise of a node is known, see that its value follows, and tell whether anybody was new."""
+    rows = ~found.done[site]
+    for key in evidence.keys[site]:
+        rows = rows & found.is_known(key)
+    at = rows.nonzero().squeeze(1)
+    if not len(at):
+        return False
+    given = evidence.given(at)
+    held = {key: found.noise[key][at] for key in evidence.keys[site]}
+    natural = evidence.run(given, [site], held).natural[site]
+    wrong = ~evidence.close(site, natural, given)
+    if bool(wrong.any()):
+        place = int(wrong.int().argmax())
+        raise DataError(
+            f"{evidence.describe(site, int(at[place]))} is impossible under the program: its equation gives "
+            f"{natural.expand(len(at))[place].item():g}"
+            + (f", the noise {', '.join(held)} being known from other nodes" if held else " and reads no noise")
+            + ". Correct the row or the program; values that were rounded need noise of their own."
+        )
+    found.done[site][at] = True
+    return True
+
+
+def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Tensor) -> bool:
+    given = evidence.given(at)
+    others = {other: found.noise[other][at] for other in evidence.keys[site] if other != key}
+    line = find_line(evidence, given, site, key, others)
+    if line is None:
+        return False
+    value = given[site].to(line.start.dtype)
+    wrong = line.flat & ~evidence.close(site, line.start, given)
+    if bool(wrong.any()):
+        place = int(wrong.int().argmax())
+        raise DataError(
+            f"{evidence.describe(site, int(at[place]))} is impossible under the program: there it is "
+            f"{line.start[place].item():g} whatever the noise {key}. Correct the row or the program."
+        )
+    found.flat[site][at] |= line.flat
+    tilted = ~line.flat
+    at, start, slope, value = at[tilted], line.start[tilted], line.slope[tilted], value[tilted]
+    if not len(at):
+        return False
+    given = evidence.given(at)
+    others = {other: values[tilted] for other, values in others.items()}
+    u = (value - start) / slope
+    law = evidence.run(given, [site], others).laws[key]
+    u, inside = in_support(law, u, evidence.leeway(site, value) / slope.abs())
+    if not bool(inside.all()):
+        place = int((~inside).int().argmax())
+        raise DataError(
+            f"{evidence.describe(site, int(at[place]))} is impossible under the program: its noise {key} would be "
+            f"{u[place].item():g}, outside its support {law.support}. Correct the row or the program."
+        )
+    natural = evidence.run(given, [site], {**others, key: u}).natural[site]
+    if not bool(evidence.close(site, natural, given).all()):
+        return False  # a line only where it was probed
+    found.learn(key, at, u)
+    found.done[site][at] = True
+    return True
+
+
+def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
+    """Solve as many equations as a noise vector has components for all of them at once, if they are affine in it."""
+    if len(evidence.info.shapes[key]) == 1 or key in evidence.implicit:
+        return False
+    if any(above in evidence.readers for above in evidence.above[key]):
+        return False
+    size = math.prod(_shape_of(evidence, key))
+    rows = ~found.is_known(key)
+    sites: list[str] = []
+    for site in found.done:
+        if key in evidence.keys[site] and site != evidence.sensitive and len(sites) < size:
+            alone = rows & ~found.done[site]
+            for other in evidence.keys[site]:
+                alone = alone & (found.is_known(other) if other != key else True)
+            if bool(alone.any()):
+                rows = alone
+                sites.append(site)
+    others = {other for site in sites for other in evidence.keys[site]} - {key}
+    at = rows.nonzero().squeeze(1)
+    if len(sites) < size or not len(at):
+        return False
+    given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
+    shape, m, count = _shape_of(evidence, key), len(at), size + 1 + CHECKS
+    units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
+    fixed = (torch.arange(count) <= size).repeat(m)
+    wide = {name: repeat_each(values, count) for name, values in given.items()}
+    probed = evidence.run(
+        wide,
+        sites,
+        {name: repeat_each(values, count) for name, values in held.items()},
+        {key: (units.reshape(-1, *shape), fixed)},
+    )
+    u = probed.noise[key].to(torch.get_default_dtype()).reshape(m, count, size)
+    every = [probed.natural[site].to(u.dtype).expand(m * count).reshape(m, count) for site in sites]
+    f = torch.stack(every, -1)
+    start, slope = f[:, 0], (f[:, 1 : size + 1] - f[:, :1]).transpose(1, 2)
+    expected = start.unsqueeze(1) + u @ slope.transpose(1, 2)
+    scale = torch.tensor([evidence.scale[site] for site in sites])
+    reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
+    if not bool(((f - expected).abs() <= _precision() * reach).all()):
+        return False
+    value = torch.stack([given[site].to(u.dtype) for site in sites], -1)
+    try:
+        solved = torch.linalg.solve(slope, value - start).reshape(m, *shape)
+    except RuntimeError:  # they do not determine it
+        return False
+    reading = evidence.run(given, sites, {**held, key: solved})
+    if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
+        return False
+    inside = evidence.possible(key, probed.laws[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
+    if not bool(inside.all()):
+        row = int(at[int((~inside).int().argmax())])
+        shown = np.round(solved[int((~inside).int().argmax())].tolist(), 6)
+        raise DataError(
+            f"{evidence.describe(sites[0], row)} is impossible under the program: its noise {key} would be {shown}, "
+            f"outside its support {probed.laws[key].support}. Correct the row or the program."
+        )
+    found.learn(key, at, solved)
+    for site in sites:
+        found.done[site][at] = True
+    return True
+
+
+def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inverse) -> None:
+    if site not in found.done or not evidence.keys[site]:
+        raise DataError(
+            f"inverses names {site!r}, which is no observed node computed from noise. Such nodes: "
+            f"{', '.join(s for s in found.done if evidence.keys[s]) or 'none'}. The noise of a node drawn by "
+            "pyro.sample is recovered through its distribution function."
+        )
+    given = evidence.given()
+    try:
+        noise = inverse(dict(given))
+    except KeyError as error:
+        raise DataError(
+            f"The declared inverse of {site!r} asks for {error}; it is given the observed nodes {', '.join(given)}."
+        ) from error
+    keys = evidence.keys[site]
+    named = noise if isinstance(noise, Mapping) else {keys[0]: noise}
+    if set(named) != set(keys):
+        raise DataError(
+            f"The declared inverse of {site!r} returns "
+            f"{', '.join(named) if isinstance(noise, Mapping) else 'one tensor'}, but {site!r} reads the noise "
+            f"{', '.join(keys)}. Return a dictionary with a tensor for each."
+        )
+    held = {key: _as_noise(evidence, site, key, values) for key, values in named.items()}
+    reading = evidence.run(given, [site], held)
+    for key, values in held.items():
+        law = reading.laws[key]
+        inside = evidence.possible(key, law, values)
+        if values.ndim == 1:
+            values, inside = in_support(law, values, 1e-5 * values.abs().clamp(min=1.0))
+        if not bool(inside.all()):
+            row = int((~inside).int().argmax())
+            raise DataError(
+                f"{evidence.describe(site, row)} is impossible under the program: by the declared inverse its noise "
+                f"{key} would be {np.round(values[row].tolist(), 6)}, outside its support {law.support}."
+            )
+        held[key] = values
+    natural = evidence.run(given, [site], held).natural[site]
+    wrong = ~evidence.close(site, natural, given)
+    if bool(wrong.any()):
+        row = int(wrong.int().argmax())
+        shown = ", ".join(f"{key} = {np.round(held[key][row].tolist(), 6)}" for key in keys)
+        raise DataError(
+            f"{evidence.describe(site, row)}: the declared inverse returns {shown}, at which the equation gives "
+            f"{natural.expand(evidence.n)[row].item():g}. Correct the inverse, or the row."
+        )
+    everyone = torch.arange(evidence.n)
+    for key, values in held.items():
+        found.learn(key, everyone, values)
+    found.done[site][:] = True
+    found.declared.add(site)
+
+
+def _shape_of(evidence: Evidence, key: str) -> tuple[int, ...]:
+    """Return the shape of the noise of one individual."""
+    return tuple(evidence.by_rows(key, evidence.spare[key]).shape[1:])
+
+
+def _as_noise(evidence: Evidence, site: str, key: str, values: Any) -> Tensor:
+    shape = (evidence.n, *_shape_of(evidence, key))
+    found = torch.as_tensor(values).to(torch.get_default_dtype())
+    try:
+        return found.expand(shape).clone()
+    except RuntimeError as error:
+        raise DataError(
+            f"The declared inverse of {site!r} returns the shape {tuple(found.shape)} for {key}; expected "
+            f"{shape}, a value for each row."
+        ) from error

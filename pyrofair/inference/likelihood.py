@@ -1,0 +1,461 @@
+"""What a table says about the parameters of a program: the program with its nodes set to the rows, as a Pyro model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import torch
+from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
+from pyro import poutine
+from pyro.distributions.util import scale_and_mask
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from pyrofair._random import isolated
+from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.inference.evidence import unequal
+from pyrofair.programs.covariates import covariate_names, covariates_of_rows
+from pyrofair.programs.dependencies import Dependencies, read_dependencies
+from pyrofair.programs.provenance import is_deterministic
+from pyrofair.programs.sites import Program, ProgramSites, read_sites
+from pyrofair.programs.structural_equations import sensitive_levels
+from pyrofair.programs.vectors import Components, find_vectors
+from pyrofair.programs.world_tables import codes_of, levels_of_sites
+from pyrofair.tables.tables import read_outcome, read_sensitive, read_table, warn_unused
+
+__all__ = ["Likelihood", "PosteriorError", "read_likelihood"]
+
+Counts = Callable[[Tensor], Tensor]
+"""Scales and masks log-densities, shape (n,), as the program does."""
+
+PRIOR_DRAWS = 3
+TOLERANCE = 1e-3
+
+
+class PosteriorError(PyrofairError):
+    """The parameters of a program cannot be learned as the program stands."""
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """A program with its nodes set to n rows: a Pyro model of no arguments, for any inference algorithm of Pyro's.
+
+    A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
+    log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A computed node that no
+    parameter reaches is only set. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as
+    the program says, at the rows.
+
+    Parameters
+    ----------
+    program, n
+        The program and its number of people.
+    rows
+        The values of each node site, shape (n,), or that of a vector-valued site.
+    inverted
+        For each computed node that has a density its noise.
+    idle
+        Noise that tells nothing of the parameters, held at some value.
+    parameters
+        The sites to learn: drawn once, outside the plate.
+    derived
+        Sites computed from them, outside the plate.
+    latent
+        Sites drawn per person that stay unknown, such as common causes.
+    shapes
+        The shape of each per-person site.
+    vectors
+        The vector-valued node sites.
+    evidence
+        Per-person sites that the program gives a value, and factors.
+    types
+        For each noise its type.
+    """
+
+    program: Program
+    n: int
+    rows: dict[str, Tensor]
+    inverted: dict[str, str]
+    idle: dict[str, Tensor]
+    parameters: tuple[str, ...]
+    derived: tuple[str, ...]
+    latent: tuple[str, ...]
+    evidence: tuple[str, ...]
+    types: Mapping[str, torch.dtype]
+    shapes: Mapping[str, tuple[int, ...]]
+    vectors: Mapping[str, Components]
+
+    @property
+    def observed(self) -> dict[str, NDArray[Any]]:
+        """The values of each node site, individuals first, shape (n, ...)."""
+        places = {site: vector.place for site, vector in self.vectors.items()}
+        return {site: np.moveaxis(values.numpy(), places.get(site, 0), 0) for site, values in self.rows.items()}
+
+    def __call__(self) -> None:
+        """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
+        for node, (start, slope, law, counts) in self.equations().items():
+            noise = (self.rows[node] - start) / slope
+            inside = law.support.check(noise)
+            if not bool(inside.all()):  # laws may refuse such values, or return a number all the same
+                noise = torch.where(inside.reshape(*inside.shape, *[1] * law.event_dim), noise, law.sample())
+            density = law.log_prob(noise).masked_fill(~inside, -torch.inf)
+            pyro.factor(f"{node}__log_density", counts(density - _sum_events(slope.abs().log(), law)).sum())
+
+    def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
+        """Run the program and return f0 and f1, shaped as the node, the law of the noise and how it counts."""
+        zero = {
+            noise: torch.zeros(self.shapes[noise], dtype=self.types[noise], requires_grad=True)
+            for noise in self.inverted.values()
+        }
+        with torch.enable_grad(), _Rows(self, zero) as run:
+            self.program(self.n)
+            if not zero:
+                return {}
+            start = {node: run.natural[node] for node in self.inverted}
+            # Each noise belongs to one node and one person, so the gradient of the sum holds each person's slope.
+            total = sum((values.sum() for values in start.values()), torch.zeros((), requires_grad=True))
+            slopes = torch.autograd.grad(total, list(zero.values()), create_graph=True, allow_unused=True)
+        found = {}
+        for (node, noise), slope in zip(self.inverted.items(), slopes, strict=True):
+            if slope is None:
+                raise _unusable(node, f"does not read its noise {noise!r} by operations of torch")
+            found[node] = start[node], slope, run.laws[noise], run.counts[noise]
+        return found
+
+    def natural(self, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run the program with the noise at given values, shape (n,), and return what each node would be."""
+        with _Rows(self, noise) as run:
+            self.program(self.n)
+        return run.natural
+
+
+def _sum_events(values: Tensor, law: Any) -> Tensor:
+    return values.flatten(values.ndim - law.event_dim).sum(-1) if law.event_dim else values
+
+
+class _Rows(Messenger):
+    """Set nodes to their rows and noise to given values, and hide from the handlers outside what they need not see."""
+
+    def __init__(self, likelihood: Likelihood, noise: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.likelihood, self.noise = likelihood, noise
+        self.natural: dict[str, Tensor] = {}
+        self.laws: dict[str, Any] = {}
+        self.counts: dict[str, Counts] = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        name, computed = msg["name"], is_deterministic(msg)
+        if name in self.likelihood.rows:
+            if computed:
+                self.natural[name] = msg["value"]
+            else:
+                self.laws[name] = msg["fn"]
+            msg["value"], msg["is_observed"], msg["stop"] = self.likelihood.rows[name], True, bool(computed)
+        elif name in self.noise or name in self.likelihood.idle:
+            self.laws[name] = msg["fn"]
+            self.counts[name] = partial(scale_and_mask, scale=msg["scale"], mask=msg["mask"])
+            msg["value"] = self.noise[name] if name in self.noise else self.likelihood.idle[name]
+            msg["done"] = msg["stop"] = True
+        elif computed and name not in self.likelihood.derived:
+            msg["stop"] = True
+
+
+# -- reading a program and a table ------------------------------------------------------------------------------------
+
+
+def read_likelihood(
+    program: Program, df: pd.DataFrame, graph: CausalGraph, levels: Mapping[str, Sequence[Any]] | None = None
+) -> Likelihood:
+    """Set the nodes of a program to the rows of a table, and find out what is left unknown.
+
+    Parameters
+    ----------
+    program
+        A program of the number of people, with parameters drawn outside its plate.
+    df
+        The rows. The column of the outcome may be absent; its parameters are then not learned.
+    graph
+        Names the nodes, the columns, and the two values of the sensitive attribute and of the outcome.
+    levels
+        For a node site whose values are codes 0, 1, ..., the labels that the table holds.
+
+    Raises
+    ------
+    PosteriorError
+        If the program has no parameters or reads ``pyro.param``; if an unknown is discrete; if a node computed from
+        parameters is not affine in exactly one private continuous noise; if the plate is subsampled.
+    DataError
+        If the table lacks a column, or holds values that the program's site cannot take; if evidence has such a value.
+    GraphError
+        If a node has no per-person site, or is given data in the program.
+    """
+    info = read_sites(program)
+    reads = read_dependencies(program, info)
+    if reads.stored:
+        name = reads.stored[0]
+        raise PosteriorError(
+            f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
+            f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
+        )
+    nodes = {*graph.nodes, *graph.columns_of(graph.observed)}
+    evidence = info.evidence(nodes)
+    info.require_drawn(site for site in info.sites if site in nodes)
+    vectors = find_vectors(info, {node: graph.columns_of([node]) for node in graph.observed})
+    rows = _read_rows(df, graph, info, vectors, levels, covariate_names(program))
+    program, covariates = covariates_of_rows(program, info.sites, df)
+    rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
+    parameters = tuple(site for site in reads.drawn if site not in info.sites)
+    if not parameters:
+        raise PosteriorError(
+            "The program has no parameters to learn: no site is drawn outside the plate of people. Write each as "
+            "pyro.sample(name, prior) before the plate."
+        )
+    derived = tuple(site for site in reads.computed if site not in info.sites)
+    for node in rows:
+        if node in info.reparametrised:
+            raise PosteriorError(
+                f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
+                "it out of the config: that changes no distribution. Parameters may stay reparametrised."
+            )
+    inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters))
+    unheard = [site for site in parameters if site not in known]
+    if unheard:
+        warnings.warn(
+            f"No node of the table depends on the parameter {', '.join(map(repr, unheard))}, as far as torch can see; "
+            "its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and see whether a column is "
+            "missing.",
+            PyrofairWarning,
+            stacklevel=3,
+        )
+    info.confirm(len(df))
+    with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
+        busy = {*rows, *inverted.values(), *latent, *evidence}
+        idle = _draw(program, len(df), [s for s in info.random if s not in busy])
+        shapes = {site: info.shape(site, len(df)) for site in info.sites}
+        likelihood = Likelihood(
+            program,
+            len(df),
+            rows,
+            inverted,
+            idle,
+            parameters,
+            derived,
+            latent,
+            evidence,
+            info.dtypes,
+            shapes,
+            vectors,
+        )
+        _check(likelihood)
+    return likelihood
+
+
+def _read_rows(
+    df: pd.DataFrame,
+    graph: CausalGraph,
+    info: ProgramSites,
+    vectors: Mapping[str, Components],
+    levels: Mapping[str, Sequence[Any]] | None,
+    covariates: Sequence[str],
+) -> dict[str, Tensor]:
+    parts = {name: site for site, vector in vectors.items() for name in vector.names}
+    site_of: dict[str, str] = {}
+    node_of: dict[str, str] = {}
+    for node in graph.observed:
+        columns = graph.columns_of([node])
+        if len(columns) == 1 and columns[0] not in info.sites and node in info.sites:
+            site_of[columns[0]] = node
+        elif node != graph.outcome or columns[0] in (*info.sites, *parts):
+            info.require(parts.get(column, column) for column in columns)
+            site_of |= {column: column for column in columns}
+        node_of |= {site_of[column]: node for column in columns if column in site_of}
+    labels = levels_of_sites(levels, node_of, graph)
+    missing = isinstance(df, pd.DataFrame) and graph.outcome_column not in df.columns
+    if missing:
+        site_of.pop(graph.outcome_column, None)
+    table = read_table(df, list(site_of))
+    warn_unused(df, graph, covariates)
+    rows = {}
+    for column, site in site_of.items():
+        coded = site in labels
+        given = codes_of(column, labels[site], table[column]) if coded else _numbers(table, column, site, graph)
+        kept = info.dtypes[parts.get(site, site)]
+        rows[site] = torch.as_tensor(given).to(kept)
+        if bool((wrong := unequal(rows[site], torch.as_tensor(given))).any()):
+            kind = str(kept).removeprefix("torch.")
+            raise DataError(
+                f"The column {column!r} holds {torch.as_tensor(given)[wrong][0].item():g}, but the program's site "
+                f"{site!r} holds {kind}. Code the column as the program does."
+            )
+    for site, vector in vectors.items():
+        if all(name in rows for name in vector.names):
+            rows[site] = vector.join([rows.pop(name) for name in vector.names])
+    return rows
+
+
+def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) -> NDArray[Any]:
+    values = table[column]
+    if column == graph.sensitive_column:
+        return np.asarray(sensitive_levels(graph))[read_sensitive(table, graph, both=False)]
+    if column == graph.outcome_column and values.nunique() <= 2:
+        return np.asarray(read_outcome(values, graph.positive)[0])
+    if not is_numeric_dtype(values.dtype):
+        raise DataError(
+            f"The column {column!r} holds {values.iloc[0]!r}, and the program's sites are numbers. Name its "
+            f"labels, that of code 0 first, levels={{{site!r}: [...]}}, or code it as the program does, 0, 1, 2, ..., "
+            "before."
+        )
+    return values.to_numpy(dtype=np.float64, copy=True)
+
+
+def _roles(
+    reads: Dependencies, info: ProgramSites, graph: CausalGraph, rows: Sequence[str], parameters: frozenset[str]
+) -> tuple[dict[str, str], tuple[str, ...], set[str]]:
+    """Return the noise of each node to invert, the per-person unknowns, and all sites that rows and evidence tell of.
+
+    Evidence is like a drawn node: its value is given.
+    """
+    above = {node: _above(node, reads.reads, rows) for node in rows}
+    hidden = {s for node in graph.latent for s in (node,) if s in info.random}
+    noise = {node: [s for s in info.sites if s in above[node] & info.random and s not in hidden] for node in rows}
+    users = {s: {node for node in rows if s in noise[node]} for node in rows for s in noise[node]}
+    settled = {node for node in rows if not above[node] & (parameters | hidden)}
+    while loose := {node for node in settled if any(users[s] - settled for s in noise[node])}:
+        settled -= loose
+    inverted: dict[str, str] = {}
+    for node in rows:
+        if node in settled or node in info.random:
+            continue
+        private = [s for s in noise[node] if users[s] == {node}]
+        if len(private) != 1:
+            which = f"the private noise {', '.join(map(repr, private))}" if private else "no noise of its own"
+            if shared := sorted({site for s in noise[node] for site in users[s] & info.observed}):
+                which += f" (the evidence {', '.join(map(repr, shared))} reads it too)"
+            raise _unusable(node, f"is computed from parameters and {which}; exactly one noise can be recovered")
+        inverted[node] = private[0]
+    known: set[str] = set().union(*(above[node] for node in rows if node not in settled))
+    latent = tuple(s for s in info.sites if s in known & info.random and s not in inverted.values())
+    return inverted, latent, known
+
+
+def _above(node: str, reads: Mapping[str, frozenset[str]], rows: Sequence[str]) -> set[str]:
+    """Return what a node reads, directly or through sites that are no nodes."""
+    found: set[str] = set()
+    waiting = list(reads[node])
+    while waiting:
+        site = waiting.pop()
+        if site not in found and site not in rows:
+            found.add(site)
+            waiting.extend(reads[site])
+    return found
+
+
+def _draw(program: Program, n: int, sites: list[str]) -> dict[str, Tensor]:
+    with poutine.trace() as tracer:
+        program(n)
+    nodes: Any = tracer.trace.nodes
+    return {site: nodes[site]["value"] for site in sites}
+
+
+# -- checks with parameters drawn from their priors -------------------------------------------------------------------
+
+
+def _unusable(node: str, why: str) -> PosteriorError:
+    return PosteriorError(
+        f"The node {node!r} {why}. Write the node as a drawn site with a density, pyro.sample({node!r}, law), or as "
+        f"f0(parents) + f1(parents) * U with one continuous noise U = pyro.sample('U_{node}', law) that no other node "
+        "reads."
+    )
+
+
+def _check(likelihood: Likelihood) -> None:
+    impossible: dict[str, Tensor] = {}
+    supports: dict[str, Any] = {}
+    dead = {node: torch.ones(likelihood.shapes[node], dtype=torch.bool) for node in likelihood.inverted}
+    for _ in range(PRIOR_DRAWS):
+        with poutine.trace() as tracer:
+            equations = likelihood.equations()
+        sites: Any = tracer.trace.nodes
+        laws = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
+        _check_unknowns(likelihood, laws, {node: law for node, (_, _, law, _) in equations.items()})
+        for node, (start, slope, law, _) in equations.items():
+            _check_shape(likelihood, node, start.shape)
+            dead[node] &= slope == 0.0
+            _check_affine(likelihood, tracer.trace, node, (start, slope), law)
+        for site in likelihood.rows.keys() & laws.keys():
+            _check_shape(likelihood, site, laws[site].shape())
+        given = [*(likelihood.rows.keys() & laws.keys()), *likelihood.evidence]
+        for site in [each for each in given if sites[each]["value"].numel()]:  # a factor has no value
+            wrong = ~laws[site].support.check(sites[site]["value"])
+            if sites[site]["mask"] is not None:
+                wrong = wrong & sites[site]["mask"]
+            impossible[site] = impossible.get(site, wrong) & wrong
+            supports[site] = laws[site].support
+    for site, wrong in impossible.items():
+        if wrong.any():
+            what, remedy = "node", "Code the column as the program does."
+            if site in likelihood.evidence:
+                what, remedy = "evidence", "Correct what it is given (obs=...)."
+            raise DataError(
+                f"{int(wrong.sum())} value(s) of the {what} {site!r}, such as "
+                f"{_shown(sites[site]['value'], wrong)}, cannot be drawn by the program's site: its support is "
+                f"{supports[site]}. {remedy}"
+            )
+    for node, rows in dead.items():
+        if rows.any():
+            raise _unusable(node, f"does not read its noise in {int(rows.sum())} row(s), and has no density there")
+
+
+def _shown(values: Tensor, wrong: Tensor) -> str:
+    """Return the first of the wrong values as text."""
+    if values.shape[: wrong.ndim] != wrong.shape:
+        values = values.expand(torch.broadcast_shapes(values.shape, wrong.shape))  # type: ignore[no-untyped-call]
+    first = values[wrong][0]
+    return f"{first.item():g}" if first.numel() == 1 else str(first.tolist())
+
+
+def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws: Mapping[str, Any]) -> None:
+    for name in (*likelihood.parameters, *likelihood.latent):
+        law = laws[name]
+        if law.support.is_discrete:
+            what = "parameter" if name in likelihood.parameters else "per-person unknown"
+            raise PosteriorError(
+                f"The {what} {name!r} is discrete ({type(law).__name__}), and the gradients of SVI and NUTS need "
+                "continuous unknowns. Sum over it in the program (a mixture density), or make it continuous."
+            )
+    for node, noise in likelihood.inverted.items():
+        if noise_laws[node].support.is_discrete or likelihood.shapes[noise] != likelihood.shapes[node]:
+            raise _unusable(node, f"has the noise {noise!r}, which is discrete or of another shape than the node")
+        if isinstance(noise_laws[node], dist.MaskedDistribution):
+            raise _unusable(node, f"has the noise {noise!r}, whose density is masked; mask the site by poutine.mask")
+
+
+def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
+    if shape != likelihood.shapes[site]:
+        raise PosteriorError(
+            f"The site {site!r} has the shape {tuple(shape)} for {likelihood.n} people; expected "
+            f"{likelihood.shapes[site]}, in a plate that does not subsample."
+        )
+
+
+def _check_affine(likelihood: Likelihood, trace: Any, node: str, ends: tuple[Tensor, Tensor], law: Any) -> None:
+    start, slope = ends
+    replayed: Callable[..., Any] = poutine.replay(likelihood.natural, trace=trace)
+    drawn = law.sample()
+    for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5)):
+        others = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
+        value = replayed(others | {likelihood.inverted[node]: noise})[node]
+        expected = start + slope * noise
+        size = start.abs() + (slope * noise).abs() + 1e-3
+        off = ((value - expected).abs() / size)[torch.isfinite(value) & torch.isfinite(expected)]
+        if bool((off > TOLERANCE).any()):
+            raise _unusable(node, f"is not affine in its noise {likelihood.inverted[node]!r}")

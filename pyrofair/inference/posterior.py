@@ -1,0 +1,399 @@
+"""Posteriors of a program's parameters, and predictions from them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyro
+import torch
+from numpy.typing import NDArray
+from pyro import poutine
+from torch import Tensor
+
+from pyrofair._arviz import summarise, to_arviz
+from pyrofair._random import isolated, neutral_torch, seed_from
+from pyrofair._validation import (
+    require_callable,
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_people,
+    require_rate,
+    require_seed,
+)
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.inference.likelihood import PosteriorError, read_likelihood
+from pyrofair.inference.samplers import GUIDES, Draws, derive, draw_nuts, draw_svi
+from pyrofair.programs.covariates import ROW
+from pyrofair.programs.dependencies import read_dependencies
+from pyrofair.programs.interventions import do as intervene
+from pyrofair.programs.parameters import read_priors, require_posterior, thin
+from pyrofair.programs.provenance import at_parameters, evaluating
+from pyrofair.programs.sites import PEOPLE, Program, read_sites, require_finite
+
+__all__ = ["Posterior", "PosteriorError", "fit_posterior", "predictive"]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws of a program's parameters, given a table.
+
+    Attributes
+    ----------
+    samples : dict of str to ndarray of shape (chain, draw, ...)
+        All sites outside the plate of people, those that the program computes (``pyro.deterministic``) included.
+    parameters : tuple of str
+        The sites that are drawn in the program.
+    observed : dict of str to ndarray of shape (n,), or (n, ...) for vector-valued sites
+        The nodes as the program saw them, the sensitive attribute as 0 and 1.
+    method : str
+        ``"nuts"``, or ``"svi"`` with its guide: ``"svi, normal guide"``.
+    diagnostics : dict
+        NUTS: for the worst element of each parameter ``r_hat`` (split R-hat) and ``ess`` (effective sample size);
+        ``divergences``, ``acceptance`` (of each chain). SVI: ``steps``, ``drop`` (how far the loss fell over the last
+        quarter of the steps), ``drop_error`` (its standard error).
+    sample_stats : dict of str to ndarray of shape (chain, draw)
+        NUTS: ``diverging`` and ``lp``, the log-density of the unconstrained parameters up to a constant.
+    losses : ndarray of shape (steps,), or None
+        SVI: the negative evidence lower bound at each step, in nats.
+    """
+
+    samples: Draws = field(repr=False)
+    parameters: tuple[str, ...]
+    observed: Draws = field(repr=False)
+    method: str
+    diagnostics: dict[str, Any]
+    sample_stats: Draws = field(repr=False, default_factory=dict)
+    losses: npt.NDArray[np.float64] | None = field(repr=False, default=None)
+
+    @property
+    def flat(self) -> Draws:
+        """The drawn parameters with the chains in a row, shape (draws, ...): what ``SEM(posterior=...)`` takes."""
+        return {name: self.samples[name].reshape(-1, *self.samples[name].shape[2:]) for name in self.parameters}
+
+    def to_inference_data(self, predictive: Mapping[str, npt.ArrayLike] | None = None) -> Any:
+        """Return the posterior as ArviZ data, with the observed data and the sampler's statistics (SVI: the loss).
+
+        Parameters
+        ----------
+        predictive
+            Draws of per-person sites, shape (chains * draws, people, ...), for the group ``posterior_predictive``: what
+            :func:`pyrofair.inference.predictive` returns.
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+        """
+        groups: dict[str, Draws] = {"posterior": self.samples, "observed_data": self.observed}
+        if self.sample_stats:
+            groups["sample_stats"] = self.sample_stats
+        elif self.losses is not None:
+            groups["sample_stats"] = {"loss": self.losses[None]}
+        dims = {site: ["person"] for site in self.observed}
+        if predictive is not None:
+            require_instance("predictive", predictive, Mapping, "a dictionary from sites to their draws, or None")
+            shape = next(iter(self.samples.values())).shape[:2]
+            drawn = {site: np.asarray(values) for site, values in predictive.items()}
+            for site, values in drawn.items():
+                if values.ndim < 2 or len(values) != math.prod(shape):
+                    raise DataError(
+                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people, "
+                        "...), a row for each posterior draw. Draw it with draws=None."
+                    )
+            groups["posterior_predictive"] = {s: v.reshape(*shape, *v.shape[1:]) for s, v in drawn.items()}
+            dims = {site: ["person"] for site in (*self.observed, *drawn)}
+        return to_arviz(groups, dims=dims)
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each parameter, as far as the draws tell them.
+
+        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes (those of
+        NUTS stand in ``diagnostics``); with one draw there are means alone. ArviZ's own summary, with its settings, is
+        ``arviz.summary(posterior.to_inference_data(), ...)``.
+
+        Parameters
+        ----------
+        level
+            Of the interval.
+
+        Returns
+        -------
+        DataFrame with a row for each number
+            ``mean``, ``sd``, the ends of the interval (``eti_2.5%`` and ``eti_97.5%`` at level 0.95); with several
+            chains ``mcse_mean``, ``mcse_sd``, ``ess_bulk``, ``ess_tail``, ``r_hat``.
+
+        Raises
+        ------
+        DataError
+            If the level is not between 0 and 1.
+
+        References
+        ----------
+        Vehtari et al. (2021), R-hat and effective sample sizes.
+        """
+        return summarise(self.to_inference_data(), level=level)
+
+
+def fit_posterior(
+    program: Program,
+    df: pd.DataFrame,
+    graph_or_unfair: CausalGraph | UnfairPaths,
+    *,
+    method: Literal["nuts", "svi"] = "nuts",
+    guide: Literal["normal", "multivariate"] = "normal",
+    draws: int = 500,
+    warmup: int = 500,
+    chains: int = 2,
+    steps: int = 4000,
+    learning_rate: float = 0.1,
+    progress: bool = True,
+    random_state: int | np.random.Generator | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+) -> Posterior:
+    """Learn the parameters of a program from a table.
+
+    Sites outside the program's plate of people are parameters, and what they are drawn from is their prior. The node
+    sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
+    noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
+    element. Noise that is shared by several nodes stays unknown for each person and is drawn along with the parameters.
+    What is known of people is not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
+    ``pyro.factor``, in the plate or outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and
+    ``poutine.scale`` do, too.
+
+    *Assumes* that the program describes how the rows arose, independently of each other.
+
+    Parameters
+    ----------
+    program
+        A Pyro program of the number of people, without data.
+    df
+        The n rows. Without the column of the outcome the parameters of its equation are not learned. The outcome is
+        coded as 0 and 1 by the graph's ``positive`` if it has two values, and is a number otherwise.
+    graph_or_unfair
+        The causal graph, or unfair paths in it.
+    method
+        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal law, in the
+        unconstrained space, fitted by stochastic variational inference; fast, but too narrow where it does not fit.
+    guide
+        SVI: ``"normal"``, independent for each parameter (mean-field), or ``"multivariate"``, with all correlations.
+    draws, warmup, chains
+        The draws of each chain; NUTS: the steps thrown away before. Chains run one after the other, each from a random
+        start. SVI draws one chain.
+    steps, learning_rate
+        SVI: the number of steps of Adam, and the size of the first; the last is a tenth of it. The guide is averaged
+        over the last quarter of the steps.
+    progress
+        Whether to show a progress bar.
+    random_state
+        Seeds everything; the global generators and Pyro's parameter store are left as they were.
+    levels
+        For a node site whose values are codes 0, 1, ..., the labels that the table holds, as in
+        :class:`pyrofair.SEM`.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    PosteriorError
+        If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete unknown, a node whose
+        density cannot be told; or if the loss is not a number.
+    DataError
+        If the table does not fit the program, evidence is no value of its site, or a setting is unknown.
+    GraphError
+        If a node has no per-person site, or is given data in the program (``obs=``, ``obs_mask=``).
+
+    Warns
+    -----
+    PyrofairWarning
+        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled; if the fit was
+        interrupted (Ctrl-C), in which case the steps done so far are used, or the chains that are done (or the draws of
+        the first, if they are four at least); if no node depends on a parameter.
+
+    References
+    ----------
+    Hoffman and Gelman (2014), the sampler; Kucukelbir et al. (2017), the variational fit; Gelman et al. (2013),
+    section 11.4, split R-hat.
+
+    Examples
+    --------
+    >>> import pyro.distributions as dist
+    >>> def program(n):
+    ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
+    ...         pyro.deterministic("M", b * A + U)
+    >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    >>> df = pd.DataFrame({"A": [0, 1] * 50, "M": [0.0, 2.0] * 50})
+    >>> found = fit_posterior(program, df, graph, method="svi", steps=1000, progress=False, random_state=0)
+    >>> found.flat["b"].shape, bool(abs(found.flat["b"].mean() - 2) < 0.1)
+    ((500,), True)
+    """
+    require_choice("method", method, ("nuts", "svi"))
+    require_choice("guide", guide, tuple(GUIDES))
+    for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
+        require_integer(name, number, least=4 if name == "draws" else 1)
+    require_rate(learning_rate)
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if levels is not None:
+        require_instance("levels", levels, Mapping, "a dictionary from node sites to their labels, or None")
+    require_callable("program", program, "a Pyro program of the number of units")
+    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    if not isinstance(graph, CausalGraph):
+        raise DataError(
+            f"graph_or_unfair={graph!r} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in one: "
+            "CausalGraph('A -> M -> Y', sensitive='A', outcome='Y')."
+        )
+    with neutral_torch():
+        likelihood = read_likelihood(program, df, graph, levels)
+    with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
+        if method == "nuts":
+            samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)
+        else:
+            samples, found = draw_svi(likelihood, guide, draws, steps, learning_rate, progress)
+        samples |= derive(likelihood, samples)
+    for text in found.pop("warnings"):
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
+    return Posterior(
+        samples=samples,
+        parameters=likelihood.parameters,
+        observed={site: values for site, values in likelihood.observed.items() if site != ROW},
+        method="nuts" if method == "nuts" else f"svi, {guide} guide",
+        **found,
+    )
+
+
+def predictive(
+    program: Program,
+    posterior: Posterior | Mapping[str, npt.ArrayLike],
+    *,
+    do: Mapping[str, Any] | None = None,
+    n: int | None = None,
+    draws: int | None = None,
+    random_state: int | np.random.Generator | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Draw people from a program with posterior parameters, after an intervention if one is named.
+
+    It is ``pyro.infer.Predictive`` of ``do(program, values)``, but for what goes wrong there: if the posterior draws
+    hold values of what the intervention changes, of a mediator say, Predictive replays them, and the intervention has
+    no effect below. Here the draws of each intervened site and of all its descendants are dropped, and these are drawn
+    anew.
+
+    Parameters
+    ----------
+    program
+        A Pyro program of the number of people.
+    posterior
+        What :func:`pyrofair.fit_posterior` returns; or draws of shape (draws, ...) of all parameters, and
+        of per-person sites (draws, n, ...) if they are to be kept. Sites that the program computes are computed anew.
+    do
+        For each site to set its value, as in :func:`pyrofair.do`.
+    n
+        The number of people; by default that of the rows fitted, or of the per-person draws.
+    draws
+        The number of draws to use, spread evenly; by default all.
+    random_state
+        Seeds what is drawn; the global generators and Pyro's parameter store are left as they were.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (draws, n, ...)
+        All per-person sites, an intervened one with its new value.
+
+    Raises
+    ------
+    DataError
+        If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
+        posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
+        differ in number, per-person draws are not of n people, or n cannot be told.
+    GraphError
+        If evidence bears on people.
+    InterventionError
+        If ``do`` names an unknown site, or a value does not fit it.
+
+    Examples
+    --------
+    >>> import pyro
+    >>> import pyro.distributions as dist
+    >>> def program(n):
+    ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         D = pyro.sample("D", dist.Normal(b * A, 0.1))
+    ...         pyro.sample("M", dist.Normal(D, 0.1))
+    >>> stale = {"b": np.full(100, 2.0), "D": np.zeros((100, 3))}
+    >>> predictive(program, stale, do={"A": 1}, random_state=0)["M"].mean().round(1)
+    np.float32(2.0)
+    """
+    if n is not None:
+        require_people("n", n)
+    if draws is not None:
+        require_integer("draws", draws)
+    if do is not None:
+        require_instance("do", do, Mapping, "a dictionary from sites to values, or None")
+    require_callable("program", program, "a Pyro program of the number of units")
+    require_posterior(posterior)
+    require_seed(random_state)
+    probe = at_parameters(program, posterior)
+    info = read_sites(probe)
+    info.refuse_evidence(())
+    reads, people = read_dependencies(probe, info), info.sites
+    values = dict(do or {})
+    stale = {*values, *reads.descendants(values)}
+    priors = read_priors(program, info, posterior)
+    held = thin(priors.read(posterior, replay=True, spare=stale), draws)
+    rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
+    if isinstance(posterior, Posterior) and posterior.observed:
+        rows = rows or {len(next(iter(posterior.observed.values())))}
+    if n is None:
+        if len(rows) != 1:
+            raise DataError("The posterior does not tell the number of people; pass n=...")
+        n = rows.pop()
+    info.confirm(n)
+    types = {**priors.dtypes, **info.dtypes}
+    replayed = [site for site in reads.drawn if site in held and site not in stale]
+    kept = {site: torch.as_tensor(held[site], device="cpu").to(types[site]) for site in replayed}
+    for site in kept.keys() & set(people):
+        if kept[site].shape[1:2] != (n,):
+            raise DataError(
+                f"The draws of the per-person site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
+                f"{n}, ...) for n={n} people."
+            )
+    places = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
+    kept = {site: each.movedim(1, places[site] + 1) if site in places else each for site, each in kept.items()}
+    return _replay(program, kept, values, len(next(iter(held.values()))), n, places, random_state)
+
+
+def _replay(
+    program: Program,
+    kept: Mapping[str, Tensor],
+    values: Mapping[str, Any],
+    draws: int,
+    n: int,
+    places: Mapping[str, int],
+    random_state: int | np.random.Generator | None,
+) -> dict[str, NDArray[Any]]:
+    found: dict[str, list[NDArray[Any]]] = {}
+    with isolated(seed_from(random_state)), torch.no_grad():
+        for place in range(draws):
+            run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
+            with evaluating(n, "people are drawn from it"):
+                sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
+            for site, place in places.items():
+                require_finite(site, sites[site]["value"])
+                values_of_site = sites[site]["value"].numpy()
+                found.setdefault(site, []).append(np.moveaxis(values_of_site, place, 0) if place else values_of_site)
+    return {site: np.stack(each) for site, each in found.items()}

@@ -1,0 +1,257 @@
+"""Conditional distributions learned by networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import torch
+from pyro import poutine
+from torch import Tensor
+
+from pyrofair.exceptions import DataError, GraphError
+from pyrofair.graph.causal_graph import unused_name
+from pyrofair.mechanisms.families import Family, features
+
+__all__ = ["ConditionalDistribution", "LawOf", "LearnedProgram", "Network", "Numbers"]
+
+PRIOR = 2.0
+"""Prior standard deviation of a bias, and of a weight times the root of the number of weights of its kind that go
+in."""
+FIRST = 0.1
+"""The weights that come last start so many times smaller than the others, so that training starts near the offset."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of rectified linear units; without hidden layers a linear predictor, without inputs a constant.
+
+    All weights and biases have normal priors around 0, which act as weight decay. The inputs are taken column by
+    column and broadcast with each other, so that a column of one number for each of several worlds meets one of a
+    number for each person.
+
+    Parameters
+    ----------
+    widths
+        How many features each column gives.
+    hidden
+        The number of units of each hidden layer.
+    size
+        How many numbers it returns.
+    direct
+        Whether the last of several layers reads the columns too, so that a linear predictor is part of the network. The
+        priors of two layers together draw a small effect to exactly 0, where rows say no more of it whatever their
+        weights; that of one layer does not.
+
+    Examples
+    --------
+    >>> network = Network((1, 3), (32,), 2)
+    >>> network.shapes
+    ((4, 32), (32, 2))
+    >>> network([torch.zeros(shape) for shape in [(4, 32), (32,), (32, 2), (2,)]], [torch.ones(5, 1), torch.ones(5, 3)])
+    tensor([[0., 0.],
+            [0., 0.],
+            [0., 0.],
+            [0., 0.],
+            [0., 0.]])
+    """
+
+    widths: tuple[int, ...]
+    hidden: tuple[int, ...]
+    size: int
+    direct: bool = False
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """The shape of each layer's weights, (inputs, outputs); those of a constant have no inputs."""
+        inputs = sum(self.widths)
+        sizes = (inputs, *(self.hidden if inputs else ()), self.size)
+        *first, (last, size) = pairwise(sizes)
+        return (*first, (last + inputs if first and self.direct else last, size))
+
+    def draw(self, column: str) -> list[Tensor]:
+        """Draw weights and biases, layer by layer, as the sites ``{column}__weight_1``, ``{column}__bias_1``, ..."""
+        parameters = []
+        for layer, (inputs, outputs) in enumerate(self.shapes, 1):
+            if inputs:
+                scale = PRIOR / self._shares(layer).sqrt()
+                prior = dist.Normal(torch.zeros(inputs, outputs), scale.unsqueeze(1)).to_event(2)  # type: ignore[no-untyped-call]
+                parameters.append(pyro.sample(f"{column}__weight_{layer}", prior))
+            prior = dist.Normal(torch.zeros(outputs), PRIOR).to_event(1)  # type: ignore[no-untyped-call]
+            parameters.append(pyro.sample(f"{column}__bias_{layer}", prior))
+        return parameters
+
+    def _shares(self, layer: int) -> Tensor:
+        """Return for each weight that goes in how many there are of its kind: of units, or of columns' features."""
+        inputs, among = sum(self.widths), self.shapes[layer - 1][0]
+        kinds = (among - inputs, inputs) if self.direct and layer == len(self.shapes) > 1 else (among,)
+        return torch.cat([torch.full((kind,), float(kind)) for kind in kinds])
+
+    def start(self, column: str) -> dict[str, Tensor]:
+        """Return random values at which training starts, for each site."""
+        found = {}
+        for layer, (inputs, outputs) in enumerate(self.shapes, 1):
+            last = layer == len(self.shapes)
+            if inputs:
+                scale = (FIRST if last else 1.0) / self._shares(layer).sqrt()
+                found[f"{column}__weight_{layer}"] = scale.unsqueeze(1) * torch.randn(inputs, outputs)
+            found[f"{column}__bias_{layer}"] = torch.zeros(outputs) if last else 0.5 * torch.randn(outputs)
+        return found
+
+    def __call__(self, parameters: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:
+        """Return numbers of shape (..., size).
+
+        Parameters
+        ----------
+        parameters
+            Weights and biases, layer by layer.
+        features
+            For each column its features, shape (..., width).
+        """
+        if not sum(self.widths):
+            return parameters[0]
+        out = _linear(features, self.widths, parameters[0], parameters[1])
+        for layer, (weight, bias) in enumerate(zip(parameters[2::2], parameters[3::2], strict=True), 2):
+            out = out.relu()
+            if self.direct and layer == len(self.shapes):
+                out = _linear([out, *features], (out.shape[-1], *self.widths), weight, bias)
+            else:
+                out = out @ weight + bias
+        return out
+
+    @property
+    def precisions(self) -> Tensor:
+        """Those of the priors of the last layer's weights and biases, shape (inputs + 1,)."""
+        return torch.cat([self._shares(len(self.shapes)), torch.ones(1)]) / PRIOR**2
+
+    def before_last(self, parameters: Sequence[Tensor], features: Sequence[Tensor], n: int) -> Tensor:
+        """Return what the last layer reads, shape (n, inputs), parameters as for a call, features of n rows."""
+        if not sum(self.widths):
+            return torch.empty(n, 0, dtype=parameters[0].dtype)
+        if not self.hidden:
+            return torch.cat([*features], -1)
+        before = Network(self.widths, self.hidden[:-1], self.hidden[-1])(parameters[:-2], features).relu()
+        return torch.cat([before, *features], -1) if self.direct else before
+
+
+def _linear(features: Sequence[Tensor], widths: Sequence[int], weight: Tensor, bias: Tensor) -> Tensor:
+    """Return a linear predictor of columns that are broadcast with each other, shape (..., size)."""
+    out, place = bias, 0
+    for each, width in zip(features, widths, strict=True):
+        if width:
+            out = out + each @ weight[place : place + width]
+            place += width
+    return out
+
+
+Numbers = Callable[[], Callable[[Mapping[str, Tensor]], Tensor]]
+"""Parameters of one's own: a function that is called outside the plate of people, draws its parameters there by
+``pyro.sample``, and returns a function from the values of the columns read to the family's numbers, (..., size)."""
+
+LawOf = Callable[[Mapping[str, Tensor]], Any]
+"""From the values of the columns read, by name, to a distribution."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionalDistribution:
+    """The law of one column given others.
+
+    Parameters
+    ----------
+    column
+        Its name.
+    family
+        Its family.
+    reads
+        The columns read, each with its family.
+    numbers
+        A network, to whose output the family's offset is added, or a function of one's own.
+    """
+
+    column: str
+    family: Family
+    reads: Mapping[str, Family]
+    numbers: Network | Numbers = field(repr=False)
+
+    def draw(self) -> LawOf:
+        """Draw the parameters by ``pyro.sample``, and return the law as a function of the values read."""
+        if not isinstance(self.numbers, Network):
+            given = self.numbers()
+            return lambda values: self.family.law(self._checked(given({name: values[name] for name in self.reads})))
+        return self.of(self.numbers.draw(self.column))
+
+    def of(self, parameters: Sequence[Tensor]) -> LawOf:
+        """Return the law whose numbers its network computes with these weights and biases, layer by layer."""
+        network, offset = self.numbers, self.family.offset
+        assert isinstance(network, Network)  # told by the caller
+
+        def law(values: Mapping[str, Tensor]) -> Any:
+            read = [features(family, values[name]) for name, family in self.reads.items()]
+            return self.family.law(network(parameters, read) + offset)
+
+        return law
+
+    def at(self, parameters: Mapping[str, Tensor]) -> LawOf:
+        """Return the law at given parameters."""
+        with poutine.block(), poutine.condition(data=dict(parameters)):
+            return self.draw()
+
+    def _checked(self, out: Any) -> Tensor:
+        if not isinstance(out, Tensor) or out.ndim == 0 or out.shape[-1] != self.family.size:
+            got = f"the shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"the type {type(out).__name__}"
+            raise DataError(
+                f"The parameters of {self.column!r} have {got}; {type(self.family).__name__} takes a tensor of shape "
+                f"(..., {self.family.size}): stack its numbers along the last axis, torch.stack([...], -1)."
+            )
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedProgram:
+    """A Pyro program of the number of people: parameters from their priors, then a site for each column.
+
+    Parameters
+    ----------
+    laws
+        The law of each column, each after those of the columns that it reads.
+    sensitive
+        The column of the sensitive attribute.
+    levels
+        The values that its site takes for the baseline and for the contrast. The laws read 0 and 1.
+
+    Raises
+    ------
+    GraphError
+        If a law reads a column that has none.
+    """
+
+    laws: Sequence[ConditionalDistribution]
+    sensitive: str
+    levels: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        learned = [law.column for law in self.laws]
+        for law in self.laws:
+            if missing := [name for name in law.reads if name not in learned]:
+                raise GraphError(
+                    f"The law of {law.column!r} reads {missing[0]!r}, which was not learned, so no program draws "
+                    "people. Learn its node too (nodes=...). Single laws are at .law(column, table)."
+                )
+
+    def __call__(self, n: int) -> None:
+        """Draw n people."""
+        drawn = {law.column: law.draw() for law in self.laws}
+        low, high = self.levels
+        values: dict[str, Tensor] = {}
+        with pyro.plate(unused_name("people", drawn), n):
+            for column, law in drawn.items():
+                if column == self.sensitive and self.levels != (0.0, 1.0):
+                    code = pyro.sample(unused_name(f"{column}__code", drawn), law(values))
+                    site = pyro.deterministic(column, low + (high - low) * code)
+                    values[column] = (site - low) / (high - low)
+                else:
+                    values[column] = pyro.sample(column, law(values))

@@ -1,0 +1,403 @@
+"""Which law has a column, and what numbers does it take?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyro.distributions as dist
+import torch
+from pandas.api.types import is_numeric_dtype
+from pyro.distributions.torch_distribution import TorchDistributionMixin
+from torch import Tensor
+from torch.distributions.transforms import ExpTransform
+
+from pyrofair._validation import require_integer
+from pyrofair.exceptions import DataError
+from pyrofair.programs.distributions import DiscretizedMixture, OrderedCategorical
+from pyrofair.tables.column_types import MOST_WHOLE, kind_of, moments
+from pyrofair.tables.tables import as_levels, encode_levels, is_categorical, read_table, read_weight
+
+__all__ = [
+    "Binary",
+    "Categories",
+    "Continuous",
+    "Family",
+    "Positive",
+    "Whole",
+    "choose_family",
+    "decode",
+    "encode",
+    "features",
+    "levels",
+    "support",
+]
+
+LEAST_SCALE = 0.01
+"""No component is narrower than so many standard deviations of its column: a value met twice is no law."""
+LEAST_WHOLE_SCALE = 0.05
+"""The same for whole numbers, in units: all its mass is on one of them long before."""
+SPREAD = 1.2
+"""The components start evenly over so many standard deviations on both sides."""
+
+
+class Family(Protocol):
+    """A family of laws of one number: bring your own object with these members.
+
+    It may have ``mean`` and ``sd`` besides, by which a network that reads the column standardises it.
+    """
+
+    @property
+    def size(self) -> int:
+        """How many real numbers determine a law."""
+
+    @property
+    def offset(self) -> Tensor:
+        """What to add to a network's output, shape (size,), so that output 0 is roughly the marginal law."""
+
+    def law(self, out: Tensor) -> TorchDistributionMixin:
+        """Return the laws of scalars that numbers of shape (..., size) determine, batch shape (...)."""
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Zero or one: a Bernoulli law.
+
+    Parameters
+    ----------
+    p
+        The probability of 1 among all.
+    """
+
+    p: float
+
+    @property
+    def size(self) -> int:
+        """One: the log-odds."""
+        return 1
+
+    @property
+    def offset(self) -> Tensor:
+        """The log-odds among all."""
+        return torch.tensor([math.log(self.p) - math.log1p(-self.p)])
+
+    def law(self, out: Tensor) -> TorchDistributionMixin:
+        """Return the Bernoulli law of these log-odds."""
+        law: TorchDistributionMixin = dist.Bernoulli(logits=out[..., 0])
+        return law
+
+
+@dataclass(frozen=True)
+class Categories:
+    """One of k levels, coded 0 to k - 1: a categorical law. Ordered levels and few numbers too.
+
+    Parameters
+    ----------
+    levels
+        The labels, in the order of their codes.
+    frequencies
+        Their frequencies among all, none of them 0.
+    ordered
+        Whether the levels are in order, as numbers and ordered categories are: a person then keeps her rank across
+        worlds. It changes no law.
+    """
+
+    levels: tuple[Hashable, ...]
+    frequencies: tuple[float, ...] = field(repr=False)
+    ordered: bool = False
+
+    @property
+    def size(self) -> int:
+        """One for each level."""
+        return len(self.levels)
+
+    @property
+    def offset(self) -> Tensor:
+        """The logarithms of the frequencies."""
+        return torch.tensor(self.frequencies).log()
+
+    def law(self, out: Tensor) -> TorchDistributionMixin:
+        """Return the categorical law of these logits."""
+        family: Any = OrderedCategorical if self.ordered else dist.Categorical
+        law: TorchDistributionMixin = family(logits=out)
+        return law
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Whole numbers between two ends: a mixture of normal laws, rounded.
+
+    Parameters
+    ----------
+    low, high
+        The least and the greatest value.
+    mean, sd
+        Mean and standard deviation among all.
+    components
+        The number of normal laws.
+    """
+
+    low: int
+    high: int
+    mean: float
+    sd: float
+    components: int = 5
+
+    @property
+    def size(self) -> int:
+        """Weight, mean and scale of each component."""
+        return 3 * self.components
+
+    @property
+    def offset(self) -> Tensor:
+        """Components that cover the column evenly."""
+        return _even(self.components)
+
+    def law(self, out: Tensor) -> TorchDistributionMixin:
+        """Return the rounded mixture."""
+        weights, loc, scale = _split(out, self.mean, self.sd, LEAST_WHOLE_SCALE / self.sd)
+        return DiscretizedMixture(weights, loc, scale, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Any real number: a mixture of normal laws.
+
+    Parameters
+    ----------
+    mean, sd
+        Mean and standard deviation among all.
+    components
+        The number of normal laws.
+    """
+
+    mean: float
+    sd: float
+    components: int = 5
+
+    @property
+    def size(self) -> int:
+        """Weight, mean and scale of each component."""
+        return 3 * self.components
+
+    @property
+    def offset(self) -> Tensor:
+        """Components that cover the column evenly."""
+        return _even(self.components)
+
+    def law(self, out: Tensor) -> TorchDistributionMixin:
+        """Return the mixture, in the column's units."""
+        weights, loc, scale = _split(out, self.mean, self.sd, LEAST_SCALE)
+        mixture: TorchDistributionMixin = dist.MixtureSameFamily(
+            dist.Categorical(logits=weights), dist.Normal(loc, scale)
+        )
+        return mixture
+
+
+@dataclass(frozen=True)
+class Positive(Continuous):
+    """Positive real numbers: a mixture of log-normal laws; ``mean`` and ``sd`` are those of the logarithms."""
+
+    def law(self, out: Tensor) -> TorchDistributionMixin:
+        """Return the mixture, in the column's units: the exponential of one of normal laws."""
+        law: TorchDistributionMixin = dist.TransformedDistribution(super().law(out), [ExpTransform()])
+        return law
+
+
+def _even(components: int) -> Tensor:
+    """Return weights, means and log-scales of standardised components that cover two standard deviations evenly."""
+    if components == 1:
+        return torch.zeros(3)
+    centres = torch.linspace(-SPREAD, SPREAD, components)
+    width = math.log(2.0 * SPREAD / components)
+    return torch.cat([torch.log_softmax(-0.5 * centres.square(), 0), centres, torch.full((components,), width)])
+
+
+def _split(out: Tensor, mean: float, sd: float, least: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log-weights, means and scales, each of shape (..., components), from standardised numbers."""
+    k = out.shape[-1] // 3
+    scale = out[..., 2 * k :].clamp(-20.0, 20.0).exp() + least
+    return out[..., :k], mean + sd * out[..., k : 2 * k], sd * scale
+
+
+# -- choosing one -----------------------------------------------------------------------------------------------------
+
+
+def choose_family(
+    values: pd.Series[Any], *, most_levels: int = 20, components: int = 5, weight: npt.ArrayLike | None = None
+) -> Family:
+    """Choose the family of a column by its type and its values.
+
+    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any kind, and whole numbers of few
+    values: :class:`Categories`, with all declared categories, and whole numbers in order. Other whole numbers up to a
+    million in size: :class:`Whole`. Positive numbers whose standard deviation is at least a tenth of their mean:
+    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categories` of one level: nothing
+    can be said of any other value, and it is refused by name where it comes.
+
+    Parameters
+    ----------
+    values
+        The column, n values, none of them missing.
+    most_levels
+        So many different whole numbers are categories; more are numbers.
+    components
+        The components of a mixture.
+    weight
+        A weight for each row.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, infinite, or neither a number nor a category; if most rows have a category of their own,
+        or numbers are too close together or too far out for a program's precision; or if a setting is below 1.
+
+    Examples
+    --------
+    >>> choose_family(pd.Series(["cook", "nurse", "cook"]))
+    Categories(levels=('cook', 'nurse'), ordered=False)
+    >>> choose_family(pd.Series(range(100)))  # doctest: +ELLIPSIS
+    Whole(low=0, high=99, mean=..., sd=..., components=5)
+    >>> choose_family(pd.Series([-1.5, 0.5, 1.0]))  # doctest: +ELLIPSIS
+    Continuous(mean=..., sd=..., components=5)
+    """
+    for name, number in {"most_levels": most_levels, "components": components}.items():
+        require_integer(name, number)
+    name = "values" if values.name is None else str(values.name)
+    values = read_table(values.to_frame(name), [name])[name]
+    shares = read_weight(weight, values)
+    shares = shares / shares.sum()
+    kind = kind_of(values, shares, most_levels)
+    if kind == "categories":
+        return _categories(values, shares)
+    numbers = values.to_numpy(dtype=np.float64)
+    if kind == "binary":
+        n = int((shares > 0.0).sum())
+        return Binary((float(shares @ numbers) * n + 0.5) / (n + 1.0))
+    if kind == "positive":
+        return Positive(*moments(np.log(numbers), shares), components)
+    mean, sd = moments(numbers, shares)
+    if kind == "whole":
+        return Whole(int(numbers.min()), int(numbers.max()), mean, sd, components)
+    return Continuous(mean, sd, components)
+
+
+def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categories:
+    """Return the categories with half a row added to each, so that a declared one that was not met stays possible."""
+    known = as_levels(values)
+    numbers = known.to_numpy()
+    if is_numeric_dtype(known.dtype) and bool(((numbers == np.round(numbers)) & (np.abs(numbers) < 2.0**53)).all()):
+        known = pd.Index(numbers.astype(np.int64))
+    n = int((shares > 0.0).sum())
+    counts = n * np.bincount(encode_levels(values, known), weights=shares, minlength=len(known)) + 0.5
+    ordered = values.cat.ordered if isinstance(values.dtype, pd.CategoricalDtype) else not is_categorical(values)
+    return Categories(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()), bool(ordered))
+
+
+# -- values as numbers ------------------------------------------------------------------------------------------------
+
+
+def encode(family: Family, values: pd.Series[Any]) -> Tensor:
+    """Return a column as a program's values, shape (n,): codes of categories, numbers as they are.
+
+    Raises
+    ------
+    DataError
+        If a value is a category that the family does not know, or no value that its laws can take.
+
+    Examples
+    --------
+    >>> family = Categories(("low", "high"), (0.5, 0.5))
+    >>> encode(family, pd.Series(["high", "low"]))
+    tensor([1., 0.])
+    """
+    known = getattr(family, "levels", None)
+    if known is not None:
+        return torch.as_tensor(encode_levels(values, pd.Index(known))).to(torch.get_default_dtype())
+    if is_categorical(values):
+        raise DataError(
+            f"The column {values.name!r} holds {values.iloc[0]!r}, and {family!r} has laws of numbers. Give it a "
+            "family of categories, or recode the column."
+        )
+    numbers = values.to_numpy(dtype=np.float64, copy=True)
+    wrong = np.zeros(len(numbers), dtype=bool)
+    if isinstance(family, Binary):
+        wrong, kind = (numbers != 0.0) & (numbers != 1.0), "0 and 1"
+    elif isinstance(family, Whole):
+        wrong, kind = numbers != np.round(numbers), "whole numbers"
+    elif isinstance(family, Positive):
+        wrong, kind = numbers <= 0.0, "positive numbers"
+    if wrong.any():
+        raise DataError(
+            f"The column {values.name!r} holds {numbers[wrong][0]:g}, in {int(wrong.sum())} row(s) something of this "
+            f"kind, and {type(family).__name__} has laws of {kind}. Choose another family, or correct the column."
+        )
+    return torch.as_tensor(numbers).to(torch.get_default_dtype())
+
+
+def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:
+    """Return a program's values as the column holds them: labels of codes, whole numbers as such."""
+    plain = values.detach().numpy()
+    known = getattr(family, "levels", None)
+    if known is not None:
+        return np.asarray(pd.Index(known).to_numpy()[plain.astype(np.int64)])
+    return plain.astype(np.int64) if isinstance(family, Binary | Whole) else plain
+
+
+def levels(family: Family) -> tuple[Hashable, ...] | None:
+    """Return the labels that a program's values are codes of; None where the values are the column's own.
+
+    Examples
+    --------
+    >>> levels(Categories((1, 2, 3), (0.2, 0.3, 0.5)))
+    (1, 2, 3)
+    >>> levels(Categories((0, 1, 2), (0.2, 0.3, 0.5))) is None
+    True
+    """
+    known: tuple[Hashable, ...] | None = getattr(family, "levels", None)
+    return None if known is None or known == tuple(range(len(known))) else tuple(known)
+
+
+def support(family: Family) -> Tensor | None:
+    """Return all the values that a program's site can take, if they are finitely many, and not too many; or None.
+
+    Examples
+    --------
+    >>> support(Whole(2, 5, 3.0, 1.0))
+    tensor([2., 3., 4., 5.])
+    """
+    known = getattr(family, "levels", None)
+    if isinstance(family, Binary) or known is not None:
+        return torch.arange(2.0 if known is None else float(len(known)))
+    if not isinstance(family, Whole) or family.high - family.low > 2 * MOST_WHOLE:
+        return None
+    return torch.arange(float(family.low), family.high + 1.0)
+
+
+def features(family: Family, values: Tensor) -> Tensor:
+    """Return what another law's network reads of a column: shape (..., k) for values of shape (...).
+
+    A column for each category (one if there are two, none if there is one), and standardised numbers; logarithms of
+    positive ones.
+
+    Examples
+    --------
+    >>> features(Categories(("a", "b", "c"), (0.2, 0.3, 0.5)), torch.tensor([2.0, 0.0]))
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    >>> features(Continuous(10.0, 2.0), torch.tensor([12.0]))
+    tensor([[1.]])
+    """
+    known = getattr(family, "levels", None)
+    one = values.unsqueeze(-1)
+    if known is not None:
+        codes = torch.arange(len(known), dtype=values.dtype)
+        return (one == (codes if len(codes) > 2 else codes[1:])).to(torch.get_default_dtype())
+    if isinstance(family, Positive):
+        known = torch.finfo(one.dtype)
+        one = one.clamp(known.tiny, known.max).log()  # draws may overflow, and what reads them is to stay a number
+    return (one - getattr(family, "mean", 0.0)) / getattr(family, "sd", 1.0)

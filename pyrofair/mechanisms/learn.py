@@ -1,0 +1,695 @@
+"""Mechanisms learned from a table, as a Pyro program."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyro
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from pyrofair._arviz import to_arviz
+from pyrofair._random import isolated, neutral_torch, seed_from
+from pyrofair._validation import (
+    did_you_mean,
+    require_flag,
+    require_integer,
+    require_names,
+    require_rate,
+    require_seed,
+    shown,
+)
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.mechanisms.conditional import LearnedProgram
+from pyrofair.mechanisms.diagnostics import (
+    calibrate,
+    check_fits,
+    held_out_lines,
+    held_out_table,
+    history_table,
+    inference_groups,
+    plot_calibration,
+)
+from pyrofair.mechanisms.families import Family, choose_family, encode, levels
+from pyrofair.mechanisms.fitting import (
+    FEWEST,
+    Fit,
+    Guide,
+    Parameters,
+    Rows,
+    Settings,
+    fit_laws,
+    make_laws,
+    marginal_log_likelihood,
+    refit_laws,
+    require_settings,
+    reweigh_rows,
+    split_rows,
+    try_laws,
+)
+from pyrofair.programs.structural_equations import sensitive_levels
+from pyrofair.tables.tables import read_outcome, read_sensitive, read_table, read_weight
+
+__all__ = [
+    "LearnedMechanisms",
+    "choose_families",
+    "code_columns",
+    "code_labels",
+    "graph_of",
+    "learn_mechanisms",
+    "plan_reads",
+    "require_families",
+    "require_fitting",
+    "require_graph",
+]
+
+
+def graph_of(graph_or_unfair: object) -> CausalGraph:
+    """Return a graph, or that of unfair paths.
+
+    Raises
+    ------
+    DataError
+        If it is something else.
+    """
+    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    if not isinstance(graph, CausalGraph):
+        raise DataError(
+            f"graph_or_unfair={graph!r:.60} is a {type(graph).__name__}; pass a CausalGraph, or unfair paths in one: "
+            "CausalGraph('A -> Y; ...', sensitive=..., outcome=...)."
+        )
+    return graph
+
+
+def require_graph(unfair: object, graph: CausalGraph) -> None:
+    """Refuse what are no unfair paths, and those in a graph that says anything else than the one of the laws.
+
+    Raises
+    ------
+    DataError
+        If they are no unfair paths.
+    GraphError
+        With what differs.
+    """
+    if not isinstance(unfair, UnfairPaths):
+        raise DataError(f"unfair={unfair!r:.60} must be unfair paths, made by graph.unfair(...).")
+    for name in (field.name for field in fields(CausalGraph)):
+        own, other = getattr(graph, name), getattr(unfair.graph, name)
+        if name in ("nodes", "edges", "latent", "column_map"):
+            own, other = (sorted({*each} - {*less}) for each, less in ((own, other), (other, own)))
+        if own != other:
+            raise GraphError(
+                f"The laws were learned along another graph than that of the unfair paths. They differ in {name}: "
+                f"{own!r} there, {other!r} here. Use paths of laws.graph, or learn the laws again."
+            )
+
+
+def plan_reads(
+    df: pd.DataFrame,
+    graph: CausalGraph,
+    nodes: str | Iterable[str] | None = None,
+    given: Mapping[str, str | Iterable[str]] | None = None,
+) -> dict[str, tuple[str, ...]]:
+    """Return for each column to learn the columns that its law reads, in topological order.
+
+    A node of several columns is learned by the chain rule: each column reads those before it, too.
+
+    Parameters
+    ----------
+    df
+        The table.
+    graph
+        The causal graph.
+    nodes
+        The nodes to learn; by default the observed ones whose columns the table has.
+    given
+        For a node the nodes that its law reads; by default its observed parents.
+
+    Raises
+    ------
+    GraphError
+        If a node is unknown or latent, or a law would read a node that does not come before it.
+    DataError
+        If a law would read a column that the table lacks.
+    """
+    chosen = [*(graph.observed if nodes is None else [nodes] if isinstance(nodes, str) else nodes)]
+    if nodes is None and isinstance(df, pd.DataFrame):
+        chosen = [node for node in chosen if {*graph.columns_of([node])} <= {*df.columns}]
+    if not isinstance(given, Mapping | None):
+        raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its law reads.")
+    above = {
+        node: require_names(f"given[{node!r}]", read, "node names", one=True) for node, read in (given or {}).items()
+    }
+    place = {node: i for i, node in enumerate(graph.order)}
+    asked = [("nodes", node) for node in chosen]
+    asked += [("given", node) for lawful, read in above.items() for node in (lawful, *read)]
+    for setting, node in asked:
+        if node not in graph.observed:
+            latent = " It is latent, and has no column." if node in graph.latent else did_you_mean(node, graph.observed)
+            raise GraphError(
+                f"{node!r} is no observed node of the graph. It has: {', '.join(graph.observed)}.{latent} "
+                f"It is named in {setting}=."
+            )
+    for node, read in above.items():
+        for each in read:
+            if place[each] >= place[node] or each == graph.outcome:
+                raise GraphError(
+                    f"The law of {node!r} cannot read {each!r}, which does not come before it in the order "
+                    f"{', '.join(graph.order)}."
+                )
+    reads: dict[str, tuple[str, ...]] = {}
+    for node in sorted(dict.fromkeys(chosen), key=place.__getitem__):
+        parents = above.get(node, tuple(each for each in graph.parents(node) if each in graph.observed))
+        columns = graph.columns_of([node])
+        for i, column in enumerate(columns):
+            reads[column] = (*graph.columns_of(parents), *columns[:i])
+            _require_read(df, column, reads[column])
+    if not reads:
+        raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
+    return reads
+
+
+def _require_read(df: object, column: str, read: Iterable[str]) -> None:
+    if not isinstance(df, pd.DataFrame) or column not in df.columns:
+        return  # which is told where the table is read
+    if absent := [name for name in read if name not in df.columns]:
+        raise DataError(
+            f"The law of {column!r} reads {absent[0]!r}, and the data lacks the column {absent[0]!r}. It has: "
+            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} Learn other nodes (nodes=...), "
+            "say what the law reads instead (given={node: [...]}), or declare the node latent: graph.with_latent(...)."
+        )
+
+
+def code_labels(
+    table: pd.DataFrame, graph: CausalGraph, *, both: bool = True
+) -> tuple[pd.DataFrame, tuple[Hashable, ...] | None]:
+    """Return a table with the sensitive attribute and the outcome as 0 and 1, where it has them.
+
+    Parameters
+    ----------
+    table
+        The table.
+    graph
+        Names the two values of the sensitive attribute, and the positive one of the outcome.
+    both
+        Whether both groups must occur.
+
+    Returns
+    -------
+    table : DataFrame
+        The same columns.
+    labels : tuple, or None
+        Those of the outcome, negative first; None if they are 0 and 1, or there is no outcome.
+    """
+    coded, labels = table.copy(), None
+    if graph.sensitive_column in table:
+        coded[graph.sensitive_column] = read_sensitive(table, graph, both=both)
+    if graph.outcome_column in table:
+        numbers, found = read_outcome(table[graph.outcome_column], graph.positive, what="The outcome")
+        coded[graph.outcome_column] = numbers
+        plain = tuple(each.item() if isinstance(each, np.generic) else each for each in found)
+        labels = None if plain == (0, 1) else plain
+    return coded, labels
+
+
+def choose_families(
+    coded: pd.DataFrame, own: Mapping[str, Family], components: int, weight: npt.NDArray[np.float64]
+) -> dict[str, Family]:
+    """Return the family of each column: one's own, or one chosen by its type and values.
+
+    Raises
+    ------
+    DataError
+        If a name is no column, or a family of one's own does not fit its column.
+    """
+    require_families(own, [*coded.columns])
+    found: dict[str, Family] = {}
+    for name in coded.columns:
+        if name in own:
+            require_fitting(own[name], coded[name])
+            found[name] = own[name]
+        else:
+            found[name] = choose_family(coded[name], components=components, weight=weight)
+    return found
+
+
+def require_families(own: object, columns: Sequence[str]) -> None:
+    """Refuse what is no dictionary of families by column.
+
+    Raises
+    ------
+    DataError
+        If it is something else, or names no column.
+    """
+    if not isinstance(own, Mapping):
+        raise DataError(
+            f"families={shown(own)} must be a dictionary from columns to families, such as "
+            f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}."
+        )
+    for name in own:
+        if name not in columns:
+            raise DataError(
+                f"families names {name!r}; a law can be chosen for {', '.join(columns)}.{did_you_mean(name, columns)}"
+            )
+
+
+def require_fitting(family: Family, values: pd.Series[Any]) -> None:
+    """Refuse a family whose laws do not have the right shapes, or cannot take a value of the column.
+
+    Raises
+    ------
+    DataError
+        With what it lacks, or the value.
+    """
+    name, kind = values.name, type(family).__name__
+    if isinstance(family, type):
+        raise DataError(
+            f"families[{name!r}] is the class {family.__name__}; a family is an instance, with the numbers of its "
+            f"column, such as Binary(p=0.5). Start from what would be chosen: families.choose_family(df[{name!r}])."
+        )
+    try:
+        size, offset = int(family.size), family.offset
+        law = family.law(offset.expand(3, size))
+        shapes = tuple(offset.shape), tuple(law.batch_shape), tuple(law.event_shape)
+    except Exception as error:
+        raise DataError(
+            f"The family {kind} of {name!r} fails: {type(error).__name__}: {error}. A family has a whole number size, "
+            "a tensor offset of shape (size,), and law(out), which makes distributions of numbers of shape (..., size)."
+        ) from error
+    if shapes != ((size,), (3,), ()):
+        raise DataError(
+            f"The family {kind} of {name!r} makes laws of batch shape {shapes[1]} and event shape {shapes[2]} from "
+            f"numbers of shape (3, {size}), and has an offset of shape {shapes[0]}; expected (3,), () and ({size},)."
+        )
+    numbers = encode(family, values)
+    with torch.no_grad(), pyro.validation_enabled(False):
+        marginal: Any = family.law(offset.expand(len(numbers), size))
+        wrong = ~(marginal.support.check(numbers) & marginal.log_prob(numbers).isfinite())
+    if bool(wrong.any()):
+        raise DataError(
+            f"The family {kind} of {name!r} gives the value {numbers[wrong][0].item():g} no probability, and "
+            f"{int(wrong.sum())} row(s) hold such values. Choose another family, or leave it to the column's type."
+        )
+
+
+def code_columns(
+    df: pd.DataFrame, graph: CausalGraph, families: Mapping[str, Family], columns: Sequence[str]
+) -> dict[str, Tensor]:
+    """Return columns of a table as the values of a program, the sensitive attribute as 0 and 1.
+
+    Raises
+    ------
+    DataError
+        If a column is absent, or holds a value that is missing, not seen before, or not what its family takes.
+    """
+    coded, _ = code_labels(read_table(df, columns, what="the table"), graph, both=False)
+    return {name: encode(families[name], coded[name]) for name in columns}
+
+
+REFIT_STEPS, REFIT_RATE, REFIT_BATCH = 80, 5e-3, 2048
+"""How posteriors, and families of one's own, are fitted again; see :meth:`LearnedMechanisms.refit`."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedMechanisms:
+    """The law of each column given others, as :func:`learn_mechanisms` found it.
+
+    Attributes
+    ----------
+    graph
+        The causal graph.
+    fits
+        For each column its fit, in topological order.
+    families
+        The family of each column that is learned or read.
+    rows
+        The table as a program's values, split into training and held-out rows.
+    outcome_labels
+        The outcome's labels, negative first; None if they are 0 and 1.
+    settings
+        How the laws were fitted.
+    seed
+        Seeds the marginal laws.
+    dtypes
+        The pandas type of each column of the table.
+    index
+        The index of the table.
+    """
+
+    graph: CausalGraph
+    fits: Mapping[str, Fit]
+    families: Mapping[str, Family]
+    rows: Rows
+    outcome_labels: tuple[Hashable, ...] | None
+    settings: Settings
+    seed: int
+    dtypes: Mapping[str, Any]
+    index: pd.Index[Any]
+
+    # -- as a program -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def program(self) -> LearnedProgram:
+        """The Pyro program of the number of people: parameters from their priors, then a site for each column.
+
+        Raises
+        ------
+        GraphError
+            If a law reads a column that was not learned.
+        """
+        laws = tuple(fit.law for fit in self.fits.values())
+        return LearnedProgram(laws, self.graph.sensitive_column, sensitive_levels(self.graph))
+
+    @property
+    def posterior(self) -> dict[str, npt.NDArray[Any]]:
+        """Draws of each parameter, shape (draws, ...): what ``SEM(posterior=...)`` takes."""
+        return {name: draws.numpy() for fit in self.fits.values() for name, draws in fit.draws.items()}
+
+    @property
+    def levels(self) -> dict[str, tuple[Hashable, ...]]:
+        """For each learned column whose program values are codes: its labels. The graph has the sensitive one's."""
+        found = {name: known for name in self.fits if (known := levels(self.families[name])) is not None}
+        if self.outcome_labels is not None and self.graph.outcome_column in self.fits:
+            found[self.graph.outcome_column] = self.outcome_labels
+        return found
+
+    def law(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
+        """Return the law of a column for each row of a table.
+
+        Parameters
+        ----------
+        column
+            A learned column.
+        table
+            A table that holds the columns that the law reads, with the labels of the one learned from.
+        draw
+            Which draw of the parameters; by default their median.
+
+        Returns
+        -------
+        A Pyro distribution of batch shape (n,), of a program's values: see ``.families`` and
+        :func:`pyrofair.mechanisms.families.decode`.
+
+        Raises
+        ------
+        DataError
+            If the column was not learned, or the table lacks one that its law reads, or holds a level not seen.
+        """
+        fit = self._fit(column)
+        if draw is not None:
+            require_integer("draw", draw, least=0)
+            if draw >= self._draws:
+                raise DataError(f"draw={draw!r} is none of the {self._draws} draws, 0 to {self._draws - 1}.")
+        chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
+        with neutral_torch(), torch.no_grad():
+            values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
+            return fit.law.at(chosen)(values).expand((len(table),))
+
+    def _fit(self, column: str) -> Fit:
+        if not isinstance(column, str) or column not in self.fits:
+            raise DataError(
+                f"No law of {shown(column)} was learned; column= takes one of {', '.join(self.fits)}."
+                f"{did_you_mean(column, self.fits)}"
+            )
+        return self.fits[column]
+
+    @property
+    def _draws(self) -> int:
+        return 1 if self.settings.posterior == "point" else self.settings.draws
+
+    # -- how good it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """What was seen while fitting: column, step, loss (nats per training row), held_out (nats per held-out row)."""
+        return history_table(self.fits)
+
+    @cached_property
+    def marginal(self) -> dict[str, float]:
+        """For each column the held-out log-likelihood of its marginal law, in nats per row; fitted when asked for."""
+        laws = (fit.law for fit in self.fits.values())
+        return {law.column: marginal_log_likelihood(law, self.rows, self.settings, self.seed) for law in laws}
+
+    @property
+    def held_out(self) -> pd.DataFrame:
+        """For each column: what it reads, its log-likelihood in held-out rows, and that of its marginal law."""
+        return held_out_table(self.fits, self.rows, self.marginal)
+
+    def calibration(self, random_state: int | None = 0) -> pd.DataFrame:
+        """Return predicted against observed for each column, in held-out rows (in all, if none were held out).
+
+        The columns are those of :func:`pyrofair.mechanisms.diagnostics.calibrate`. ``random_state`` seeds the random
+        share that a
+        value has of its own probability.
+        """
+        with self._quiet(random_state):
+            return calibrate(check_fits(self.fits, self.rows))
+
+    def plot(self, random_state: int | None = 0) -> Figure:
+        """Draw what :meth:`calibration` tells: the predicted law of each column, and where values lie in their laws."""
+        with self._quiet(random_state):
+            return plot_calibration(check_fits(self.fits, self.rows))
+
+    @contextmanager
+    def _quiet(self, random_state: int | None) -> Iterator[None]:
+        with isolated(seed_from(random_state)), pyro.validation_enabled(False), torch.no_grad():
+            yield
+
+    # -- further ------------------------------------------------------------------------------------------------------
+
+    def refit(
+        self,
+        sample_weight: npt.ArrayLike | None = None,
+        random_state: int | None = None,
+        *,
+        steps: int = REFIT_STEPS,
+        batch_size: int = REFIT_BATCH,
+        learning_rate: float = REFIT_RATE,
+    ) -> LearnedMechanisms:
+        """Return the laws fitted to the same training rows with other weights, starting from these: a replicate.
+
+        Held-out rows play no part in it, and are judged again. Where a network or a linear predictor computes the
+        numbers, its last layer moves by as much as the weights say, by Newton's method to the end, and its hidden
+        layers stay; equal weights change nothing. Parameters of your own are fitted by L-BFGS to the end. Posteriors,
+        and families of your own, take the steps below.
+
+        Parameters
+        ----------
+        sample_weight
+            A weight for each row of the table that the laws were learned from.
+        random_state
+            Seeds the fit.
+        steps, batch_size, learning_rate
+            The steps of Adam, on batches of so many rows, and the size of the first.
+
+        Raises
+        ------
+        DataError
+            If a setting is out of its range, or the weights do not fit the rows, or leave hardly any.
+        KeyboardInterrupt
+            If Ctrl-C struck: a replicate that is half done is none.
+        """
+        require_integer("steps", steps)
+        require_integer("batch_size", batch_size)
+        require_rate(learning_rate)
+        require_seed(random_state)
+        weight = read_weight(sample_weight, self.index)
+        with neutral_torch():
+            rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
+        settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
+        fits = refit_laws(self.fits, rows, self.rows, settings, seed_from(random_state))
+        return replace(self, fits=fits, rows=rows)
+
+    def to_inference_data(self, draws: int = 50, random_state: int | None = 0) -> Any:
+        """Return ArviZ data: the posterior, posterior predictive draws of each row, observed data, and the loss.
+
+        Each column is predicted given the observed values of the columns that its law reads.
+
+        Parameters
+        ----------
+        draws
+            The predictive draws of each row: one for each of the first draws of the posterior, or all from a point.
+        random_state
+            Seeds them.
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+        """
+        require_integer("draws", draws)
+        with self._quiet(random_state):
+            groups = inference_groups(self.fits, self.rows, draws)
+        dims = {**{name: ["person"] for name in self.fits}, "loss": ["column"]}
+        return to_arviz(groups, coords={"column": [*self.fits]}, dims=dims)
+
+    def __repr__(self) -> str:
+        return (
+            f"LearnedMechanisms({len(self.fits)} columns, {len(self.rows.train)} training and {len(self.rows.held)} "
+            f"held-out rows, posterior={self.settings.posterior!r})"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([repr(self), *held_out_lines(self.held_out)])
+
+
+# -- learning ---------------------------------------------------------------------------------------------------------
+
+
+def learn_mechanisms(
+    df: pd.DataFrame,
+    graph_or_unfair: CausalGraph | UnfairPaths,
+    *,
+    families: Mapping[str, Family] | None = None,
+    parameters: Parameters | Mapping[str, Parameters] = "network",
+    hidden: Sequence[int] = (32, 32),
+    components: int = 5,
+    posterior: Guide = "point",
+    posterior_draws: int = 200,
+    given: Mapping[str, str | Iterable[str]] | None = None,
+    nodes: str | Iterable[str] | None = None,
+    steps: int = 3000,
+    batch_size: int = 256,
+    learning_rate: float = 0.01,
+    validation_fraction: float = 0.1,
+    patience: int = 500,
+    sample_weight: npt.ArrayLike | None = None,
+    progress: bool = True,
+    random_state: int | np.random.Generator | None = None,
+) -> LearnedMechanisms:
+    """Learn the law of each column given its parents in a causal graph, as a Pyro program.
+
+    Each column has a family, chosen by its type (:func:`pyrofair.mechanisms.families.choose_family`), whose numbers
+    a small
+    network computes from the columns read. The laws are fitted one by one, by stochastic variational inference, each
+    until rows that are held out get no likelier; the point of a linear law of log-odds, of logits or of one normal
+    component by Newton's method, to its optimum. A node of several columns is learned by the chain rule.
+
+    Laws of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end), it shows
+    as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
+
+    *Assumes* that rows are independent, and that nothing but its parents causes two columns of the graph in common.
+
+    Parameters
+    ----------
+    df
+        The n rows. Columns that the graph lacks are ignored.
+    graph_or_unfair
+        The causal graph, or unfair paths in it. The sensitive attribute becomes 0 and 1, and so does the outcome.
+    families
+        For some columns a family of your choice: an instance, with the column's own numbers, such as
+        ``pf.mechanisms.families.Continuous(mean=2.0, sd=1.5, components=8)``.
+        ``pf.mechanisms.families.choose_family(df["M"])`` is the one
+        chosen by default, to start from.
+    parameters
+        What turns the columns read into the family's numbers: ``"network"``, ``"linear"``, or, for a column,
+        a function of your own. That is called outside the plate of people, draws its parameters there
+        (``pyro.sample(name, prior)``), and returns a function from the values read, a dict of tensors of shape (...),
+        to the family's numbers, shape (..., size).
+    hidden
+        The units of each hidden layer of a network.
+    components
+        The components of a mixture.
+    posterior
+        What is learned of the parameters: ``"point"``, the most probable ones; ``"normal"``, a normal law of each
+        (mean-field; usually too narrow); ``"multivariate"``, with all correlations, for laws of few parameters: about
+        as wide as the textbook's.
+    posterior_draws
+        The draws of the last two.
+    given
+        For some nodes the node or nodes that their law reads; by default the observed parents.
+    nodes
+        The nodes to learn; by default all whose columns are in the table, which must hold what their laws read, too.
+    steps, batch_size, learning_rate
+        At most so many steps of Adam for each column, on batches of so many rows; the size of the first step, the last
+        being a twentieth of it.
+    validation_fraction
+        The share of rows held out; without any, all steps are taken.
+    patience
+        A column is done when its held-out rows have got no likelier for so many steps. Of all states in which they are
+        as likely as in the best, but for a standard error of the difference, the last is kept.
+    sample_weight
+        A weight for each row.
+    progress
+        Whether to show a progress bar.
+    random_state
+        Seeds everything; the global generators and Pyro's parameter store are left as they were. The law of a column
+        does not depend on which others are learned.
+
+    Returns
+    -------
+    LearnedMechanisms
+
+    Raises
+    ------
+    DataError
+        If the table does not fit the graph, or a family its column; if a setting is unknown, parameters of your own
+        fail, two sites of the program would have one name, or the loss is not a number.
+    GraphError
+        If a node is unknown, or a law would read one that does not come before it.
+
+    Warns
+    -----
+    PyrofairWarning
+        If a column is constant; if the fit of a law has not settled, or was interrupted (Ctrl-C), in which case the
+        best parameters so far are kept, and laws after it are left near their marginal ones. While posteriors are
+        fitted, Ctrl-C goes on to the caller.
+
+    References
+    ----------
+    Bishop (1994), mixture density networks; Kingma and Ba (2015), Adam; Polyak and Juditsky (1992), averaging.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.integers(2, size=500)
+    >>> df = pd.DataFrame({"A": A, "M": A + rng.normal(size=500), "Y": A})
+    >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    >>> laws = learn_mechanisms(df, graph, nodes=["M"], parameters="linear", components=1, progress=False,
+    ...                          random_state=0)
+    >>> law = laws.law("M", pd.DataFrame({"A": [0, 1]}))
+    >>> bool(((law.mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
+    True
+    """
+    graph = graph_of(graph_or_unfair)
+    settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
+    require_settings(settings, hidden, validation_fraction)
+    require_integer("components", components)
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if nodes is not None:
+        nodes = require_names("nodes", nodes, "node names", one=True)
+    read_table(df, [])  # whatever its columns, it is a table
+    reads = plan_reads(df, graph, nodes, given)
+    columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
+    table = read_table(df, columns)
+    coded, labels = code_labels(table, graph)
+    weight = read_weight(sample_weight, coded)
+    if (found := int((weight > 0).sum())) < FEWEST:
+        raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
+    chosen = choose_families(coded, {} if families is None else families, components, weight)
+    seed = seed_from(random_state)
+    with neutral_torch():
+        values = {name: encode(chosen[name], coded[name]) for name in columns}
+        laws = make_laws(reads, chosen, parameters, hidden)
+    with isolated(seed):
+        rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
+    try_laws(laws, rows)
+    fits, texts = fit_laws(laws, rows, settings, seed, progress)
+    constant = [name for name in reads if (coded[name] == coded[name].iloc[0]).all()]
+    if constant:
+        texts.append(f"Constant, so that their laws know no other value: {', '.join(map(repr, constant))}.")
+    for text in texts:
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
+    dtypes = {str(name): dtype for name, dtype in table.dtypes.items()}
+    return LearnedMechanisms(graph, fits, chosen, rows, labels, settings, seed, dtypes, table.index)

@@ -1,0 +1,315 @@
+"""Distributions that torch and Pyro lack."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from pyro.distributions import Categorical, TorchDistribution
+from torch import Tensor
+from torch.distributions import constraints
+from torch.distributions.utils import broadcast_all
+from torch.special import log_ndtr, ndtr
+
+from pyrofair.exceptions import PyrofairError
+
+__all__ = ["DiscretizedMixture", "OrderedCategorical", "TruncatedNormal"]
+
+# Beyond so many standard deviations the inverse error function loses digits, and the slower tail formula is used.
+CENTRAL = 2.0
+
+
+class OrderedCategorical(Categorical):
+    """The categorical law of categories that are in the order of their codes, such as low, middle and high.
+
+    It is Pyro's ``Categorical``, whose codes are taken for mere names. Worlds share noise by a person's rank among
+    ordered categories, and by Gumbel noise among others, whatever their codes; see ``coupling`` of
+    :class:`pyrofair.SEM`.
+
+    Examples
+    --------
+    >>> OrderedCategorical(torch.tensor([0.2, 0.3, 0.5])).log_prob(torch.tensor(2)).exp()
+    tensor(0.5000)
+    """
+
+
+def _below(z: Tensor) -> Tensor:
+    """Return the standard normal distribution function, exact far on the left, which ``torch.special.ndtr`` is not."""
+    return 0.5 * torch.erfc(-z / math.sqrt(2.0))
+
+
+class TruncatedNormal(TorchDistribution):
+    """The law of a normal variable, given that it lies between two ends.
+
+    It is sampled through its quantile function in a few passes over the numbers, differentiably.
+
+    Parameters
+    ----------
+    loc, scale
+        Mean and standard deviation of the normal variable before it is cut, numbers or tensors that broadcast.
+    low, high
+        The ends; ``-inf`` and ``inf`` leave a side open.
+
+    Raises
+    ------
+    PyrofairError
+        If ``low`` is not below ``high``, or the ends lie so far from ``loc`` that no mass can be told from 0.
+
+    References
+    ----------
+    Chikahara et al. (2021), appendix G.2, where it is written TrN(loc, scale^2, low, high).
+
+    Examples
+    --------
+    >>> law = TruncatedNormal(2.0, 1.0, 0.1, 3.0)
+    >>> law.icdf(torch.tensor([0.0, 0.5, 1.0]))
+    tensor([0.1000, 1.8364, 3.0000])
+    >>> law.mean
+    tensor(1.7830)
+    """
+
+    arg_constraints = {  # noqa: RUF012 - torch reads it from the class
+        "loc": constraints.real,
+        "scale": constraints.positive,
+        "low": constraints.real,
+        "high": constraints.real,
+    }
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: float | Tensor,
+        scale: float | Tensor,
+        low: float | Tensor,
+        high: float | Tensor,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.loc, self.scale, self.low, self.high = broadcast_all(loc, scale, low, high)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+        first, last = (self.low - self.loc) / self.scale, (self.high - self.loc) / self.scale
+        # Probabilities are kept in the tail on the left, where floating-point numbers lie close together.
+        self._sign = torch.where(first + last > 0, -1.0, 1.0).to(self.loc.dtype)
+        self._start = torch.where(self._sign > 0, first, -last)
+        self._end = torch.where(self._sign > 0, last, -first)
+        self._mass = _below(self._end) - _below(self._start)
+        self._central = bool(((first < CENTRAL) & (last > -CENTRAL)).all())
+        # What sampling reads is computed here, before a plate expands the law to a number for each person.
+        self._erf = torch.erf(first / math.sqrt(2.0))
+        self._span = torch.erf(last / math.sqrt(2.0)) - self._erf
+        self._spread = self.scale * math.sqrt(2.0)
+        if not bool((self.low < self.high).all()):
+            raise PyrofairError(f"TruncatedNormal needs low < high; got low={low} and high={high}.")
+        if not bool((self._mass > 0).all()):
+            raise PyrofairError(
+                f"The normal law with loc={loc} and scale={scale} has no mass between {low} and {high} that "
+                f"{self.loc.dtype} can tell from 0. Move the ends closer to loc, or use a larger scale."
+            )
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> TruncatedNormal:
+        """Return the same law for a larger batch."""
+        new: TruncatedNormal = self._get_checked_instance(TruncatedNormal, _instance)  # type: ignore[no-untyped-call]
+        shape = torch.Size(batch_shape)
+        for name in ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span", "_spread"):
+            setattr(new, name, getattr(self, name).expand(shape))
+        new._central = self._central
+        super(TruncatedNormal, new).__init__(shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        """Return the interval between the two ends."""
+        return constraints.interval(self.low, self.high)  # type: ignore[no-untyped-call]
+
+    def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - torch's own signature
+        """Draw, with a gradient."""
+        return self.icdf(self._uniform(sample_shape))
+
+    @torch.no_grad()
+    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - torch's own signature
+        """Draw, without a gradient; many numbers are drawn in the memory of the result alone."""
+        u = self._uniform(sample_shape)
+        if not self._central:
+            return self.icdf(u)
+        x = u.mul_(self._span).add_(self._erf).erfinv_()
+        return x.mul_(self._spread).add_(self.loc).clamp_(self.low, self.high)
+
+    def _uniform(self, sample_shape: Any) -> Tensor:
+        shape = self._extended_shape(torch.Size(sample_shape))
+        u = torch.rand(shape, dtype=self.loc.dtype, device=self.loc.device)
+        return u.clamp_(min=torch.finfo(u.dtype).eps / 4)  # an open side has no least value
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Return the value at a probability in [0, 1]."""
+        if self._central:
+            x = self.loc + self._spread * torch.erfinv(self._erf + self._span * value)
+        else:
+            below = torch.where(self._sign > 0, value, 1.0 - value)
+            x = self.loc + self._sign * self.scale * torch.special.ndtri(_below(self._start) + self._mass * below)
+        return x.clamp(self.low, self.high)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Return the probability of being at most a value; 0 below the lower end and 1 above the upper one."""
+        z = (value - self.loc) / self.scale
+        inside = torch.where(
+            self._sign > 0,
+            _below(z) - _below(self._start),
+            _below(self._end) - _below(-z),
+        )
+        return (inside / self._mass).clamp(0.0, 1.0)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log-density; minus infinity outside the ends, where arguments are not validated."""
+        if self._validate_args:
+            self._validate_sample(value)
+        z = (value - self.loc) / self.scale
+        density = -0.5 * z.square() - self.scale.log() - self._mass.log() - 0.5 * math.log(2.0 * math.pi)
+        return density.masked_fill((value < self.low) | (value > self.high), -math.inf)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean after cutting."""
+        first, last, _ = self._densities()
+        return self.loc + self._sign * self.scale * (first - last)
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance after cutting."""
+        first, last, slope = self._densities()
+        return self.scale.square() * (1.0 + slope - (first - last).square())
+
+    def _densities(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the standardised densities at both ends over the mass, and their difference weighted by the ends."""
+        ends = torch.stack([self._start, self._end])
+        density = torch.exp(-0.5 * ends.square()) / (self._mass * math.sqrt(2.0 * math.pi))
+        weighted = ends.nan_to_num(posinf=0.0, neginf=0.0) * density
+        return density[0], density[1], weighted[0] - weighted[1]
+
+
+FAR = 1e4
+"""So many standard deviations away nothing is left; unlike infinity, its logarithm has a gradient."""
+NARROW = 0.01
+"""A step of so few standard deviations has the probability of its middle, to five digits; a difference has fewer."""
+
+
+class DiscretizedMixture(TorchDistribution):
+    """The law of ``round(X)``, X from a mixture of k normal laws, all beyond the two ends being moved to them.
+
+    Parameters
+    ----------
+    log_weights
+        Logarithms of the weights of the components, shape (..., k), up to a constant.
+    loc, scale
+        Their means and standard deviations, of shapes that broadcast with that.
+    low, high
+        The least and the greatest value: whole numbers, of shapes that broadcast with the batch.
+
+    Raises
+    ------
+    PyrofairError
+        If an end is no whole number, or ``low`` is above ``high``.
+
+    Examples
+    --------
+    >>> law = DiscretizedMixture(torch.zeros(2), torch.tensor([0.0, 3.0]), torch.tensor([0.1, 1.0]), 0, 4)
+    >>> law.log_prob(torch.arange(5.0)).exp()
+    tensor([0.5031, 0.0303, 0.1209, 0.1915, 0.1543])
+    >>> law.icdf(torch.tensor([0.2, 0.6, 0.99]))
+    tensor([0., 2., 4.])
+    """
+
+    arg_constraints = {  # noqa: RUF012 - torch reads it from the class
+        "log_weights": constraints.real_vector,
+        "loc": constraints.real_vector,
+        "scale": constraints.independent(constraints.positive, 1),  # type: ignore[no-untyped-call]
+        "low": constraints.real,
+        "high": constraints.real,
+    }
+
+    def __init__(
+        self,
+        log_weights: Tensor,
+        loc: Tensor,
+        scale: Tensor,
+        low: float | Tensor,
+        high: float | Tensor,
+        validate_args: bool | None = None,
+    ) -> None:
+        weights, self.loc, self.scale = torch.broadcast_tensors(log_weights, loc, scale)  # type: ignore[no-untyped-call]
+        self.log_weights = weights.log_softmax(-1)
+        ends = torch.as_tensor(low, dtype=self.loc.dtype), torch.as_tensor(high, dtype=self.loc.dtype)
+        for end in ends:
+            if not bool((end == end.round()).all()):
+                raise PyrofairError(f"DiscretizedMixture needs whole numbers as ends; got low={low} and high={high}.")
+        if not bool((ends[0] <= ends[1]).all()):
+            raise PyrofairError(f"DiscretizedMixture needs low <= high; got low={low} and high={high}.")
+        self._most = float((ends[1] - ends[0]).max()) + 1.0
+        batch = torch.broadcast_shapes(self.loc.shape[:-1], ends[0].shape, ends[1].shape)  # type: ignore[no-untyped-call]
+        self.low, self.high = (end.expand(batch) for end in ends)
+        super().__init__(batch, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> DiscretizedMixture:
+        """Return the same law for a larger batch."""
+        new: DiscretizedMixture = self._get_checked_instance(DiscretizedMixture, _instance)  # type: ignore[no-untyped-call]
+        batch = torch.Size(batch_shape)
+        for name in ("log_weights", "loc", "scale"):
+            setattr(new, name, getattr(self, name).expand((*batch, self.loc.shape[-1])))
+        new.low, new.high, new._most = self.low.expand(batch), self.high.expand(batch), self._most
+        super(DiscretizedMixture, new).__init__(batch, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        """Return the whole numbers from the lower to the upper end."""
+        return constraints.integer_interval(self.low, self.high)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - torch's own signature
+        """Draw: a component, a number from it, rounded."""
+        shape = self._extended_shape(torch.Size(sample_shape))
+        u = torch.rand(shape, dtype=self.loc.dtype, device=self.loc.device).unsqueeze(-1)
+        below = self.log_weights.exp().cumsum(-1)[..., :-1]
+        chosen = (u > below).sum(-1, keepdim=True)
+        wide = (*shape, self.loc.shape[-1])
+        loc, scale = (each.expand(wide).gather(-1, chosen)[..., 0] for each in (self.loc, self.scale))
+        drawn: Tensor = (loc + scale * torch.randn_like(loc)).round().clamp(self.low, self.high)
+        return drawn
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log-probability of a whole number; minus infinity elsewhere, where arguments are not validated."""
+        if self._validate_args:
+            self._validate_sample(value)
+        k = value.unsqueeze(-1)
+        least, greatest = (k <= self.low.unsqueeze(-1)), (k >= self.high.unsqueeze(-1))
+        first = torch.where(least, -FAR, (k - 0.5 - self.loc) / self.scale)
+        last = torch.where(greatest, FAR, (k + 0.5 - self.loc) / self.scale)
+        # In the left tail floating-point numbers lie close together; both tails are alike.
+        flip = first + last > 0
+        upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
+        step = 1.0 / self.scale
+        narrow = (step < NARROW) & ~least & ~greatest
+        gap = torch.where(narrow, -1.0, lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
+        middle = (k - self.loc) / self.scale
+        density = -0.5 * middle.square() - 0.5 * math.log(2.0 * math.pi) + step.log()
+        inside = torch.where(narrow, density, upper + torch.log(-torch.expm1(gap)))
+        possible = (value >= self.low) & (value <= self.high) & (value == value.round())
+        found: Tensor = (self.log_weights + inside).logsumexp(-1)
+        return found.masked_fill(~possible, -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Return the probability of being at most a value."""
+        below = ndtr((value.floor().unsqueeze(-1) + 0.5 - self.loc) / self.scale)
+        found = (self.log_weights.exp() * below).sum(-1).clamp(max=1.0)
+        return torch.where(value >= self.high, 1.0, torch.where(value < self.low, 0.0, found))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Return the least whole number at which the distribution function reaches a probability."""
+        shape = torch.broadcast_shapes(value.shape, self.batch_shape)  # type: ignore[no-untyped-call]
+        low, high = self.low.expand(shape), self.high.expand(shape)
+        for _ in range(math.ceil(math.log2(self._most))):
+            middle = ((low + high) / 2).floor()
+            reached = self.cdf(middle) >= value
+            low, high = torch.where(reached, low, middle + 1.0), torch.where(reached, middle, high)
+        return high

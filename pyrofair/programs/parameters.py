@@ -1,0 +1,408 @@
+"""With which parameters is a program run? Posterior draws, checked against the program, or one draw of the prior."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from numpy.typing import NDArray
+from pyro import poutine
+from torch import Tensor
+from torch.distributions import constraints
+
+from pyrofair._random import isolated
+from pyrofair._validation import did_you_mean, require_integer, shown
+from pyrofair.exceptions import DataError
+from pyrofair.programs.provenance import (
+    Program,
+    at_parameters,
+    is_deterministic,
+    reading,
+    run_program,
+    support_of,
+    to_array,
+)
+from pyrofair.programs.sites import ProgramSites
+
+__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "require_posterior", "share_out", "thin"]
+
+PEOPLE_A_DRAW = 100
+"""People are spread over posterior draws as long as each draw has so many."""
+MOST_DRAWS = 50
+"""So many draws of the parameters stand for their posterior."""
+SHOWN = 6
+PROBE = 2
+
+Draws = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class ParameterUse:
+    """How the parameters of a program came by the values that a result rests on.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The parameters: sites outside the plate of people, drawn once.
+    used : int
+        How many draws of them were used.
+    held : int
+        How many posterior draws there are; 0 if one draw of the prior was used for want of any.
+
+    Examples
+    --------
+    >>> print(ParameterUse(("b", "c"), 50, 400))
+    50 of 400 posterior draws of b, c
+    >>> print(ParameterUse(("b",), 1, 0))
+    one draw from the prior of b, which has no posterior
+    """
+
+    names: tuple[str, ...] = ()
+    used: int = 1
+    held: int = 0
+
+    @property
+    def known(self) -> bool:
+        """Whether all parameters were given values."""
+        return not self.names or self.held > 0
+
+    def __str__(self) -> str:
+        if not self.names:
+            return "none"
+        named = show_names(self.names)
+        if not self.held:
+            return f"one draw from the prior of {named}, which {'has' if len(self.names) == 1 else 'have'} no posterior"
+        if self.held == 1:
+            return f"one given value of {named}"
+        return f"{'all' if self.used == self.held else f'{self.used} of'} {self.held} posterior draws of {named}"
+
+
+NO_PARAMETERS = ParameterUse()
+
+
+def show_names(names: Collection[str]) -> str:
+    """Return names as text, the first few of many.
+
+    >>> show_names("abcdefgh")
+    'a, b, c, d, e, f and 2 more'
+    """
+    first = ", ".join(list(names)[:SHOWN])
+    return first + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Priors:
+    """The parameters of a program, and what values each can take.
+
+    Parameters
+    ----------
+    program, info
+        The program, and what was read off it.
+    laws
+        For each parameter that the program does not set itself its law in one run.
+    shapes, dtypes
+        The shape and the type of its value.
+    moving
+        The parameters whose support differs between runs, because it depends on other parameters.
+    computed, given
+        The sites outside the plate that the program computes, and those that it is given (``obs=``).
+    checked
+        Digests of the draws whose moving supports, which take a run of the program for each draw, were found right.
+    """
+
+    program: Program
+    info: ProgramSites
+    laws: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, torch.dtype]
+    moving: frozenset[str]
+    computed: tuple[str, ...]
+    given: tuple[str, ...]
+    checked: set[bytes] = field(default_factory=set, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters whose values are open."""
+        return tuple(self.laws)
+
+    def read(
+        self, posterior: Any, *, replay: bool = False, spare: Collection[str] = (), what: str = "The posterior"
+    ) -> Draws:
+        """Return the draws of the parameters, shape (draws, ...), if they fit the program.
+
+        Parameters
+        ----------
+        posterior
+            A :class:`pyrofair.Posterior`, or for each parameter an array of shape (draws, ...).
+        replay
+            Whether draws of per-person sites and of computed ones are taken too.
+        spare
+            Parameters that may be missing.
+        what
+            What it is called in messages.
+
+        Raises
+        ------
+        DataError
+            For a name that is no parameter, a parameter that is missing, one number instead of draws, draws of unequal
+            numbers or of another shape than the parameter, or a value that is missing, infinite or outside the support
+            of the prior.
+        """
+        given = require_posterior(posterior)
+        held = {str(name): _numbers(str(name), values) for name, values in given.items()}
+        for name in held:
+            self._require_known(name, replay, what)
+        for name, values in held.items():
+            self._require_shape(name, values)
+        lengths = {name: len(values) for name, values in held.items()}
+        if not held or len(set(lengths.values())) > 1 or not all(lengths.values()):
+            raise DataError(f"The posterior must hold equally many draws of each site; it holds {lengths or 'none'}.")
+        if absent := [name for name in self.names if name not in held and name not in spare]:
+            raise DataError(
+                f"{what} lacks the program's parameter {', '.join(map(repr, absent))}; it would be drawn from "
+                f"its prior. It holds: {', '.join(held)}. Add what is missing."
+            )
+        for name, values in held.items():
+            _require_finite(name, values)
+        self._require_support({name: values for name, values in held.items() if name in self.laws})
+        return held
+
+    def use(self, held: Mapping[str, NDArray[Any]], used: int) -> ParameterUse:
+        """Return how a result came by its parameters: at most so many of the draws held, or one of the prior."""
+        count = len(next(iter(held.values()))) if held else 0
+        return ParameterUse(self.names, min(used, count) or 1, count)
+
+    def unknown(self, remedy: str = "") -> str:
+        """Return what to say where no values are given, and what would mend it, by default a posterior."""
+        first = self.names[0]
+        posterior = f"Give draws of shape (draws, ...), posterior={{{first!r}: [...]}}, or fit them: posterior="
+        return (
+            f"No values are given for the program's parameters {show_names(self.names)}: one draw of their prior is "
+            "used, as random_state seeds it, and the result holds for that draw alone. "
+            + (remedy or f"{posterior}fit_posterior(program, df, graph).")
+        )
+
+    def tensors(self, held: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+        """Return draws as tensors in the type that the program's own values have."""
+        return {name: torch.tensor(values, device="cpu").to(self.dtypes[name]) for name, values in held.items()}
+
+    def _require_known(self, name: str, replay: bool, what: str) -> None:
+        if name in self.laws or (replay and (name in self.info.sites or name in self.computed)):
+            return
+        if name in self.info.random:
+            why = "which is drawn for each person, and so is no parameter; leave it out"
+        elif name in self.info.sites or name in self.computed:
+            why = "which the program computes or sets itself; leave it out"
+        elif name in self.given:
+            why = "to which the program gives a value itself (obs=..., or condition), so that draws have no effect"
+        else:
+            why = "which the program does not have"
+        has = f"It has: {show_names(self.names)}." if self.laws else "It has no parameters."
+        raise DataError(f"{what} holds {name!r}, {why}. {has}{did_you_mean(name, self.names)}")
+
+    def _require_shape(self, name: str, values: NDArray[Any]) -> None:
+        if values.ndim == 0:
+            raise DataError(
+                f"The posterior of {name!r} is one number; expected draws, shape (draws, ...). For one value write "
+                f"{{{name!r}: [{values.item()!r}]}}."
+            )
+        wanted = self.shapes.get(name)
+        if wanted is None or values.shape[1:] == wanted:
+            return
+        text = ", ".join(map(str, ("draws", *wanted))) + ("," if not wanted else "")
+        chains = values.ndim == len(wanted) + 2 and values.shape[2:] == wanted
+        raise DataError(
+            f"The posterior of {name!r} has the shape {values.shape}; expected ({text}), for the parameter has the "
+            f"shape {wanted} in the program."
+            + (" Put the chains in a row, as Posterior.flat does: values.reshape(-1, ...)." if chains else "")
+        )
+
+    def _require_support(self, held: Draws) -> None:
+        tensors = self.tensors(held)
+        for name in held.keys() - self.moving:
+            self._refuse_outside(name, self.laws[name], tensors[name], range(len(tensors[name])))
+        if moving := held.keys() & self.moving:
+            same = _digest(held)
+            if same in self.checked:
+                return
+            for draw in range(len(next(iter(tensors.values())))):
+                laws = _laws(self.program, {name: values[draw] for name, values in tensors.items()})
+                for name in moving:
+                    self._refuse_outside(name, laws[name], tensors[name][draw : draw + 1], [draw])
+            self.checked.add(same)
+
+    def _refuse_outside(self, name: str, law: Any, values: Tensor, draws: Any) -> None:
+        support = support_of(law)
+        if support is None:
+            return
+        inside = support.check(values).reshape(len(values), -1).all(1)
+        if not bool(inside.all()):
+            first = int((~inside).int().argmax())
+            shown = values[first].item() if values[first].numel() == 1 else values[first].tolist()
+            raise DataError(
+                f"Draw {draws[first]} of the parameter {name!r} is {shown}, outside the support of its prior, "
+                f"{support}: no posterior of this program holds it. Correct the draws, or the prior."
+            )
+
+
+def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> Priors:
+    """Read off a program what values its parameters can take.
+
+    Parameters
+    ----------
+    program, info
+        The program, and what :func:`pyrofair.programs.sites.read_sites` says of it.
+    posterior
+        Draws of the parameters: the first and the last are used if the program does not run at draws of the prior.
+
+    Examples
+    --------
+    >>> import pyro.distributions as dist
+    >>> from pyrofair.programs.sites import read_sites
+    >>> def program(n):
+    ...     scale = pyro.sample("scale", dist.HalfNormal(1.0))
+    ...     with pyro.plate("people", n):
+    ...         pyro.sample("D", dist.Normal(0.0, scale))
+    >>> priors = read_priors(program, read_sites(program))
+    >>> priors.names, priors.read({"scale": [0.5, 2.0]})["scale"].shape
+    (('scale',), (2,))
+    """
+    with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+        try:
+            one, other = (run_program(program, PROBE) for _ in range(2))
+        except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
+            with reading("The law of the program's parameters"):
+                one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
+    outside = [name for name in one if name not in info.sites]
+    open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
+    return Priors(
+        program,
+        info,
+        laws={name: one[name]["fn"] for name in open_},
+        shapes={name: tuple(one[name]["value"].shape) for name in open_},
+        dtypes={name: one[name]["value"].dtype for name in open_},
+        moving=frozenset(n for n in open_ if _bounds(one[n]["fn"]) != _bounds(other[n]["fn"])),
+        computed=tuple(name for name in outside if is_deterministic(one[name])),
+        given=tuple(name for name in info.parameters if name not in open_),
+    )
+
+
+def thin(held: Draws, draws: int | None) -> Draws:
+    """Return as many draws as asked for, spread evenly; by default all.
+
+    Raises
+    ------
+    DataError
+        If there are fewer.
+
+    Examples
+    --------
+    >>> thin({"b": np.arange(10)}, 5)["b"]
+    array([0, 2, 4, 6, 8])
+    """
+    if draws is None:
+        return held
+    total = len(next(iter(held.values())))
+    require_integer("draws", draws, most=total)  # of the posterior
+    chosen = np.arange(draws) * total // draws
+    return {name: values[chosen] for name, values in held.items()}
+
+
+def share_out(draws: Mapping[str, Tensor], n: int, most: int = MOST_DRAWS) -> list[tuple[int, dict[str, Tensor]]]:
+    """Spread people over draws of the parameters, chosen at random by torch's global generator.
+
+    Parameters
+    ----------
+    draws
+        For each parameter its draws, shape (draws, ...); empty if there are none.
+    n
+        The number of people. At least 100 of them share a draw, so that few people share one.
+    most
+        The largest number of draws.
+
+    Returns
+    -------
+    list of (int, dict of Tensor)
+        For each draw its number of people, and the parameters.
+
+    Examples
+    --------
+    >>> [size for size, _ in share_out({"b": torch.zeros(400)}, 1050, 4)]
+    [263, 263, 262, 262]
+    """
+    if not draws:
+        return [(n, {})]
+    total = len(next(iter(draws.values())))
+    count = max(1, min(total, most, n // PEOPLE_A_DRAW))
+    chosen = torch.randperm(total)[:count].tolist()
+    sizes = [n // count + (place < n % count) for place in range(count)]
+    return [(size, {k: v[draw] for k, v in draws.items()}) for size, draw in zip(sizes, chosen, strict=True)]
+
+
+def require_posterior(posterior: object) -> Mapping[Any, Any]:
+    """Return the draws by parameter, or refuse what is no posterior.
+
+    Raises
+    ------
+    DataError
+        With the value, and what is expected.
+    """
+    given = posterior if isinstance(posterior, Mapping) else getattr(posterior, "flat", None)
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"posterior={shown(posterior)} must be a Posterior, or a dictionary with an array of shape (draws, ...) "
+            "for each parameter."
+        )
+    return given
+
+
+def _numbers(name: str, values: Any) -> NDArray[Any]:
+    try:
+        found = to_array(values)
+        usable = found.dtype.kind in "fiub"
+    except (TypeError, ValueError, RuntimeError):
+        usable = False
+    if not usable:
+        raise DataError(f"The posterior of {name!r} holds no numbers; expected an array of shape (draws, ...).")
+    return found if found.ndim == 0 else np.array(found, order="C")  # torch takes no negative strides
+
+
+def _require_finite(name: str, values: NDArray[Any]) -> None:
+    wrong = ~np.isfinite(values).reshape(len(values), -1).all(1)
+    if wrong.any():
+        raise DataError(
+            f"{int(wrong.sum())} of {len(values)} draws of {name!r} are not finite, the first at {int(wrong.argmax())}."
+            " Leave these draws out, or see why the sampler failed."
+        )
+
+
+def _digest(held: Draws) -> bytes:
+    found = hashlib.blake2b()
+    for name, values in sorted(held.items()):
+        found.update(f"{name} {values.shape} {values.dtype} ".encode() + np.ascontiguousarray(values).tobytes())
+    return found.digest()
+
+
+def _laws(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the laws of parameters where all of them have some values."""
+    with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+        sites = run_program(poutine.condition(program, data=values), PROBE)
+    return {name: sites[name]["fn"] for name in values}
+
+
+def _bounds(law: Any) -> str:
+    """Return the numbers in a support as text."""
+
+    def inside(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.tolist()
+        if isinstance(part, constraints.Constraint):
+            return [inside(each) for each in vars(part).values()]
+        return [inside(each) for each in part] if isinstance(part, list | tuple) else str(part)
+
+    return repr(inside(support_of(law)))

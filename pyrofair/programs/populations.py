@@ -1,0 +1,189 @@
+"""How are people drawn from a program, each in both worlds? With one noise, and spread over draws of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyrofair._random import isolated, set_seed
+from pyrofair._validation import require_integer
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.programs.couplings import Coupling
+from pyrofair.programs.covariates import covariate_names
+from pyrofair.programs.noise import Noise
+from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors, share_out
+from pyrofair.programs.provenance import at_parameters
+from pyrofair.programs.sites import Program
+from pyrofair.programs.structural_equations import Equations, read_equations
+from pyrofair.programs.world_tables import site_of
+from pyrofair.programs.worlds import Way, World, both_worlds, choose_way, factual, shared_worlds
+
+__all__ = ["People", "Population", "read_population"]
+
+Draws = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """People in several worlds.
+
+    Parameters
+    ----------
+    worlds
+        The baseline, the switched world and, if it was asked for, the world as it is: for each site its values.
+    sizes
+        How many people share each draw of the parameters, in the order of the rows.
+    """
+
+    worlds: tuple[World, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """A program that people can be drawn from.
+
+    Parameters
+    ----------
+    equations, priors
+        The program with its unfair paths, and the laws of its parameters.
+    coupling
+        How the noise of a node drawn without explicit noise hangs together across the worlds.
+    way
+        How both worlds are evaluated.
+    """
+
+    equations: Equations
+    priors: Priors
+    coupling: Coupling
+    way: Way
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The sites that a classifier reads, in the order of its columns."""
+        return tuple(site_of(self.equations, column) for column in self.equations.unfair.graph.input_columns)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The same, but for the sensitive attribute, which worlds set."""
+        return tuple(site for site in self.columns if site != self.equations.sensitive)
+
+    @cached_property
+    def coupled(self) -> tuple[str, ...]:
+        """The sites drawn without explicit noise that these depend on."""
+        return self.equations.coupled(self.inputs)
+
+    @property
+    def named_coupling(self) -> Coupling:
+        """The coupling of these."""
+        return self.equations.coupling_of(self.coupling, self.inputs)
+
+    def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
+        """Return what numbers made of these people rest on, a sentence each.
+
+        Parameters
+        ----------
+        unit
+            ``"noise"`` or ``"shared"``: what the worlds of a unit have in common.
+        held
+            The draws of the parameters.
+        """
+        found = ["The program is right: its equations, the laws of its noise, and that their errors are independent."]
+        if names := ", ".join(covariate_names(self.equations.program)):
+            found.append(f"The covariates {names} are distributed as in the table handed over with the program.")
+        if self.coupled and unit == "noise":
+            found.append(
+                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.named_coupling} "
+                "coupling says. No data tell, and PIU depends on it: SEM.truths compares several."
+            )
+        if unit == "shared":
+            shared = ", ".join(self.equations.unfair.shared) or "nothing"
+            found.append(f"Both worlds of a unit share {shared}, and all else is drawn anew in each.")
+        if self.priors.names:
+            use = self.priors.use(held, MOST_DRAWS)
+            found.append(f"Parameters: {use}. Intervals leave out what is not known of them; effect_posterior has it.")
+        return tuple(found)
+
+    def draw(
+        self, n: int, seed: int, held: Draws, wanted: Sequence[str] | None = None, *, actual: bool = False
+    ) -> People:
+        """Draw people who are the same in both worlds.
+
+        Parameters
+        ----------
+        n, seed
+            Their number, and what seeds the draw.
+        held
+            Draws of the parameters, shape (draws, ...); people are spread over up to 50 of them.
+        wanted
+            The sites, by default all.
+        actual
+            Whether the columns of a classifier are wanted in the world as it is, too.
+        """
+
+        def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
+            noise = Noise(size, self.coupling, values)
+            both = both_worlds(self.equations, noise, wanted, way=self.way)
+            return (*both, factual(self.equations, noise, self.columns)) if actual else both
+
+        return self._spread(n, seed, held, worlds)
+
+    def draw_units(self, n: int, draws: int, seed: int, held: Draws) -> People:
+        """Draw units that share only the nodes that no unfair path touches, each with so many draws in each world."""
+        require_integer("draws", draws, least=2)  # one draw of each unit shows no unit's mean, only noise
+
+        def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
+            return shared_worlds(self.equations, size, draws, self.coupling, values, self.inputs, way=self.way)
+
+        return self._spread(n, seed, held, worlds, draws)
+
+    def _spread(
+        self,
+        n: int,
+        seed: int,
+        held: Draws,
+        worlds: Callable[[int, dict[str, Tensor]], tuple[World, ...]],
+        rows: int = 1,
+    ) -> People:
+        """Evaluate the worlds of the people of each draw, and put them below each other."""
+        require_integer("n", n)
+        with isolated(seed):
+            parts = share_out(self.priors.tensors(held), n)
+            seeds = torch.randint(2**31 - 1, (len(parts),)).tolist() if len(parts) > 1 else []
+            found = []
+            for place, (size, values) in enumerate(parts):
+                if seeds:  # the noise of some people must not decide who comes next
+                    set_seed(seeds[place])
+                found.append(worlds(size, values))
+        sizes = tuple(size for size, _ in parts)
+        return People(found[0] if len(found) == 1 else _join(found, [size * rows for size in sizes]), sizes)
+
+
+def read_population(program: Program, unfair: UnfairPaths, coupling: Coupling, posterior: Any = None) -> Population:
+    """Read a program: its equations, its parameters, and how its worlds can be evaluated.
+
+    Where draws of its parameters are given, it is tried with these: with parameters as their priors draw them it may
+    do what it never does with likely ones, or not run at all.
+
+    Raises
+    ------
+    GraphError
+        If a node has no site, or a site reads a parent that the graph lacks.
+    """
+    equations = read_equations(program, unfair, at_parameters(program, posterior))
+    way = choose_way(replace(equations, program=at_parameters(equations.program, posterior)), coupling)
+    return Population(equations, read_priors(equations.program, equations.info, posterior), coupling, way)
+
+
+def _join(parts: Sequence[tuple[World, ...]], sizes: Sequence[int]) -> tuple[World, ...]:
+    def column(which: int, site: str) -> Tensor:
+        every = [worlds[which][site] for worlds in parts]
+        return torch.cat([each.expand(size, *each.shape[1:]) for each, size in zip(every, sizes, strict=True)])
+
+    return tuple({site: column(which, site) for site in world} for which, world in enumerate(parts[0]))

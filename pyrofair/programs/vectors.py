@@ -1,0 +1,460 @@
+"""Vector-valued sites of a program as scalar sites: one for each component, drawn given those before it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import torch
+from pyro import poutine
+from pyro.poutine import runtime
+from pyro.poutine.messenger import Messenger
+from torch import Tensor, distributions
+
+from pyrofair._random import isolated
+from pyrofair.exceptions import GraphError
+from pyrofair.programs.provenance import Program, is_deterministic, run_program
+from pyrofair.programs.sites import PEOPLE, ProgramSites, read_sites
+
+__all__ = [
+    "Components",
+    "ScalarProgram",
+    "ScalarSites",
+    "component_names",
+    "component_of",
+    "find_vectors",
+    "is_vector",
+    "read_scalar_sites",
+]
+
+WRAPPERS = (distributions.Independent, dist.ExpandedDistribution)
+
+
+# -- which sites, and what their components are called -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Components:
+    """A vector-valued site as scalar sites.
+
+    Parameters
+    ----------
+    shape
+        The shape of its values, with -1 for the number of individuals.
+    names
+        The names of its components, the last index running fastest.
+    """
+
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @property
+    def place(self) -> int:
+        """The dimension of individuals, counted from the right: -1 is the last."""
+        return self.shape.index(PEOPLE) - len(self.shape)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the other dimensions."""
+        return tuple(size for size in self.shape if size != PEOPLE)
+
+    def indices(self, dims: int = 0) -> list[tuple[Any, ...]]:
+        """Return the index of each component into tensors whose last dimensions are those of the site, but for some.
+
+        Parameters
+        ----------
+        dims
+            How many dimensions of the site, from the right, the tensors do not have.
+        """
+        shape = self.shape[: len(self.shape) - dims]
+        every = product(*([slice(None)] if size == PEOPLE else range(size) for size in shape))
+        return [(Ellipsis, *index) for index in every]
+
+    def join(self, values: Sequence[Tensor]) -> Tensor:
+        """Return the values of the components, shape (..., n) each, as one tensor in the shape of the site."""
+        every: list[Tensor] = list(torch.broadcast_tensors(*values))  # type: ignore[no-untyped-call]
+        vector = torch.stack(every, -1)
+        vector = vector.reshape(*vector.shape[:-1], *self.sizes)
+        return vector.movedim(-len(self.shape), self.place)
+
+
+def component_names(site: str, shape: Sequence[int]) -> tuple[str, ...]:
+    """Return the default names of the components of a site; a site with one component keeps its name.
+
+    >>> component_names("M", (-1, 3)), component_names("M", (-1, 1))
+    (('M[0]', 'M[1]', 'M[2]'), ('M',))
+    """
+    sizes = [size for size in shape if size != PEOPLE]
+    every = [",".join(map(str, index)) for index in product(*map(range, sizes))]
+    return (site,) if len(every) == 1 else tuple(f"{site}[{index}]" for index in every)
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarSites:
+    """A program whose nodes have one number for each individual.
+
+    Parameters
+    ----------
+    program, info
+        The program, and what was read off it.
+    columns
+        For each node its sites, or names for its columns.
+    vectors
+        The sites that were replaced by their components.
+    """
+
+    program: Program
+    info: ProgramSites
+    columns: dict[str, tuple[str, ...]]
+    vectors: dict[str, Components]
+
+    def wrap(self, program: Program) -> Program:
+        """Return another version of the program, say with parameters set, with components in place of vectors."""
+        return _with_components(program, self.vectors)
+
+
+def read_scalar_sites(
+    program: Program,
+    columns: Mapping[str, Sequence[str]],
+    probe: Program | None = None,
+    latent: Collection[str] = (),
+    *,
+    nodes_only: bool = False,
+) -> ScalarSites:
+    """Read a program, and replace each vector-valued node by a scalar site for each of its components.
+
+    The components of a vector are drawn one after the other, each given those before it: elements that are drawn
+    independently by their own distributions, those of a ``MultivariateNormal`` by their conditional distributions (the
+    noise is that of its Cholesky factor), and those of a ``OneHotCategorical`` are computed from one category. Any
+    other distribution stays a site of its own, from which the components are computed. So is a random vector that is
+    no node and depends on one.
+
+    Parameters
+    ----------
+    program
+        The program.
+    columns
+        For each node the names of its columns; without names it has one for each component, ``M[0]``, ``M[1]``, ..., or
+        one of its own name if it is one number.
+    probe
+        The program to run on a few individuals, by default itself: with its parameters set, say.
+    latent
+        The nodes that no table holds; they may stay vectors.
+    nodes_only
+        Whether random vectors that are no nodes are left whole, too.
+
+    Raises
+    ------
+    GraphError
+        If the program cannot be read (see :func:`pyrofair.programs.sites.read_sites`), a node has another number of
+        components than of columns, or a component has the name of another site.
+
+    Examples
+    --------
+    >>> import pyro
+    >>> def program(n):
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         pyro.sample("M", dist.Normal(A[:, None] * torch.tensor([1.0, 2.0]), 1.0).to_event(1))
+    >>> found = read_scalar_sites(program, {"A": [], "M": []})
+    >>> found.columns["M"], found.info.reads
+    (('M[0]', 'M[1]'), {'A': (), 'M[0]': ('A',), 'M[1]': ('A',)})
+    """
+    info = read_sites(probe or program, outline=True)
+    vectors = find_vectors(info, {node: own for node, own in columns.items() if node not in latent})
+    named = {node: vectors[node].names if node in vectors else tuple(own) or (node,) for node, own in columns.items()}
+    sites = tuple(site for node, own in columns.items() for site in (*own, node) if site in info.sites)
+    for site in () if nodes_only else info.random - info.observed - vectors.keys():
+        if is_vector(info.shapes[site]) and info.causes(site, sites)[0]:
+            vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
+    for site, found in vectors.items():
+        if site in info.observed:
+            raise GraphError(
+                f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
+                "draws people, without data."
+            )
+        for name in found.names:
+            if name != site and name in (*info.sites, *info.parameters):
+                raise GraphError(
+                    f"The component {name!r} of the site {site!r} has the name of another site. Name the "
+                    f"columns of {site!r} otherwise: columns={{{site!r}: [...]}}."
+                )
+    if not vectors:
+        return ScalarSites(program, read_sites(probe or program), named, {})
+    scalar = read_sites(_with_components(probe or program, vectors))
+    scalar = replace(scalar, joint=_joint(probe or program, info, scalar, vectors))
+    latents = {n: vectors[n].names for n in latent if n in vectors}
+    return ScalarSites(_with_components(program, vectors), scalar, named | latents, vectors)
+
+
+@dataclass(frozen=True)
+class _Possible:
+    """Tells whether the values of a vector's components are possible together."""
+
+    vector: Components
+    support: Any
+
+    def __call__(self, values: Sequence[Tensor]) -> Tensor:
+        inside: Tensor = self.support.check(self.vector.join(values))
+        return inside.movedim(self.vector.shape.index(PEOPLE), 0).reshape(len(values[0]), -1).all(-1)
+
+
+def _joint(
+    program: Program, info: ProgramSites, scalar: ProgramSites, vectors: Mapping[str, Components]
+) -> dict[tuple[str, ...], _Possible]:
+    """Return the vectors whose components are not drawn independently of each other."""
+    found = {}
+    for site, vector in vectors.items():
+        own = {*vector.names}
+        if site in info.random and any(name not in scalar.random or own & {*scalar.reads[name]} for name in own):
+            with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+                found[vector.names] = _Possible(vector, run_program(program, 2)[site]["fn"].support)
+    return found
+
+
+def is_vector(shape: Sequence[int]) -> bool:
+    """Tell whether a site of some shape has more dimensions than that of individuals."""
+    return len(shape) > 1 and PEOPLE in shape
+
+
+def find_vectors(info: ProgramSites, columns: Mapping[str, Sequence[str]]) -> dict[str, Components]:
+    """Return the components of the vector-valued sites among those of some nodes.
+
+    Parameters
+    ----------
+    info
+        The program.
+    columns
+        For each node the names of its columns, or none for the default ones.
+
+    Raises
+    ------
+    GraphError
+        If a node has another number of components than of columns.
+    """
+    found = {}
+    for node, own in columns.items():
+        for site in own if any(name in info.sites for name in own) else (node,):
+            if site in info.sites and is_vector(info.shapes[site]):
+                found[site] = _components(info, site, node, tuple(own))
+    return found
+
+
+def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) -> Components:
+    shape = info.shapes[site]
+    default = component_names(site, shape)
+    names: tuple[str, ...] = ()
+    if not own or (site in own and len(default) == 1):
+        names = default
+    elif site == node and site not in own and len(own) == len(default):
+        names = own
+    if not names:
+        text = ", ".join("n" if size == PEOPLE else str(size) for size in shape)
+        remedy = f"columns={{{node!r}: {list(default)}}}" if site == node else "a scalar site for each column"
+        raise GraphError(
+            f"The site {site!r} of the node {node!r} has the shape ({text}), {len(default)} numbers for each "
+            f"individual, but the node has {len(own)} column{'s' * (len(own) != 1)}: {', '.join(own)}. Name a column "
+            f"for each of its components: {remedy}."
+        )
+    return Components(shape, names)
+
+
+# -- a program with its vectors taken apart ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarProgram:
+    """A program with the components of some sites in place of them."""
+
+    program: Program
+    vectors: Mapping[str, Components]
+
+    def __call__(self, n: int) -> Any:
+        """Run the program on n individuals."""
+        with _ByComponents(self.vectors):
+            return self.program(n)
+
+
+def _with_components(program: Program, vectors: Mapping[str, Components]) -> Program:
+    return ScalarProgram(program, vectors) if vectors else program
+
+
+class _ByComponents(Messenger):
+    """Show the handlers outside a site for each component of a vector, and give the program what they return."""
+
+    def __init__(self, vectors: Mapping[str, Components]) -> None:
+        super().__init__()
+        self.vectors = vectors
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] not in self.vectors or poutine.util.site_is_subsample(msg):
+            return
+        vector = self.vectors[msg["name"]]
+        msg["value"] = vector.join(self._show(msg, vector))
+        msg["done"] = msg["stop"] = True
+
+    def _show(self, msg: Any, vector: Components) -> list[Tensor]:
+        """Show the components of a site, and return their values."""
+        given, law = msg["value"], msg["fn"]
+        if not is_deterministic(msg):
+            inner = _inside(law)
+            if not inner.event_shape and (split := _elements(law, inner, vector)):
+                parts = [None] * len(split) if given is None else [given[index] for index in vector.indices()]
+                return [
+                    self._emit(msg, name, one, part) for name, one, part in zip(vector.names, split, parts, strict=True)
+                ]
+            if isinstance(inner, NORMAL) and vector.place < -1:
+                return self._show_normal(msg, vector, inner, given)
+            if isinstance(inner, distributions.OneHotCategorical) and vector.place < -1 and given is None:
+                return self._show_one_hot(msg, vector, inner)
+            given = self._emit(msg, msg["name"], law, given, keep=True)
+        return [
+            self._compute(msg, name, given[index]) for name, index in zip(vector.names, vector.indices(), strict=True)
+        ]
+
+    def _show_normal(self, msg: Any, vector: Components, law: Any, given: Tensor | None) -> list[Tensor]:
+        """Draw each component given those before it: they tell its noise, that of the Cholesky factor."""
+        size = law.event_shape[0]
+        batch = msg["fn"].batch_shape + msg["fn"].event_shape[:-1]
+        loc, factor = law.loc.expand((*batch, size)), law.scale_tril.expand((*batch, size, size))
+        names, found = iter(vector.names), []
+        for index in vector.indices(1):
+            noise: list[Tensor] = []
+            for i in range(size):
+                mean, scale = loc[(*index, i)], factor[(*index, i, i)]
+                for j, z in enumerate(noise):
+                    mean = mean + factor[(*index, i, j)] * z
+                normal: Any = dist.Normal
+                one = normal(mean, scale, validate_args=False)
+                value = self._emit(msg, next(names), one, None if given is None else given[(*index, i)])
+                noise.append((value - mean) / scale)
+                found.append(value)
+        return found
+
+    def _show_one_hot(self, msg: Any, vector: Components, law: Any) -> list[Tensor]:
+        """Draw a category, and compute from it whether it is each one."""
+        size = law.event_shape[0]
+        batch = msg["fn"].batch_shape + msg["fn"].event_shape[:-1]
+        every = vector.indices(1)
+        hidden = component_names(msg["name"], vector.shape[:-1]) if len(every) > 1 else (msg["name"],)
+        probs = law.probs.expand((*batch, size))
+        names, found = iter(vector.names), []
+        for name, index in zip(hidden, every, strict=True):
+            categorical: Any = dist.Categorical
+            drawn = self._emit(msg, name, categorical(probs[(*index, slice(None))], validate_args=False))
+            found += [self._compute(msg, next(names), (drawn == i).to(probs.dtype)) for i in range(size)]
+        return found
+
+    def _compute(self, msg: Any, name: str, value: Tensor) -> Tensor:
+        """Show a computed site."""
+        law = dist.Delta(value, event_dim=value.ndim).mask(False)  # type: ignore[no-untyped-call]
+        computed = msg | {"infer": {**msg["infer"], "_deterministic": True}, "is_observed": True}
+        return self._emit(computed, name, law, value)
+
+    def _emit(self, msg: Any, name: str, law: Any, value: Tensor | None = None, *, keep: bool = False) -> Tensor:
+        """Pass a site on to the handlers outside this one; those inside have had their say of the vector."""
+        frames = msg["cond_indep_stack"] if keep else _people(msg["cond_indep_stack"], law.shape()[-1:])
+        one = msg | {
+            "name": name,
+            "fn": law,
+            "value": value,
+            "infer": dict(msg["infer"]),
+            "cond_indep_stack": frames,
+            "args": (),
+            "kwargs": {},
+        }
+        stack = runtime._PYRO_STACK
+        inner = stack[stack.index(self) :]
+        del stack[stack.index(self) :]
+        try:
+            runtime.apply_stack(one)
+        finally:
+            stack.extend(inner)
+        found: Tensor = one["value"]
+        return found
+
+
+def _people(frames: Iterable[Any], shape: Sequence[int]) -> tuple[Any, ...]:
+    """Return the plate of individuals among those of a vector, as a component of that shape stands in it."""
+    mine = [frame for frame in frames if frame.vectorized and tuple(shape) == (frame.size,)]
+    return tuple(frame._replace(dim=-1) for frame in mine[:1])
+
+
+# -- the distribution of a component -----------------------------------------------------------------------------------
+
+NORMAL = (distributions.MultivariateNormal, distributions.LowRankMultivariateNormal)
+
+
+def _inside(law: Any) -> Any:
+    while isinstance(law, WRAPPERS):
+        law = law.base_dist
+    return law
+
+
+def _elements(law: Any, inner: Any, vector: Components) -> list[Any] | None:
+    """Return the distribution of each element of a vector of independent ones; None if it cannot be told."""
+    try:
+        wide = inner.expand(law.shape())
+        return [component_of(wide, index) for index in vector.indices()]
+    except NotImplementedError:
+        return None
+
+
+def component_of(law: Any, index: tuple[Any, ...]) -> Any:
+    """Return the distribution of some elements of a batch: that of ``law.sample()[index]``.
+
+    Parameters
+    ----------
+    law
+        A distribution of scalars whose batch has the shape of the values.
+    index
+        Which elements; it begins with an ellipsis.
+
+    Raises
+    ------
+    NotImplementedError
+        If the family cannot be taken apart.
+
+    Examples
+    --------
+    >>> component_of(dist.Normal(torch.tensor([[0.0, 5.0]]), 1.0), (..., 1)).mean
+    tensor([5.])
+    """
+    batch = law.batch_shape
+
+    def part(value: Any, dims: int = 0) -> Tensor:
+        wide = torch.as_tensor(value)
+        wide = wide.expand((*batch, *wide.shape[wide.ndim - dims :]))
+        return wide[(*index, *[slice(None)] * dims)]
+
+    make: Any = type(law)
+    if isinstance(law, dist.ZeroInflatedDistribution):
+        mixed: Any = dist.ZeroInflatedDistribution
+        return mixed(component_of(law.base_dist, index), gate=part(law.gate))
+    if isinstance(law, distributions.MixtureSameFamily):
+        parts = component_of(law.component_distribution, (*index, slice(None)))
+        return make(component_of(law.mixture_distribution, index), parts, validate_args=False)
+    if isinstance(law, dist.Delta):
+        return make(part(law.v), part(law.log_density), validate_args=False)
+    if make in (dist.TransformedDistribution, distributions.TransformedDistribution):
+        return make(component_of(law.base_dist, index), [_transform(each, part) for each in law.transforms])
+    names = [name for name in law.arg_constraints if not (name.endswith("logits") and "probs" in law.arg_constraints)]
+    every = inspect.signature(make.__init__).parameters.keys() - {"self", "validate_args", "logits"}
+    plain = {name: getattr(law, name, None) for name in every - {*names}}
+    if not names or not {*names} <= every or any(v is None or isinstance(v, Tensor) for v in plain.values()):
+        raise NotImplementedError
+    dims = {name: int(law.arg_constraints[name].event_dim) for name in names}
+    return make(**{name: part(getattr(law, name), dims[name]) for name in names}, **plain, validate_args=False)
+
+
+def _transform(transform: Any, part: Callable[[Any], Tensor]) -> Any:
+    if isinstance(transform, distributions.AffineTransform):
+        return distributions.AffineTransform(part(transform.loc), part(transform.scale))
+    if transform.domain.event_dim or any(isinstance(each, Tensor) for each in vars(transform).values()):
+        raise NotImplementedError
+    return transform

@@ -1,0 +1,8 @@
+"""Scenarios whose truth is known: the simulations of the paper as Pyro programs.
+
+In comes a name; out goes a :class:`Scenario` with its program, graph, unfair paths and draws.
+"""
+
+from pyrofair.simulate.scenarios import Scenario, additive, hiring, latent, scenario
+
+__all__ = ["Scenario", "additive", "hiring", "latent", "scenario"]

@@ -1,0 +1,13 @@
+"""Makers of the two weighted samples that audits and penalties consume.
+
+In come unfair paths with a table (:class:`IPW`, :class:`GComputation`) or a program (:class:`SEM`, whose truth can be
+computed); out go two :class:`~pyrofair.effects.CounterfactualSample` with units aligned, and what is known of overlap.
+"""
+
+from pyrofair.sources.effect_posterior import EffectPosterior, effect_posterior
+from pyrofair.sources.gcomputation import GComputation
+from pyrofair.sources.ipw import IPW
+from pyrofair.sources.sem import SEM
+from pyrofair.sources.truth import Truth
+
+__all__ = ["IPW", "SEM", "EffectPosterior", "GComputation", "Truth", "effect_posterior"]

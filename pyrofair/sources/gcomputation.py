@@ -1,0 +1,584 @@
+"""G-computation: mechanisms learned from a table, worlds drawn given the shared nodes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair._random import PYRO_LOCK, neutral_torch, seed_from
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_layers,
+    require_people,
+    require_seed,
+)
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample
+from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
+from pyrofair.graph.estimand import Estimand
+from pyrofair.graph.identification import identify
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.mechanisms.families import Family
+from pyrofair.mechanisms.fitting import FEWEST
+from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
+from pyrofair.sources.gformula import (
+    LawGraph,
+    Units,
+    collect_units,
+    draw_caused,
+    draw_worlds,
+    outside_support,
+    pair_worlds,
+    sample_units,
+    thin_units,
+)
+from pyrofair.sources.overlap import GroupSize, group_sizes
+from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
+from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
+
+if TYPE_CHECKING:
+    from pyrofair.mechanisms.learn import LearnedMechanisms
+
+__all__ = ["HALVES", "PARTS", "GComputation", "SplitLaws"]
+
+HALVES = ("half 0", "half 1")
+PARTS = ("all", *HALVES)
+
+
+@dataclass(frozen=True)
+class SplitLaws:
+    """Laws learned from all rows or from a random half of them, when first asked for.
+
+    The laws of a half end as a bootstrap replicate does, so that replicates lie around them, whatever fits these.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    learn
+        Learns laws from a table: :func:`pyrofair.learn_mechanisms` with all else given but the families, the
+        weights and the seed; None if there is nothing to learn.
+    families
+        The families that the user chose.
+    seed
+        Seeds the halves and the fits.
+    origin
+        In a bootstrap replicate the laws of the same rows with their own weights, from which its fits start.
+    """
+
+    rows: Rows
+    learn: Callable[..., LearnedMechanisms] | None
+    families: Mapping[str, Family] | None
+    seed: int
+    origin: SplitLaws | None = None
+    learned: dict[str, LearnedMechanisms | None] = field(default_factory=dict)
+    starts: dict[str, LearnedMechanisms] = field(default_factory=dict)
+
+    def of(self, which: str) -> LearnedMechanisms | None:
+        """Return the laws learned from ``"all"`` rows, from ``"half 0"`` or from ``"half 1"``.
+
+        Raises
+        ------
+        DataError
+            If a half has too few rows.
+        KeyboardInterrupt
+            If Ctrl-C struck while they were learned, which are then dropped: what rests on them would run on, and
+            report half learned laws as learned.
+        """
+        with PYRO_LOCK:
+            if which not in self.learned:
+                self.learned[which] = self._learn(which) if self.learn else None
+            return self.learned[which]
+
+    def reweighted(self, rows: Rows) -> SplitLaws:
+        """Return the laws of the same rows with other weights: a bootstrap replicate, fitted in a few steps."""
+        return replace(self, rows=rows, origin=self, learned={}, starts={})
+
+    def before(self) -> SplitLaws:
+        """Return a replicate's laws of all rows, with the halves' laws of its origin."""
+        if self.origin is None:
+            return self
+        return replace(self, learned={"all": self.of("all"), **{which: self.origin.of(which) for which in HALVES}})
+
+    def _learn(self, which: str) -> LearnedMechanisms:
+        weight = self.rows.weight[self._places(which)]
+        if self.origin is not None:
+            self.origin.of(which)
+            return self.origin.starts[which].refit(weight, random_state=self.seed)
+        self.starts[which] = laws = self._first(which, weight)
+        return laws.refit(weight, random_state=self.seed) if which in HALVES else laws
+
+    def _first(self, which: str, weight: NDArray[np.float64]) -> LearnedMechanisms:
+        if which in HALVES and (found := int((weight > 0.0).sum())) < FEWEST:
+            raise DataError(
+                f"The ends of PIU take laws learned from either half of the {int((self.rows.weight > 0.0).sum())} rows "
+                f"that have a weight, and a half has only {found}; fit on at least {2 * FEWEST} rows, or train and "
+                "take worlds() without an audit."
+            )
+        whole = self.starts.get("all")
+        assert self.learn is not None  # told by the caller
+        laws = self.learn(
+            self.rows.table.iloc[self._places(which)],
+            families=self.families if whole is None else {**whole.families, **(self.families or {})},
+            sample_weight=weight,
+            random_state=self.seed + PARTS.index(which),
+        )
+        if any(fit.interrupted for fit in laws.fits.values()):
+            raise KeyboardInterrupt
+        return laws
+
+    def _places(self, which: str) -> NDArray[np.int64]:
+        """Return the rows of a part; either half has rows of both groups wherever a group has two with a weight."""
+        if self.origin is not None:
+            return self.origin._places(which)
+        n = len(self.rows.a)
+        if which not in HALVES:
+            return np.arange(n)
+        order = np.random.default_rng(self.seed).permutation(n)
+        group = np.where(self.rows.weight > 0.0, self.rows.a, 2)[order]
+        if any(np.isin((0, 1), group[half::2]).sum() < 2 for half in range(len(HALVES))):
+            order = order[np.argsort(group, kind="stable")]  # a group's rows are dealt out in turn
+        return np.sort(order[HALVES.index(which) :: 2])
+
+
+class GComputation(BaseEstimator):  # type: ignore[misc]
+    """Potential outcomes given the features that both worlds share, the others drawn from learned laws.
+
+    A unit is a value of the shared features S, which no unfair path touches: its observed value, in rows of the
+    baseline group weighted by 1 / P(A = baseline | what A does not cause), or in all rows if A causes no part of S. In
+    each world the other features are drawn from P(V | parents, A = arm of V), learned by
+    :func:`pyrofair.learn_mechanisms`; where these laws have few values, all of them are taken with their
+    probabilities instead. Unlike weights, this needs no overlap of the mediators, only that laws reach where they are
+    asked.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths; they must be identified.
+    draws
+        Draws of each unit in each world, and the largest number of values that are summed over instead of drawn.
+    shared
+        Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
+        is drawn from its learned law with A = baseline, so that no propensity is needed.
+    couple
+        ``"consistent"``: in audits, know that where what unfair edges switch is the same in both worlds, all else is;
+        the ends of PIU are then linear programs (:mod:`pyrofair.effects.conditional_bounds`). It needs few values,
+        and takes longer.
+    most_units
+        The most units; more different values of S are thinned out at random, in proportion to their weights.
+    families, parameters, hidden, components
+        How laws are learned, as in :func:`pyrofair.learn_mechanisms`.
+    propensity
+        The model of P(A | what A does not cause), as in :class:`pyrofair.IPW`.
+    folds
+        The folds of cross-fitting it, as there.
+    progress
+        Whether bars are shown.
+    random_state
+        Seeds the fit, and calls that name no seed of their own.
+
+    Attributes
+    ----------
+    estimand_ : Estimand
+        The formulas.
+    laws_ : LearnedMechanisms
+        The learned laws.
+
+    References
+    ----------
+    Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same law by weights.
+
+    Examples
+    --------
+    >>> from pyrofair import simulate
+    >>> hiring = simulate.scenario("hiring")
+    >>> source = GComputation(hiring.unfair, progress=False, random_state=0).fit(hiring.draw(300, random_state=0))
+    >>> baseline, switched = source.worlds()
+    >>> sorted(baseline.rows.columns), baseline.units == switched.units
+    (['A', 'D', 'M', 'Q'], True)
+    """
+
+    estimand_: Estimand
+    graph_: LawGraph
+    seed_: int
+    nuisances_: Nuisances
+    split_: SplitLaws
+
+    def __init__(
+        self,
+        unfair: UnfairPaths,
+        *,
+        draws: int = 200,
+        shared: Literal["observed", "learned"] = "observed",
+        couple: Literal["consistent"] | None = None,
+        most_units: int = 5000,
+        families: Mapping[str, Family] | None = None,
+        parameters: Any = "network",
+        hidden: tuple[int, ...] = (32, 32),
+        components: int = 5,
+        propensity: PropensityKind | ClassifierMixin = "logistic",
+        folds: int = FOLDS,
+        progress: bool = True,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.unfair = unfair
+        self.draws = draws
+        self.shared = shared
+        self.couple = couple
+        self.most_units = most_units
+        self.families = families
+        self.parameters = parameters
+        self.hidden = hidden
+        self.components = components
+        self.propensity = propensity
+        self.folds = folds
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Learn the laws of the features that unfair paths touch; the table need not hold the outcome.
+
+        Parameters
+        ----------
+        df, sample_weight
+            n rows with the columns of all observed nodes but the outcome, and their weights (n,) in every estimate.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If the data cannot tell the effect.
+        DataError
+            If the table or a setting is unfit.
+        KeyboardInterrupt
+            If Ctrl-C struck; nothing of it has changed then.
+        """
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        self._check_settings()
+        estimand = identify(self.unfair)
+        table = read_table(df, feature_columns(self.unfair.graph))
+        weight = read_weight(sample_weight, table)
+        a = read_sensitive(table, self.unfair.graph)
+        self._check_halves(a, weight)
+        warn_unused(df, self.unfair.graph)
+        fitted.estimand_ = estimand
+        fitted.graph_ = LawGraph.of(estimand)
+        fitted.seed_ = seed_from(fitted.random_state)
+        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
+        fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None, fitted.folds)
+        nodes = (*fitted.graph_.drawn, *(fitted.graph_.caused if fitted.shared == "learned" else ()))
+        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
+        learn = partial(
+            learn_mechanisms, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how
+        )
+        fitted.split_ = SplitLaws(rows, learn if nodes else None, fitted.families, fitted.seed_)
+        fitted._check_units()
+        fitted.split_.of("all")
+        self.__dict__ = fitted.__dict__
+        return self
+
+    @property
+    def laws_(self) -> LearnedMechanisms | None:
+        """The learned laws; None if nothing is drawn."""
+        check_is_fitted(self, "split_")
+        return self.split_.of("all")
+
+    @property
+    def rows_(self) -> Rows:
+        """The rows it was fitted on."""
+        return self.nuisances_.rows
+
+    @property
+    def n_fitted_(self) -> int:
+        """The number of rows it was fitted on."""
+        return len(self.rows_.a)
+
+    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+
+        Rows are told by content and index, whatever their order; see :func:`pyrofair.tables.row_identity.match_rows`.
+        """
+        check_is_fitted(self, "split_")
+        return self.nuisances_.place(read_table(df, feature_columns(self.unfair.graph)))
+
+    def is_fitted_on(self, df: pd.DataFrame) -> bool:
+        """Tell whether these are the rows it was fitted on, in whatever order."""
+        place = self.fitted_places(df)
+        return len(place) == self.n_fitted_ and bool((place >= 0).all())
+
+    def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
+        """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
+
+        Its laws start from those found, and take a few steps.
+        """
+        weight = self.rows_.weight * read_weight(sample_weight, self.rows_.table)
+        self._check_groups(self.rows_.a, weight)
+        other = copy.copy(self)
+        other.nuisances_ = self.nuisances_.refit(weight)
+        other.split_ = self.split_.reweighted(other.rows_)
+        return other
+
+    def redraws_units(self, df: pd.DataFrame) -> bool:
+        """Tell whether other weights of these rows give other units: drawn ones, or a sample of too many."""
+        rows = self._rows(df, None)
+        shown, columns = self._shown(rows), self.graph_.graph.columns_of(self.graph_.units)
+        different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
+        return self._draws_units or different > self.most_units
+
+    def before(self) -> GComputation:
+        """Return a replicate's units with the laws of the fit that it was made of, which know the signs of its ends."""
+        other = copy.copy(self)
+        other.split_ = self.split_.before()
+        return other
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world the observed groups whose rows it rests on, with the rows that were fitted on.
+
+        These are the groups that drawn distributions are learned from, and, if the sensitive attribute causes a part of
+        what both worlds share, the baseline group, whose rows show it.
+        """
+        check_is_fitted(self, "split_")
+        shown = {self.unfair.regimes[0].on_fair} if self.graph_.caused else set()
+        found = {}
+        for part, arms in zip((self.estimand_.baseline, self.estimand_.switched), self.graph_.arms, strict=True):
+            needed = shown | {arms.get(node) for node in self.graph_.drawn}
+            sizes = group_sizes(part, self.nuisances_)
+            found[part.regime.name] = tuple(size for size in sizes if size.group in needed)
+        return found
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, a sentence each."""
+        check_is_fitted(self, "estimand_")
+        support = self.estimand_.support  # laws need less than weights
+        return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
+
+    def _check_settings(self) -> None:
+        if not isinstance(self.unfair, UnfairPaths):
+            raise DataError(
+                f"GComputation needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}."
+            )
+        for name in ("draws", "most_units", "components"):
+            require_integer(name, getattr(self, name))
+        require_choice("shared", self.shared, ("observed", "learned"))
+        require_choice("couple", self.couple, (None, "consistent"))
+        require_layers("hidden", self.hidden)
+        require_flag("progress", self.progress)
+        require_seed(self.random_state)
+        if not (isinstance(self.parameters, Mapping) or callable(self.parameters)):
+            require_choice("parameters", self.parameters, ("network", "linear"))
+        if self.families is not None:
+            require_instance("families", self.families, Mapping, "a dictionary from columns to families, or None")
+        make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
+
+    # -- units --------------------------------------------------------------------------------------------------------
+
+    def _units(self, rows: Rows, seed: int, n: int | None) -> Units:
+        """Return different values of what both worlds share, with their weights."""
+        weight = self._weight(rows)
+        if not weight.any():
+            raise DataError(
+                f"No row has {self.unfair.graph.sensitive_column}={self._baseline!r}, the baseline, and a weight above "
+                "0; such rows show what both worlds share. Pass rows of both groups, or shared='learned'."
+            )
+        columns = self.graph_.graph.columns_of(self.graph_.roots if self._draws_units else self.graph_.units)
+        shown = self._shown(rows)
+        units = collect_units(rows.table.loc[shown, columns], weight[shown])
+        if self._draws_units:
+            with PYRO_LOCK, neutral_torch():
+                laws = self.split_.of("all")
+                assert laws is not None  # it has the caused nodes
+                units = draw_caused(laws, self.graph_, units, self.most_units, seed, self.rows_.table)
+        return thin_units(units, self.most_units, seed) if n is None else sample_units(units, n, seed)
+
+    @property
+    def _draws_units(self) -> bool:
+        return bool(self.graph_.caused) and self.shared == "learned"
+
+    def _shown(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell which rows show what both worlds share, shape (n,)."""
+        if not self.graph_.caused or self._draws_units:
+            return np.full(len(rows.a), True)
+        return np.asarray(rows.a == self.unfair.regimes[0].on_fair)
+
+    def _weight(self, rows: Rows) -> NDArray[np.float64]:
+        """Return how much each row counts for what both worlds share, shape (n,)."""
+        if not self.graph_.caused or self._draws_units:
+            return rows.weight.copy()
+        one = self.nuisances_.probability(rows, self.graph_.roots)
+        p = one if self.unfair.regimes[0].on_fair else 1.0 - one
+        with np.errstate(over="ignore"):
+            return np.divide(rows.weight, p, out=np.zeros(len(p)), where=self._shown(rows) & (p > 0.0))
+
+    @property
+    def _baseline(self) -> Any:
+        return self.unfair.graph.label(self.unfair.regimes[0].on_fair)
+
+    def _check_halves(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
+        """Refuse a group that cannot be split, for the ends of PIU take laws learned from either half of the rows."""
+        self._check_groups(a, weight)
+        for value in (0, 1):
+            if int((weight[a == value] > 0.0).sum()) < 2:
+                raise DataError(
+                    f"The sensitive attribute {self.unfair.graph.sensitive_column!r} takes the value "
+                    f"{self.unfair.graph.label(value)!r} in 1 row only of the {int((weight > 0.0).sum())} that have a "
+                    "weight. Laws are learned from either half of the rows too, and each half needs both groups: at "
+                    f"least 2 rows a group, and {FEWEST_ROWS} for an interval."
+                )
+
+    def _check_groups(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
+        for value in (0, 1):
+            if not weight[a == value].any():
+                raise DataError(
+                    f"All rows with {self.unfair.graph.sensitive_column}={self.unfair.graph.label(value)!r} have the "
+                    "weight 0; laws are learned from rows of both groups."
+                )
+
+    def _check_units(self) -> None:
+        small = {str(size) for sizes in self.group_sizes().values() for size in sizes if size.is_small}
+        if small:
+            warnings.warn(
+                f"{' and '.join(sorted(small))}, fewer than {FEWEST_ROWS}: what is learned from them is not known, and "
+                "an audit gives no interval.",
+                PositivityWarning,
+                stacklevel=3,
+            )
+        weight = self._weight(self.rows_)
+        lost = self._shown(self.rows_) & (self.rows_.weight > 0.0) & ~((weight > 0.0) & np.isfinite(weight))
+        if lost.any():
+            kind = self.propensity if isinstance(self.propensity, str) else type(self.propensity).__name__
+            raise PositivityError(
+                f"{int(lost.sum())} of the {int(self._shown(self.rows_).sum())} rows of the baseline "
+                f"{self._baseline!r}, which show what both worlds share, have an infinite weight: their group has the "
+                f"probability 0 by the propensity {kind!r}. Choose one that is never certain, such as 'logistic', or "
+                "shared='learned'."
+            )
+        mean = weight.sum() / self.rows_.weight.sum()
+        low, high = MEAN_WEIGHT
+        if not low <= mean <= high:
+            warnings.warn(
+                f"The rows of the baseline {self._baseline!r}, which show what both worlds share, have the mean weight "
+                f"{mean:.3g}, outside [{low}, {high}]: the propensity given {', '.join(self.graph_.roots)} is "
+                "misspecified, or near 0. Choose another one, or shared='learned'.",
+                PositivityWarning,
+                stacklevel=3,
+            )
+
+    # -- worlds -------------------------------------------------------------------------------------------------------
+
+    def worlds(
+        self,
+        n: int | None = None,
+        random_state: int | None = None,
+        *,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        """Return both worlds as the classifier reads them.
+
+        Parameters
+        ----------
+        n
+            The number of units, drawn at random; by default all different values of the shared features.
+        random_state
+            Seeds the draws.
+        df
+            Other rows than the fitted ones, for their shared features.
+        sample_weight
+            Weights of these rows, shape (n,).
+
+        Returns
+        -------
+        baseline, switched
+            Rows with weights and units; within a unit the draws of the two worlds are independent.
+        """
+        return self._worlds("all", n, random_state, df, sample_weight, paired=False)
+
+    def views(
+        self,
+        *,
+        random_state: int | None = None,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[tuple[CounterfactualSample, CounterfactualSample], ...]:
+        """Return both worlds twice over for the same units, by laws learned from either half of the fitted rows.
+
+        Their errors are independent given the units, which the ends of PIU given units need. Parameters as for
+        :meth:`worlds`.
+        """
+        paired = self.couple == "consistent" and bool(self.graph_.drawn)
+        return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=paired) for which in HALVES)
+
+    def _worlds(
+        self,
+        which: str,
+        n: int | None,
+        random_state: int | None,
+        df: pd.DataFrame | None,
+        sample_weight: npt.ArrayLike | None,
+        *,
+        paired: bool,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        check_is_fitted(self, "split_")
+        if n is not None:
+            require_people("n", n)
+        rows = self._rows(df, sample_weight)
+        seed = seed_from(self.seed_ if random_state is None else random_state)
+        units = self._units(rows, seed, n)
+        least = math.ceil(self.most_units / len(units.weight))
+        settings: dict[str, Any] = {
+            "draws": max(self.draws, least),
+            "exact": self.draws,
+            "seed": seed + PARTS.index(which),
+            "like": self.rows_.table,
+        }
+        with PYRO_LOCK, neutral_torch():
+            laws = self.split_.of(which)
+            if paired and laws is not None:
+                drawn = pair_worlds(laws, self.graph_, units, **settings)
+            else:
+                drawn = draw_worlds(laws, self.graph_, units, **settings)
+        reads = list(self.unfair.graph.input_columns)
+        one, other = (
+            CounterfactualSample(world.rows[reads], world.weight, world.unit, cell=world.cell) for world in drawn
+        )
+        return one, other
+
+    def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
+        table = self.rows_.table if df is None else read_table(df, feature_columns(self.unfair.graph))
+        if df is None and sample_weight is None:
+            return self.rows_
+        weight = read_weight(sample_weight, table)
+        return self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
+
+    def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return Kish's effective size of the rows that show what both worlds share, in rows."""
+        weight = self._weight(self._rows(df, sample_weight))
+        return float(weight.sum() ** 2 / (weight @ weight))
+
+    def overlap(self) -> pd.DataFrame:
+        """Return where laws are asked beyond the rows that they were learned from: a row for each world and column.
+
+        Columns: regime, column, arm (the value of A that it reads), reads, and outside: the share of that world where
+        the law reads a combination of categories, or a number beyond the least or greatest, that its group never had.
+        """
+        check_is_fitted(self, "split_")
+        units = self._units(self.rows_, self.seed_, None)
+        few = min(self.draws, 50)
+        with PYRO_LOCK, neutral_torch():
+            return outside_support(self.laws_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)

@@ -1,0 +1,448 @@
+"""Both worlds as weighted observed rows: inverse probability weighting, by the formula that identification derives."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair._random import fresh_state
+from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
+from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.graph.estimand import Estimand, RegimeEstimand
+from pyrofair.graph.identification import identify
+from pyrofair.graph.paths import Regime, UnfairPaths
+from pyrofair.sources.overlap import GroupOverlap, GroupSize, group_overlap
+from pyrofair.sources.propensity import FOLDS, Nuisances, Prefix, PropensityKind, Rows, make_propensity
+from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, read_weight, repeat_label, warn_unused
+
+__all__ = ["IPW"]
+
+Arm = Literal["auto", "paper", "pooled"] | int
+POOLED = None
+
+
+class IPW(BaseEstimator):  # type: ignore[misc]
+    """Potential outcomes as weighted observed rows.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths; they must be identified.
+    arm
+        Which rows carry the weights: ``"paper"`` (the group that the outcome's arm names), ``0``, ``1``, ``"pooled"``
+        (both groups, each weighted by the probability of its group given the features), or ``"auto"``: for each world,
+        among those that have support, the one whose weights need the fewest propensities given features, and among
+        these the one with the largest effective sample size. The choice is kept in ``arm_`` and shown by
+        :meth:`overlap`. It does not go by the mean weight, which a fitted propensity can make 1 by its score equation,
+        however wrong it is.
+    propensity
+        ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees), ``"saturated"`` (cell
+        frequencies), or a scikit-learn classifier, cloned, given the columns of each prefix as they are, and
+        cross-fitted too, whatever it is.
+    folds
+        The folds of cross-fitting: each row is judged by models that did not see it. 1 fits ``"boosted"`` or a
+        classifier on all rows, which serves those of few parameters, such as ``LogisticRegression``.
+    normalize
+        Whether weights are divided by their sum (Hajek); if False, by the number of rows (Horvitz-Thompson, the
+        paper's).
+    clip
+        Bounds propensities to [clip, 1 - clip]; by default they are left as they are.
+    trim
+        Drops rows with a propensity outside [trim, 1 - trim] and fits again on the others. The estimand is then the
+        effect in the population that is left.
+    max_unsupported
+        The largest mass of the target population that may lack a counterpart.
+    random_state
+        Seeds cross-fitting.
+
+    Attributes
+    ----------
+    estimand_ : Estimand
+        The formulas.
+    arm_ : dict
+        For each world, the weighted group: 0, 1 or ``"pooled"``.
+    trimmed_ : int
+        How many rows were trimmed.
+
+    References
+    ----------
+    Chikahara et al. (2021), eq. (9) and appendix D; Huber (2014).
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
+    >>> source = IPW(graph.unfair("A -> Y"), arm="paper", propensity="saturated").fit(df)
+    >>> baseline, switched = source.worlds()
+    >>> score = 0.2 + 0.3 * switched.rows["A"] + 0.4 * switched.rows["M"]
+    >>> round(float((switched.weight * score).sum()), 10)
+    0.6
+    """
+
+    def __init__(
+        self,
+        unfair: UnfairPaths,
+        *,
+        arm: Arm = "auto",
+        propensity: PropensityKind | ClassifierMixin = "logistic",
+        folds: int = FOLDS,
+        normalize: bool = True,
+        clip: float | None = None,
+        trim: float | None = None,
+        max_unsupported: float = 0.01,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.unfair = unfair
+        self.arm = arm
+        self.propensity = propensity
+        self.folds = folds
+        self.normalize = normalize
+        self.clip = clip
+        self.trim = trim
+        self.max_unsupported = max_unsupported
+        self.random_state = random_state
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit the propensities on a table, which need not hold the outcome.
+
+        Parameters
+        ----------
+        df
+            A table of n rows with the columns of all observed nodes but the outcome.
+        sample_weight
+            Weights of shape (n,); they enter the propensities and every estimate.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If the data cannot tell the effect.
+        DataError
+            If the table or a setting is unfit.
+        PositivityError
+            If too much of the target population has no counterpart, or the features tell the two groups apart.
+        """
+        self._check_settings()
+        estimand = identify(self.unfair)
+        table = self._read(df)
+        weight = read_weight(sample_weight, table)
+        a = read_sensitive(table, self.unfair.graph)
+        warn_unused(df, self.unfair.graph)
+        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        fitted._fit(estimand, Rows(table, a, weight, np.ones(len(a), dtype=bool)))
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _fit(self, estimand: Estimand, rows: Rows) -> None:
+        self.estimand_ = estimand
+        seed = int(fresh_state(self.random_state).randint(2**31 - 1))
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
+        self.trimmer_: Nuisances | None = None
+        if self.trim is not None:
+            self._trim(rows, self.trim)
+        self.candidates_ = [
+            group_overlap(part, group, self.nuisances_) for part in self._parts() for group in self._considered(part)
+        ]
+        chosen = [self._choose([c for c in self.candidates_ if c.regime == part.regime.name]) for part in self._parts()]
+        for each in chosen:
+            each.check(self.max_unsupported, stacklevel=4)
+        self.groups_: dict[str, int | None] = {each.regime: each.group for each in chosen}
+
+    @property
+    def arm_(self) -> dict[str, int | str]:
+        """For each world, the weighted group: 0, 1 or ``"pooled"``."""
+        return {name: "pooled" if group is POOLED else group for name, group in self.groups_.items()}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, a sentence each."""
+        check_is_fitted(self, "estimand_")
+        return self.estimand_.assumptions
+
+    @property
+    def n_fitted_(self) -> int:
+        """The number of rows it was fitted on."""
+        return len(self.nuisances_.rows.a)
+
+    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+
+        Rows are told by content and index, whatever their order; see :func:`pyrofair.tables.row_identity.match_rows`.
+        """
+        check_is_fitted(self, "groups_")
+        return self.nuisances_.place(self._read(df))
+
+    def is_fitted_on(self, df: pd.DataFrame) -> bool:
+        """Tell whether these are the rows it was fitted on, in whatever order."""
+        place = self.fitted_places(df)
+        return len(place) == self.n_fitted_ and bool((place >= 0).all())
+
+    def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
+        """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
+
+        The choice of groups and the trimmed rows are kept.
+        """
+        other = copy.copy(self)
+        rows = self.nuisances_.rows
+        other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
+        return other
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world the observed groups that it rests on, with the rows of each that were fitted on."""
+        check_is_fitted(self, "groups_")
+        used = [c for c in self.candidates_ if c.group == self.groups_[c.regime]]
+        return {c.regime: tuple(size for size in c.sizes if size.group in c.needed) for c in used}
+
+    def for_outcome(self) -> IPW:
+        """Return the same source for an observed outcome, or for scores that are no function of the features.
+
+        Then the formula is that of ``identify(unfair, "outcome")``, and only rows whose own value of the sensitive
+        attribute is the outcome's arm carry weights, for no other row shows what the outcome would be.
+
+        Raises
+        ------
+        NotIdentifiedError
+            If the data cannot tell the effect on the outcome.
+        DataError
+            If ``arm`` names another group.
+        PositivityError
+            As for :meth:`fit`.
+        """
+        check_is_fitted(self, "groups_")
+        other = copy.copy(self)
+        other.estimand_ = identify(self.unfair, "outcome")
+        other.candidates_, other.groups_ = [], {}
+        for part in other._parts():
+            allowed = [each for each in other._considered(part) if part.outcome_arm in (None, each)]
+            if not allowed:
+                raise DataError(
+                    f"arm={self.arm!r} weights rows in which {self.unfair.graph.sensitive_column!r} is not the value "
+                    f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
+                    "is not observed. Use arm='paper' or 'auto'."
+                )
+            found = [group_overlap(part, group, self.nuisances_) for group in allowed]
+            chosen = self._choose(found)
+            chosen.check(self.max_unsupported, stacklevel=3)
+            other.candidates_ += found
+            other.groups_[part.regime.name] = chosen.group
+        return other
+
+    def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
+        """Return the source with each single group weighted in both worlds.
+
+        Under the assumptions all groups estimate the same; if they disagree, a propensity is misspecified or overlap
+        fails, never a latent cause alone.
+
+        Parameters
+        ----------
+        names
+            Which of ``"group 0"`` and ``"group 1"``; by default those that have support in both worlds.
+        """
+        found: dict[str, IPW] = {}
+        if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
+            return found
+        for group in (0, 1):
+            name = f"group {group}"
+            if names is None:
+                overlap = [group_overlap(part, group, self.nuisances_) for part in self._parts()]
+                wanted = all(each.unsupported <= self.max_unsupported for each in overlap)
+            else:
+                wanted = name in names
+            if wanted:
+                other = copy.copy(self)
+                other.groups_ = {part.regime.name: group for part in self._parts()}
+                found[name] = other
+        return found
+
+    def _check_settings(self) -> None:
+        if not isinstance(self.unfair, UnfairPaths):
+            raise DataError(f"IPW needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}.")
+        require_choice("arm", self.arm, ("auto", "paper", 0, 1, "pooled"))
+        require_flag("normalize", self.normalize)
+        for name in ("clip", "trim"):
+            if getattr(self, name) is not None:
+                require_real(name, getattr(self, name), above=0.0, below=0.5)
+        require_real("max_unsupported", self.max_unsupported, least=0.0, most=1.0)
+        require_seed(self.random_state)
+        make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
+
+    def _read(self, df: pd.DataFrame) -> pd.DataFrame:
+        return read_table(df, feature_columns(self.unfair.graph))
+
+    def _trim(self, rows: Rows, trim: float) -> None:
+        """Drop rows with an extreme propensity, and fit anew on the others."""
+        self.trimmer_ = self.nuisances_
+        self.trimming_prefixes_ = self._trimming_prefixes()
+        kept = self.trimmer_.inside(rows, self.trimming_prefixes_, trim)
+        if len(np.unique(rows.a[kept])) < 2:
+            raise DataError(f"trim={trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
+        if not kept.all():
+            warnings.warn(
+                f"trim={trim} drops {int((~kept).sum())} of {len(kept)} rows; the estimand is now the effect among the "
+                "others.",
+                PositivityWarning,
+                stacklevel=5,
+            )
+        rows = Rows(rows.table, rows.a, rows.weight, kept)
+        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.trimmer_.seed, self.clip, self.folds)
+
+    def _trimming_prefixes(self) -> list[Prefix]:
+        found = [
+            prefix
+            for part in self._parts()
+            for group in self._considered(part)
+            for prefix in part.weight(group).prefixes
+        ]
+        return list(dict.fromkeys(found))
+
+    # -- groups and overlap -------------------------------------------------------------------------------------------
+
+    def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
+        return self.estimand_.baseline, self.estimand_.switched
+
+    def _considered(self, part: RegimeEstimand) -> tuple[int | None, ...]:
+        """Return the groups that may carry the weights."""
+        if self.arm == "auto":
+            return POOLED, 0, 1
+        if self.arm == "pooled":
+            return (POOLED,)
+        return (part.paper_group if self.arm == "paper" else int(self.arm),)
+
+    def _choose(self, candidates: list[GroupOverlap]) -> GroupOverlap:
+        return min(candidates, key=lambda c: c.rank(self.max_unsupported))
+
+    @property
+    def trimmed_(self) -> int:
+        """How many of the fitted rows were trimmed."""
+        return int((~self.nuisances_.rows.kept).sum())
+
+    def overlap(self) -> pd.DataFrame:
+        """Return the overlap of the fitted rows: a row for each world and group that was considered.
+
+        Columns: regime, group, used, n (rows that carry weight), mean_weight (1 in expectation), max_weight, ess
+        (effective sample size in rows), at_bounds (rows with a propensity at 0 or 1), clipped, trimmed,
+        unsupported_cells and their unsupported_mass in the target population; rows_0 and rows_1, the rows of either
+        observed group, and ess_0 and ess_1, their effective sizes in the population of what the sensitive attribute
+        does not cause. An audit gives no interval to a world that rests on a group of fewer than 10 effective rows.
+        A mean weight far from 1 is a bad sign, one near 1 is none: the score equation of a fitted propensity can force
+        it. Compare ``by_group()``, or the groups that an audit reports.
+        """
+        check_is_fitted(self, "groups_")
+        return pd.DataFrame([c.as_row(self.trimmed_, c.group == self.groups_[c.regime]) for c in self.candidates_])
+
+    # -- weights and worlds -------------------------------------------------------------------------------------------
+
+    def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
+        check_is_fitted(self, "groups_")
+        fitted = self.nuisances_.rows
+        if df is None and sample_weight is None:
+            return fitted
+        table = fitted.table if df is None else self._read(df)
+        weight = read_weight(sample_weight, table)
+        rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
+        if rows.place is not None and self.trimmer_ is not None and self.trim is not None:
+            rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
+            rows.probability = {}
+        return rows
+
+    def weights(self, regime: Regime, df: pd.DataFrame | None = None) -> pd.Series[float]:
+        """Return the unnormalised weight of each row in a world, 0 outside the weighted group.
+
+        Parameters
+        ----------
+        regime
+            One of ``unfair.regimes``.
+        df
+            Other rows than the fitted ones, weighted with the fitted propensities.
+
+        Returns
+        -------
+        Series on the index of the rows
+            Its mean is 1 in expectation; ``weights * score`` averages to the paper's estimate.
+        """
+        rows = self._rows(df, None)
+        part = self.estimand_.of(regime)
+        values = self.nuisances_.weights(rows, part, self.groups_[part.regime.name])
+        return pd.Series(values, index=rows.table.index, name=regime.symbol)
+
+    def worlds(
+        self,
+        n: int | None = None,
+        random_state: int | None = None,
+        *,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        """Return both worlds as weighted rows; nothing is drawn.
+
+        Parameters
+        ----------
+        n, random_state
+            Not used here: the rows are the observed ones.
+        df
+            Other rows than the fitted ones, weighted with the fitted propensities.
+        sample_weight
+            Weights of these rows, shape (n,).
+
+        Returns
+        -------
+        baseline, switched
+            The rows of the weighted group as the classifier reads them, with the sensitive attribute set to the value
+            that the outcome reads in that world. ``(weight * score).sum()`` is the estimate of P(Y = 1).
+
+        Raises
+        ------
+        DataError
+            If these rows lack the weighted group.
+        """
+        if n is not None:
+            raise DataError(f"n={shown(n)} cannot be chosen: IPW draws no rows, it weights those observed. Omit n.")
+        require_seed(random_state)
+        rows = self._rows(df, sample_weight)
+        first, second = self._parts()
+        return self._world(rows, first), self._world(rows, second)
+
+    def _world(self, rows: Rows, part: RegimeEstimand) -> CounterfactualSample:
+        graph = self.unfair.graph
+        group = self.groups_[part.regime.name]
+        member = np.flatnonzero(rows.member(group))
+        w = rows.weight * self.nuisances_.weights(rows, part, group)
+        total = w.sum() if self.normalize else (rows.weight * rows.kept).sum()
+        if not w.sum() > 0:
+            who = "either group" if group is POOLED else f"group {group}"
+            carrying = int((rows.weight[member] > 0.0).sum())
+            raise DataError(
+                f"The world {part.regime.symbol} has no row to weight: "
+                + (
+                    f"all {carrying} rows of {who} have the weight 0 there, for by the fitted propensities no row of "
+                    "the other group has their features."
+                    if carrying
+                    else f"these {len(rows.a)} rows hold none of {who} with positive weight."
+                )
+            )
+        features = rows.table[graph.input_columns].iloc[member]
+        changed = rows.a[member] != part.outcome_arm if part.outcome_arm is not None else np.zeros(len(member), bool)
+        if changed.any():
+            label = self._label(rows, part.outcome_arm, features.index)
+            features = features.assign(**{graph.sensitive_column: label})
+        origin = np.where(changed, -1, member).astype(np.int64)
+        return CounterfactualSample(features, w[member] / total, None, origin)
+
+    def _label(self, rows: Rows, value: int | None, index: pd.Index[Any]) -> pd.Series[Any]:
+        """Return the label of a value of the sensitive attribute, repeated, in the type that the rows' column has."""
+        graph = self.unfair.graph
+        source = rows if (rows.a == value).any() else self.nuisances_.rows
+        label = repeat_label(source.table[graph.sensitive_column], graph.label(int(value == 1)), index)
+        return label.astype(rows.table[graph.sensitive_column].dtype)

@@ -1,0 +1,493 @@
+"""Both worlds from a structural equation model that is a Pyro program."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from pyrofair._random import seed_from
+from pyrofair._validation import (
+    require_callable,
+    require_choice,
+    require_instance,
+    require_integer,
+    require_people,
+    require_seed,
+)
+from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.inference.abduction import Method, Settings, counterfactuals, read_inverses
+from pyrofair.inference.counterfactuals import Counterfactuals
+from pyrofair.inference.gradients import Guide
+from pyrofair.inference.inversion import Inverse
+from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
+from pyrofair.programs.couplings import Coupling, require_couplings
+from pyrofair.programs.covariates import ROW
+from pyrofair.programs.parameters import MOST_DRAWS, require_posterior
+from pyrofair.programs.populations import People, Population, read_population
+from pyrofair.programs.sites import Program
+from pyrofair.programs.structural_equations import Equations
+from pyrofair.programs.world_tables import (
+    by_column,
+    codes_of_do,
+    codes_of_rows,
+    outcome_levels,
+    read_levels,
+    world_tables,
+)
+from pyrofair.sources.truth import Truth, TruthDecisions, measure_truth, require_settings
+from pyrofair.tables.tables import read_weight
+
+if TYPE_CHECKING:
+    from pyrofair.inference.posterior import Posterior
+
+__all__ = ["SEM"]
+
+DEFAULT_PEOPLE = 10_000
+
+
+class SEM(BaseEstimator):  # type: ignore[misc]
+    """Potential outcomes computed by a structural equation model: ``do`` on the parents, the noise shared.
+
+    Parameters
+    ----------
+    program
+        A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
+        (or a column of it) are nodes, the others exogenous noise. A vector-valued node (an event, or a plate of items)
+        has a column for each component. Sites outside are parameters, drawn once. What is known of each individual and
+        not modelled is handed over with it: :func:`pyrofair.programs.covariates.with_covariates`.
+    unfair
+        The unfair paths, recanting witnesses included.
+    unit
+        What the worlds share: ``"noise"``, the person; or ``"shared"``, only the nodes that no unfair path touches, the
+        others being drawn anew in each world.
+    coupling
+        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"gumbel"``, Gumbel-max
+        for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
+        coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
+        for categories), ``"independent"``, or ``"antithetic"``. A program says that categories are in the order of
+        their codes by :class:`pyrofair.programs.OrderedCategorical` or Pyro's ``OrderedLogistic``. Of a vector
+        each component is coupled given those before it.
+    posterior
+        Draws of the parameters: what :func:`pyrofair.fit_posterior` returns, or for each an array of shape
+        (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
+        two worlds share hers. Without it one draw of their prior is used, with a warning.
+    draws
+        With ``unit="shared"``: the draws of each unit, at least 2: a single one tells of no unit's mean.
+    random_state
+        Seeds calls that name no seed of their own.
+    levels
+        For a node site whose values are codes 0, 1, ..., their labels, which tables handed out and taken in then hold.
+        (The sensitive attribute has those of the graph.)
+    dtypes
+        For some columns the pandas type that worlds hold them in, such as ``df.dtypes``. By default that of the table
+        given to ``worlds``, or else to ``fit``; without any table, numbers are as the program has them. Numbers that a
+        type cannot hold exactly, such as fractions in a column of integers, stay as they are.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 2.2 and appendix A; Pearl (2009), chapter 7.
+
+    Examples
+    --------
+    >>> import pyro, pyro.distributions as dist
+    >>> from pyrofair import CausalGraph
+    >>> def program(n):
+    ...     with pyro.plate("people", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
+    ...         pyro.deterministic("M", 2 * A + U)
+    >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    >>> baseline, switched = SEM(program, graph.unfair("A -> M -> Y")).nodes(3, random_state=0)
+    >>> (switched["M"] - baseline["M"]).round(4).tolist()
+    [2.0, 2.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        unfair: UnfairPaths,
+        *,
+        unit: Literal["noise", "shared"] = "noise",
+        coupling: Coupling = "gumbel",
+        posterior: Posterior | Mapping[str, npt.ArrayLike] | None = None,
+        draws: int = 200,
+        random_state: int | None = None,
+        levels: Mapping[str, Sequence[Any]] | None = None,
+        dtypes: Mapping[Any, Any] | None = None,
+    ) -> None:
+        self.program = program
+        self.unfair = unfair
+        self.unit = unit
+        self.coupling = coupling
+        self.posterior = posterior
+        self.draws = draws
+        self.random_state = random_state
+        self.levels = levels
+        self.dtypes = dtypes
+
+    @classmethod
+    def from_mechanisms(cls, learned: LearnedMechanisms, unfair: UnfairPaths, **settings: Any) -> Self:
+        """Return learned mechanisms as a source: an SEM with their posterior.
+
+        Parameters
+        ----------
+        learned
+            What :func:`pyrofair.learn_mechanisms` returns.
+        unfair
+            The unfair paths, in the graph that the mechanisms were learned along; others are refused.
+        settings
+            As for :class:`pyrofair.SEM`: ``unit``, ``coupling``, ``draws``, ...
+
+        Raises
+        ------
+        DataError, GraphError
+            If they are no unfair paths, or those of another graph.
+        """
+        require_graph(unfair, learned.graph)
+        if learned.levels:
+            settings.setdefault("levels", learned.levels)
+        settings.setdefault("dtypes", {name: learned.dtypes[name] for name in learned.fits if name in learned.dtypes})
+        return cls(learned.program, unfair, **{"posterior": learned.posterior or None, **settings})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Return itself: the program is given, and nothing is learned from the table or its weights."""
+        _require_weights(sample_weight, df)
+        if isinstance(df, pd.DataFrame):
+            self._given = df.dtypes
+        read_levels(self.levels, self.equations())
+        self._held(warn=False)
+        return self
+
+    # -- reading the program ------------------------------------------------------------------------------------------
+
+    def equations(self) -> Equations:
+        """Return the program as structural equations, read once.
+
+        Raises
+        ------
+        GraphError
+            If a node has no site, or a site reads a parent that the graph lacks.
+        DataError
+            If a setting is unknown.
+        """
+        if not isinstance(self.unfair, UnfairPaths):
+            raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
+        require_callable("program", self.program, "a Pyro program of the number of units")
+        require_choice("unit", self.unit, ("noise", "shared"))
+        require_integer("draws", self.draws, least=2 if self.unit == "shared" else 1)
+        require_seed(self.random_state)
+        if self.posterior is not None:
+            require_posterior(self.posterior)
+        if self.levels is not None:
+            require_instance("levels", self.levels, Mapping, "a dictionary from node sites to their labels, or None")
+        self._types(None)
+        require_couplings([self.coupling])
+        key = (self.program, self.unfair, self.unit, self.coupling)
+        if getattr(self, "_read", (None, None))[0] != key:
+            self._read = (key, read_population(self.program, self.unfair, self.coupling, self.posterior))
+        return self._read[1].equations
+
+    @property
+    def coupled(self) -> tuple[str, ...]:
+        """The sites drawn without explicit noise that a classifier's columns depend on: the coupling is about them."""
+        return self._population().coupled
+
+    @property
+    def uncertain_parameters(self) -> tuple[str, ...]:
+        """The parameters without posterior draws; one draw of their prior is used."""
+        return () if self._is_given() else self._population().priors.names
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, a sentence each."""
+        return self._population().assumptions(self.unit, self._held(warn=False))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_read"}
+
+    # -- both worlds --------------------------------------------------------------------------------------------------
+
+    def nodes(self, n: int, random_state: int | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return every node of the program in both worlds, for the same n people.
+
+        A node that reaches the outcome by several paths which disagree (a recanting witness) is shown as the outcome
+        reads it, and so is the sensitive attribute. Latent nodes of several numbers are left out.
+
+        Returns
+        -------
+        baseline, switched : DataFrames of n rows
+            Row i of both is one person; in the program's precision, as in ``worlds``.
+        """
+        require_people("n", n)
+        require_seed(random_state)
+        equations = self.equations()
+        people = self._population().draw(n, self._seed(random_state), self._held())
+        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1 and site != ROW]
+        order = [site for site in equations.node_of if site in shown]
+        first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
+        return first.copy(), second.copy()
+
+    def worlds(
+        self,
+        n: int | None = None,
+        random_state: int | None = None,
+        *,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        """Return both worlds as the classifier reads them.
+
+        Parameters
+        ----------
+        n
+            The number of units, drawn from the program; by default as many as ``df`` has rows, or 10,000.
+        random_state
+            Seeds the draw.
+        df, sample_weight
+            Only the number of rows and the types of columns are used: people come from the program.
+
+        Returns
+        -------
+        baseline, switched : CounterfactualSample
+            In the types of the table, if there is one; else in the program's precision, mostly float32: put ``rows`` in
+            float64 before scoring them by hand.
+        """
+        _require_weights(sample_weight, df)
+        require_seed(random_state)
+        size = require_people("n", n) if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
+        population, seed, held = self._population(), self._seed(random_state), self._held()
+        if self.unit == "shared":
+            people, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)
+        else:
+            people, unit = population.draw(size, seed, held, population.inputs), np.arange(size)
+        weight = np.broadcast_to(1.0 / len(unit), len(unit))  # takes no memory, which costs more time than arithmetic
+        types = df.dtypes if isinstance(df, pd.DataFrame) else None
+        first, second = self._tables(people, self.unfair.graph.input_columns, len(unit), types)
+        return CounterfactualSample(first, weight, unit), CounterfactualSample(second, weight, unit)
+
+    # -- given people -------------------------------------------------------------------------------------------------
+
+    def counterfactual(
+        self,
+        df: pd.DataFrame,
+        *,
+        method: Method = "auto",
+        inverses: Mapping[str, Inverse] | None = None,
+        draws: int = 1000,
+        tolerance: float | Mapping[str, float] | None = None,
+        guide: Guide = "AutoNormal",
+        do: Mapping[str, Any] | None = None,
+        random_state: int | None = None,
+    ) -> Counterfactuals:
+        """Return both worlds of observed people: abduction of their noise, action, prediction.
+
+        A world whose paths all carry a person's own value of the sensitive attribute gives her row back.
+
+        Parameters
+        ----------
+        df
+            The n people: a column for each node of the program that is not latent. If the outcome is there, it is
+            evidence too, and predicted in both worlds.
+        method, inverses, draws, tolerance, guide
+            How the noise is inferred; see :func:`pyrofair.inference.abduct`.
+        do
+            Nodes, by site or column, set in both worlds besides: each to a number or to one for each person.
+        random_state
+            Seeds the draws.
+
+        Returns
+        -------
+        Counterfactuals
+            ``.baseline``, ``.switched``, ``.draws``, ``.noise``, ``.diagnostics``, ``.exact``, ``.scores(model)``;
+            print it for a summary. With posterior draws of the program's parameters, up to 50 of them share each
+            person's draws; her row does not change their posterior.
+
+        Raises
+        ------
+        DataError
+            If the table or a setting does not fit, a row is impossible under the program, or the method cannot serve a
+            node.
+
+        References
+        ----------
+        Chikahara et al. (2021), appendix A.1 (woman i and man j); Pearl (2009), theorem 7.1.7.
+
+        Examples
+        --------
+        >>> import pyro, pyro.distributions as dist
+        >>> from pyrofair import CausalGraph
+        >>> def program(n):
+        ...     with pyro.plate("people", n):
+        ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+        ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
+        ...         pyro.deterministic("M", 2 * A + U)
+        >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+        >>> given = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]}, index=["woman", "man"])
+        >>> SEM(program, graph.unfair("A -> M -> Y")).counterfactual(given).switched
+               A    M
+        woman  0  2.5
+        man    0  2.5
+        """
+        settings = Settings(method, read_inverses(inverses), draws, tolerance, guide)
+        require_seed(random_state)
+        if do is not None:
+            require_instance("do", do, Mapping, "a dictionary from nodes to values, or None")
+        equations = self.equations()
+        levels, held = outcome_levels(equations, df, read_levels(self.levels, equations)), self._held()
+        found = counterfactuals(
+            equations,
+            codes_of_rows(equations, df, levels),
+            settings,
+            coupling=self.coupling,
+            posterior=held,
+            do=codes_of_do(equations, do, levels),
+            random_state=self._seed(random_state),
+        )
+        used = self._population().priors.use(held, min(draws, MOST_DRAWS))
+        types = self._types(getattr(df, "dtypes", None))
+        return replace(found.labelled(by_column(equations, levels), types), parameters=used)
+
+    # -- the truth about a model --------------------------------------------------------------------------------------
+
+    def truth(
+        self,
+        model: Any,
+        n: int = 100_000,
+        random_state: int | None = None,
+        decisions: TruthDecisions = "threshold",
+        threshold: float = 0.5,
+    ) -> Truth:
+        """Return how unfair a model is to n people drawn from the program, each of whom is seen in both worlds.
+
+        Parameters
+        ----------
+        model
+            Anything with ``predict_proba``. One that was fitted without column names gets them in the graph's order.
+        n
+            The number of people, whatever ``unit`` is.
+        random_state
+            Seeds the draw.
+        decisions, threshold
+            Whether a score makes a decision by exceeding the threshold (``"threshold"``) or is the probability of one,
+            drawn with one noise in both worlds (``"shared"``) or with a noise in each (``"own"``). Drawn decisions are
+            averaged over exactly.
+
+        Returns
+        -------
+        Truth
+            With several posterior draws the posterior means, people being spread over draws, and the standard
+            deviation between draws (``effect_posterior`` has intervals).
+
+        Raises
+        ------
+        DataError
+            If the model reads other columns than the outcome's observed parents, or a setting is unknown.
+        CouplingError
+            If a node without explicit noise cannot be coupled.
+
+        References
+        ----------
+        Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.sources.Truth`.
+        """
+        require_settings(n, decisions, threshold)
+        require_seed(random_state)
+        population, columns, held = self._population(), self.unfair.graph.input_columns, self._held()
+        people = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
+        actual = [people.worlds[2][site].expand(n).numpy() for site in population.columns]
+        return measure_truth(
+            model,
+            self._tables(people, columns, n),
+            pd.DataFrame(dict(zip(columns, actual, strict=True))),
+            self.unfair.graph,
+            decisions=decisions,
+            threshold=threshold,
+            coupling=population.named_coupling,
+            coupled=population.coupled,
+            parameters=population.priors.use(held, len(people.sizes)),
+            sizes=people.sizes,
+        )
+
+    def truths(self, model: Any, couplings: Sequence[Coupling] | None = None, **settings: Any) -> pd.DataFrame:
+        """Return the truth about a model under several couplings, with one seed: a row for each quantity of each.
+
+        Parameters
+        ----------
+        model, settings
+            As for :meth:`truth`.
+        couplings
+            The couplings to compare, by default monotone, independent and antithetic; with nominal categories among the
+            coupled sites Gumbel and independent, which do not depend on how these are coded. All agree on all that data
+            could tell, and on everything if all noise is explicit.
+
+        Returns
+        -------
+        DataFrame
+            With columns decisions, coupling, quantity, estimate, error, posterior_sd, n.
+        """
+        seed = self._seed(settings.pop("random_state", None))
+        found = []
+        nominal = self.equations().info.nominal.intersection(self.coupled)
+        default = ["gumbel", "independent"] if nominal else ["monotone", "independent", "antithetic"]
+        for coupling in require_couplings(default if couplings is None else couplings):
+            sem: SEM = clone(self).set_params(coupling=coupling)
+            found.append(sem.truth(model, random_state=seed, **settings).table)
+        return pd.concat(found, ignore_index=True)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _population(self) -> Population:
+        self.equations()
+        return self._read[1]
+
+    def _tables(
+        self, people: People, columns: Sequence[str], size: int, types: Mapping[Any, Any] | pd.Series[Any] | None = None
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        equations = self.equations()
+        levels = read_levels(self.levels, equations)
+        return world_tables(equations, people.worlds[:2], columns, size, levels, self._types(types))
+
+    def _types(self, types: Mapping[Any, Any] | pd.Series[Any] | None) -> dict[Any, Any]:
+        """Return the pandas types that worlds take: those given, of the constructor, or of the table of ``fit``."""
+        if self.dtypes is not None and not isinstance(self.dtypes, Mapping | pd.Series):
+            raise DataError(f"dtypes={self.dtypes!r:.60} must be types by column, such as df.dtypes.")
+        found = types if types is not None else self.dtypes if self.dtypes is not None else getattr(self, "_given", {})
+        try:
+            return {name: pd.api.types.pandas_dtype(each) for name, each in found.items()}
+        except TypeError as error:
+            raise DataError(f"dtypes holds what is no type: {error}. Pass df.dtypes, say.") from error
+
+    def _seed(self, random_state: int | None) -> int:
+        require_seed(random_state)
+        return seed_from(self.random_state if random_state is None else random_state)
+
+    def _is_given(self) -> bool:
+        return self.posterior is not None and not (isinstance(self.posterior, Mapping) and not self.posterior)
+
+    def _held(self, *, warn: bool = True) -> dict[str, NDArray[Any]]:
+        """Return the posterior draws of the parameters, or none, with a warning to the caller's caller."""
+        priors = self._population().priors
+        if self._is_given():
+            return priors.read(self.posterior)
+        if priors.names and warn:
+            warnings.warn(priors.unknown(), PyrofairWarning, stacklevel=3)
+        return {}
+
+
+def _require_weights(sample_weight: object, df: object) -> None:
+    """Refuse what are no weights of the rows of a table, though only the number of its rows is used."""
+    if sample_weight is not None and isinstance(df, pd.DataFrame):
+        read_weight(sample_weight, df)

@@ -1,0 +1,837 @@
+"""Audits from end to end: the numbers against formulas written here, and what is said where there are none."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import beta
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+import pyrofair as pf
+from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
+
+MEDIATOR = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+DIRECT = MEDIATOR.unfair("A -> Y")
+CAUSAL = ["p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"]
+ALL = ["accuracy", "positive_rate", "majority_rate", *CAUSAL]
+
+
+def one_mediator(more: int = 0) -> pd.DataFrame:
+    """Case A1: counts 30, 10, 15, 45; and some rows A=0, M=2."""
+    a = [0] * 40 + [1] * 60 + [0] * more
+    m = [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45 + [2] * more
+    return pd.DataFrame({"A": a, "M": m, "Y": ([0, 1, 1] * len(a))[: len(a)]})
+
+
+class Scores:
+    """Case A1's scores, from a model that knows neither names nor classes."""
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        p = np.select([X["A"] * 10 + X["M"] == cell for cell in (0, 1, 10)], [0.2, 0.4, 0.5], 0.9)
+        return np.column_stack([1.0 - p, p])
+
+
+class Constant:
+    """The same score for everyone."""
+
+    def __init__(self, p: float) -> None:
+        self.p = p
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        return np.tile([1.0 - self.p, self.p], (len(X), 1))
+
+
+def saturated(**settings: Any) -> pf.IPW:
+    return pf.IPW(DIRECT, propensity="saturated", **settings)
+
+
+def run(model: Any, source: Any, df: pd.DataFrame, **settings: Any) -> pf.Audit:
+    return pf.audit(
+        {"m": model}, source, df, **{"n_boot": 0, "n_jobs": 1, "progress": False, "random_state": 0} | settings
+    )
+
+
+def column(report: pf.Audit, name: str, decisions: str = "score") -> dict[str, Any]:
+    rows = report.table[report.table["decisions"] == decisions]
+    return dict(zip(rows["quantity"], rows[name], strict=True))
+
+
+def simulated(n: int, seed: int, *, curve: float = 0.0) -> pd.DataFrame:
+    """Q -> A; {A Q} -> M, with a propensity that is logistic in Q unless it is curved."""
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=n)
+    a = (rng.random(n) < expit(-0.2 + 0.7 * q + curve * (q**2 - 1.0))).astype(int)
+    m = 0.8 * a + 0.5 * q + rng.normal(size=n)
+    y = (rng.random(n) < expit(-0.5 + 0.9 * a + 0.4 * q + 0.6 * m)).astype(int)
+    return pd.DataFrame({"Q": q, "A": a, "M": m, "Y": y})
+
+
+HIRING = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
+UNFAIR = HIRING.unfair("A -> Y")
+
+
+# --- the numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arm", ["auto", "paper", 0, 1, "pooled"])
+def test_one_mediator(arm: Any) -> None:
+    """Cases A1 and A2: P(Y0) = .75 x .2 + .25 x .4, P(Ypi) = .75 x .5 + .25 x .9."""
+    df = one_mediator()
+    report = run(Scores(), saturated(arm=arm), df, n_boot=40)
+    soft, hard = column(report, "estimate"), column(report, "estimate", "threshold")
+    assert soft == pytest.approx(
+        {
+            "positive_rate": 0.3 * 0.2 + 0.1 * 0.4 + 0.15 * 0.5 + 0.45 * 0.9,
+            "p_y0": 0.25,
+            "p_ypi": 0.60,
+            "mean_unfair_effect": 0.35,
+            "piu_paper_bound": 1.10,
+            "piu_lower": 0.35,
+            "piu_upper": 0.85,
+        }
+    )
+    decided = (df["A"] == 1) & (df["M"] == 1)  # .5 does not exceed the threshold
+    assert hard == pytest.approx(
+        {
+            "accuracy": (decided == (df["Y"] == 1)).mean(),
+            "positive_rate": 0.45,
+            "majority_rate": 0.66,
+            "p_y0": 0.0,
+            "p_ypi": 0.25,
+            "mean_unfair_effect": 0.25,
+            "piu_paper_bound": 0.5,
+            "piu_lower": 0.25,
+            "piu_upper": 0.25,
+        },
+        abs=1e-9,
+    )
+    assert "vacuous" in column(report, "note")["piu_paper_bound"]
+    assert column(report, "note", "threshold")["piu_paper_bound"] == ""
+    assert list(report.table.columns) == [
+        "model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note",
+    ]  # fmt: skip
+    assert list(hard) == ALL
+    given = report.table[report.table["quantity"] != "accuracy"]  # that interval is exact and needs no replicate
+    assert (given["lower"] <= given["estimate"] + 1e-9).all()
+    assert (given["estimate"] <= given["upper"] + 1e-9).all()
+    assert "a bound of 1 or more proves nothing" in str(report)
+
+
+def test_the_threshold_is_exceeded() -> None:
+    report = run(Scores(), saturated(arm="paper"), one_mediator(), threshold=0.3)
+    assert column(report, "estimate", "threshold")["p_y0"] == pytest.approx(0.25)
+    assert column(report, "estimate", "threshold")["p_ypi"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("arm", ["paper", 0, 1])
+def test_logistic_weights_by_hand(arm: Any) -> None:
+    """Odds from scikit-learn's own logistic regression, and the weights of either group written out."""
+    df = simulated(800, 0)
+    model = LogisticRegression().fit(df[["Q", "A", "M"]], df["Y"])
+
+    def odds(columns: list[str]) -> NDArray[np.float64]:
+        p = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(df[columns], df["A"]).predict_proba(df[columns])
+        return p[:, 1] / p[:, 0]
+
+    def score(value: int) -> NDArray[np.float64]:
+        return model.predict_proba(df[["Q", "A", "M"]].assign(A=value))[:, 1]
+
+    def mean(group: int, outcome_reads: int) -> float:
+        """M reads A=0: group 1 is weighted by P(M | 0, Q) / P(M | 1, Q); both by 1 / P(group | Q)."""
+        before, after = odds(["Q"]), odds(["Q", "M"])
+        weight = (1.0 + before) if group == 0 else (1.0 + 1.0 / before) * before / after
+        weight = np.where(df["A"] == group, weight, 0.0)
+        return float(weight @ score(outcome_reads) / weight.sum())
+
+    groups = (0, 1) if arm == "paper" else (arm, arm)
+    report = run(model, pf.IPW(UNFAIR, arm=arm), df)
+    soft = column(report, "estimate")
+    assert soft["p_y0"] == pytest.approx(mean(groups[0], 0), abs=1e-6)
+    assert soft["p_ypi"] == pytest.approx(mean(groups[1], 1), abs=1e-6)
+    assert soft["positive_rate"] == pytest.approx(model.predict_proba(df[["Q", "A", "M"]])[:, 1].mean())
+    hard = column(report, "estimate", "threshold")
+    assert hard["accuracy"] == pytest.approx(model.score(df[["Q", "A", "M"]], df["Y"]))
+    by_group = report.groups.set_index(["decisions", "quantity"])
+    assert by_group.loc[("score", "p_ypi"), "group_0"] == pytest.approx(mean(0, 1), abs=1e-6)
+    assert by_group.loc[("score", "p_ypi"), "group_1"] == pytest.approx(mean(1, 1), abs=1e-6)
+
+
+def test_all_kinds_of_models_agree() -> None:
+    df = simulated(300, 1)[["Q", "A", "M", "Y"]]
+    reads = ["Q", "A", "M"]
+    named = LogisticRegression().fit(df[reads], df["Y"])
+    bare = LogisticRegression().fit(df[reads].to_numpy(), df["Y"].to_numpy())
+    scaled = make_pipeline(StandardScaler(), LogisticRegression(C=np.inf)).fit(df[["M", "A", "Q"]], df["Y"])
+    unscaled = LogisticRegression(C=np.inf, tol=1e-8).fit(df[reads], df["Y"])
+    penalised = pf.PenalizedClassifier("logistic", source=pf.IPW(UNFAIR), epochs=2, random_state=0)
+    models = {
+        "named": named,
+        "bare": bare,
+        "scores": named.predict_proba(df[reads])[:, 1],
+        "series": pd.Series(named.predict_proba(df[reads])[:, 1], index=df.index),
+        "scaled": scaled,
+        "unscaled": unscaled,
+        "penalised": penalised.fit(df[reads], df["Y"]),
+    }
+    report = pf.audit(models, pf.IPW(UNFAIR, arm="paper"), df, n_boot=0, progress=False, scores="prediction")
+    wide = report.table.pivot_table(index=["decisions", "quantity"], columns="model", values="estimate")
+    for name in ("bare", "scores", "series"):
+        np.testing.assert_allclose(wide[name], wide["named"], rtol=1e-12)
+    soft = wide.loc["score"]
+    np.testing.assert_allclose(soft["scaled"], soft["unscaled"], atol=1e-4)
+    assert wide.loc[("score", "positive_rate"), "penalised"] == pytest.approx(
+        models["penalised"].predict_proba(df[reads])[:, 1].mean()
+    )
+    assert list(report.table["model"].unique()) == list(models)
+    assert "bare: fitted without column names, and given Q, A, M in this order." in str(report)
+    assert "named: fitted" not in str(report)
+
+
+def test_a_model_without_names_gets_the_order_of_df() -> None:
+    df = simulated(300, 1)
+    model = LogisticRegression().fit(df[["M", "Q", "A"]].to_numpy(), df["Y"])
+    named = LogisticRegression().fit(df[["M", "Q", "A"]], df["Y"])
+    for arm in ("paper", 0):  # arm 0 switches A in rows, which are then scored anew
+        one, other = (run(each, pf.IPW(UNFAIR, arm=arm), df[["M", "Q", "A", "Y"]]) for each in (model, named))
+        pd.testing.assert_frame_equal(one.table, other.table)
+
+
+def test_labels_are_found_by_name() -> None:
+    df = one_mediator()
+    named = df.assign(A=df["A"].map({0: "woman", 1: "man"}), Y=df["Y"].map({0: "no", 1: "a yes"}))
+    graph = pf.CausalGraph(
+        "A -> M -> Y; A -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man", positive="a yes"
+    )
+
+    class Named(Scores):
+        classes_: ClassVar = np.array(["a yes", "no"])
+
+        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+            return super().predict_proba(X.assign(A=(X["A"] == "man").astype(int)))[:, ::-1]
+
+    source = pf.IPW(graph.unfair("A -> Y"), propensity="saturated")
+    one, other = run(Named(), source, named), run(Scores(), saturated(), df)
+    pd.testing.assert_frame_equal(one.table, other.table)
+    assert "A is 'A': 0 is 'woman', 1 is 'man'. Yes is 'Y' = 'a yes'" in str(one)
+
+
+@pytest.mark.parametrize(("errors", "n"), [(24, 100), (2_696, 10_870)])
+def test_accuracy_has_the_test_set_bound(errors: int, n: int) -> None:
+    """Case A12, against the beta quantiles of Clopper and Pearson."""
+    df = pd.DataFrame({"A": np.arange(n) % 2, "M": 0, "Y": np.arange(n) < n // 2})
+    right = np.arange(n) >= errors
+    scores = np.where(right == df["Y"], 0.9, 0.1)
+    report = run(scores, pf.IPW(DIRECT, arm="paper"), df.astype(int))
+    row = report.table.set_index(["decisions", "quantity"]).loc[("threshold", "accuracy")]
+    assert row["estimate"] == pytest.approx(1 - errors / n)
+    low, high = {24: (0.17135, 0.32060), 2_696: (0.24121, 0.25493)}[errors]
+    assert 1 - row["upper"] == pytest.approx(low, abs=5e-6)
+    assert 1 - row["lower"] == pytest.approx(high, abs=5e-6)
+    assert 1 - row["upper"] == pytest.approx(beta.ppf(0.05, errors, n - errors + 1))
+    assert "exact test-set bound, 5 % on each side" in row["note"]
+
+
+def test_weighted_accuracy_has_a_bootstrap_interval() -> None:
+    df = one_mediator()
+    report = run(Scores(), saturated(), df, n_boot=40, sample_weight=1.0 + df["Y"])
+    row = report.table.set_index(["decisions", "quantity"]).loc[("threshold", "accuracy")]
+    assert row["lower"] == report.draws[("m", "threshold", "accuracy")].quantile(0.025)
+    assert row["note"] == ""
+
+
+@pytest.mark.parametrize("propensity", ["saturated", "logistic"])
+@pytest.mark.parametrize("fitted", [True, False])
+def test_a_weight_of_2_is_a_repeated_row(propensity: Any, fitted: bool) -> None:
+    df = simulated(200, 3).round(0)
+    weight = pd.Series(np.random.default_rng(0).integers(1, 4, len(df)), index=df.index)
+    repeated = df.loc[df.index.repeat(weight)].reset_index(drop=True)
+    model = LogisticRegression().fit(df[["Q", "A", "M"]], df["Y"])
+    source = pf.IPW(UNFAIR, arm=0, propensity=propensity, max_unsupported=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PositivityWarning)
+        if fitted:
+            source.fit(df)
+        one, other = run(model, source, df, sample_weight=weight), run(model, source, repeated)
+        plain = run(model, source, df)
+    np.testing.assert_allclose(one.table["estimate"], other.table["estimate"], atol=1e-7)
+    assert (np.abs(one.table["estimate"] - plain.table["estimate"]) > 1e-4).all()
+
+
+def test_effective_sizes() -> None:
+    df = one_mediator()
+    weight = 1.0 + df["Y"].to_numpy()
+    sizes = column(run(Scores(), saturated(arm="paper"), df), "ess", "threshold")
+    switched = 100**2 / (15 * 5**2 + 45 * (5 / 9) ** 2)
+    expected = dict.fromkeys(["accuracy", "positive_rate", "majority_rate"], 100.0) | dict.fromkeys(CAUSAL, switched)
+    assert sizes == pytest.approx(expected | {"p_y0": 40.0})
+    weighted = column(run(Scores(), saturated(arm="paper"), df, sample_weight=weight), "ess", "threshold")
+    assert weighted["accuracy"] == weighted["positive_rate"] == pytest.approx(weight.sum() ** 2 / (weight @ weight))
+
+
+# --- few rows, and no effect -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 2, 30])
+@pytest.mark.parametrize("fitted_before", [False, True])
+def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted_before: bool) -> None:
+    """M = 2 A + Q + noise, and few rows of group 0: P(Y0 = 1) is .5, and one row says anything."""
+    rng = np.random.default_rng(0)
+    a = np.r_[np.zeros(rows, dtype=int), np.ones(400 - rows, dtype=int)]
+    q = rng.normal(size=400)
+    df = pd.DataFrame({"A": a, "Q": q, "M": 2.0 * a + q + rng.normal(size=400)})
+    unfair = pf.CausalGraph("Q -> M; A -> M; M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+
+    class Score:
+        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+            p = expit(X["M"].to_numpy())
+            return np.column_stack([1.0 - p, p])
+
+    source = pf.IPW(unfair)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PositivityWarning)
+        report = run(Score(), source.fit(df) if fitted_before else source, df, n_boot=40)
+    table = report.table.set_index(["decisions", "quantity"])
+    small = ["p_y0", *CAUSAL[2:]]
+    if rows < 10:
+        assert table.loc["score"].loc[small, ["lower", "upper"]].isna().all(axis=None)
+        note = f"no interval: group 0 has {rows} row(s), effective size {float(rows):.1f}, fewer than 10"
+        assert note in table.loc[("score", "p_y0"), "note"]
+        assert str(report).count(f"reading: none: group 0 has {rows} row(s), effective size") == 2
+    else:
+        assert table.loc["score"].loc[small, ["lower", "upper"]].notna().all(axis=None)
+        low, high = table.loc[("score", "p_y0"), ["lower", "upper"]]
+        assert low <= 0.5 <= high
+    assert table.loc["score"].loc[["p_ypi", "positive_rate"], ["lower", "upper"]].notna().all(axis=None)
+    assert table["estimate"].drop(["accuracy", "majority_rate"], level=1).notna().all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_lower_end_holds_0_where_the_effect_does(seed: int) -> None:
+    """The classifier does not heed A: there is no effect."""
+    df = simulated(300, seed)
+    model = LogisticRegression().fit(df[["Q", "M"]], df["Y"])
+    report = run(model, pf.IPW(UNFAIR, arm="pooled"), df, n_boot=40)
+    for decisions in ("score", "threshold"):
+        low, high = column(report, "lower", decisions), column(report, "upper", decisions)
+        effect = low["mean_unfair_effect"], high["mean_unfair_effect"]
+        expected = max(effect[0], -effect[1], 0.0), max(effect[1], -effect[0])
+        assert (low["piu_lower"], high["piu_lower"]) == pytest.approx(expected, abs=1e-12)
+        assert (low["piu_lower"] == 0.0) == (effect[0] <= 0.0 <= effect[1])
+
+
+# --- no verdict where there is none ----------------------------------------------------------------------------------
+
+
+class Coin:
+    """Both worlds see a fair coin Z in M; only the model turns it round where A is 1."""
+
+    def __init__(self, *, shared: bool) -> None:
+        self.unfair = DIRECT
+        self.shared = shared
+
+    def fit(self, df: pd.DataFrame, sample_weight: Any = None) -> Coin:
+        raise AssertionError("a source that cannot be cloned is used as it is")
+
+    def worlds(
+        self,
+        n: int | None = None,
+        random_state: int | None = None,
+        *,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        unit = np.arange(2) if self.shared else None
+        one, other = (
+            CounterfactualSample(pd.DataFrame({"A": [a, a], "M": [0, 1]}), np.array([0.5, 0.5]), unit) for a in (0, 1)
+        )
+        return one, other
+
+
+class Turned:
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        p = np.abs(X["M"] - X["A"]).to_numpy(dtype=float)
+        return np.column_stack([1.0 - p, p])
+
+
+@pytest.mark.parametrize(("shared", "lower"), [(True, 1.0), (False, 0.0)])
+def test_the_mean_effect_is_blind(shared: bool, lower: float) -> None:
+    """Case A3."""
+    df = one_mediator()
+    told = "Coin is taken as it is" if shared else "Coin cannot be refitted, so the intervals leave out the uncertainty"
+    with pytest.warns(PyrofairWarning, match=told):
+        report = run(Turned(), Coin(shared=shared), df, n_boot=40)
+    found = column(report, "estimate")
+    assert found["mean_unfair_effect"] == 0.0
+    assert (found["piu_lower"], found["piu_upper"], found["piu_paper_bound"]) == (lower, 1.0, 1.0)
+    assert ("unfair to at least 100.0% of people" in str(report)) == shared
+    assert ("inconclusive" in str(report)) == (not shared)
+    assert f"Warning: {told}" in str(report)
+    assert "(the source states none)" in str(report)
+
+
+def test_a_coin_for_everyone_is_inconclusive() -> None:
+    """Case A4: the paper's bound is 1, though nobody is treated unfairly."""
+    report = run(Constant(0.5), saturated(), one_mediator(), n_boot=40)
+    found, notes = column(report, "estimate"), column(report, "note")
+    assert found["piu_paper_bound"] == pytest.approx(1.0)
+    assert "vacuous" in notes["piu_paper_bound"]
+    assert found["mean_unfair_effect"] == pytest.approx(0.0)
+    text = str(report)
+    assert "reading: inconclusive: the data allow anything from 0 % to 100.0% of people" in text
+    assert "no evidence of unfairness, nor of its absence" in text
+    assert "unfair to" not in text
+
+
+def test_a_constant_classifier_earns_no_praise() -> None:
+    text = str(run(Constant(0.9), saturated(), one_mediator(), n_boot=40))
+    assert "says yes to 1.000 [1.000, 1.000] of people: nearly the same answer for everyone" in text
+    assert "reading: none: all but about 0 of the rows get the same answer" in text
+    assert "unfair to at most 0.0%" not in text
+
+
+def test_a_model_that_no_unfair_path_reaches_is_not_called_unfair() -> None:
+    """Under a wrong propensity the weights claim an effect even of a model that reads Q alone."""
+    df = simulated(2_000, 4, curve=0.8)
+    squared = make_pipeline(Squares(), LogisticRegression()).fit(df[["Q"]], df["Y"])
+    squared.steps[0][1].feature_names_in_ = np.array(["Q"], dtype=object)
+    reading = LogisticRegression().fit(df[["Q", "A"]], df["Y"])
+    report = pf.audit(
+        {"Q": squared, "both": reading}, pf.IPW(UNFAIR, arm="paper"), df, n_boot=40, progress=False, random_state=0
+    )
+    effect = report.table.set_index(["model", "decisions", "quantity"]).loc[("Q", "score", "mean_unfair_effect")]
+    assert effect["upper"] < 0 or effect["lower"] > 0
+    assert report.context["untouched"] == {"Q": ("Q",)}
+    own, other = str(report).split("\nboth\n")
+    assert own.count("reading: unfair to nobody, by the graph: it reads Q only") == 2
+    assert "nobody" not in other
+
+
+def test_no_support_reaches_the_report() -> None:
+    """Case A10: the only trace of 5 rows without a counterpart is a mean weight of 8/9."""
+    df = one_mediator(5)
+    for settings in ({}, {"normalize": False}):
+        with pytest.raises(PositivityError, match="M=2"):
+            run(Scores(), saturated(arm="paper", **settings), df)
+    for normalize, expected in [(True, 0.60), (False, 56 / 105)]:
+        source = saturated(arm="paper", normalize=normalize, max_unsupported=0.2)
+        with pytest.warns(PositivityWarning, match="M=2"):
+            report = run(Scores(), source, df)
+        assert column(report, "estimate")["p_ypi"] == pytest.approx(expected)
+        text = str(report)
+        assert "Warning: Poor overlap in world 'unfair', group 1: the mean weight is 0.889" in text
+        assert "mean weight 0.889, should be near 1); no counterpart for M=2" in text
+    with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
+        trimmed = run(Scores(), saturated(arm="paper", trim=1e-6), df)
+    assert column(trimmed, "estimate")["p_ypi"] == pytest.approx(0.60)
+    assert "Warning: trim=1e-06 drops 5 of 105 rows" in str(trimmed)
+
+
+def test_overlap_is_told_of_a_source_fitted_before() -> None:
+    with pytest.warns(PositivityWarning, match="M=2"):
+        source = saturated(arm="paper", max_unsupported=0.2).fit(one_mediator(5))
+    text = str(run(Scores(), source, one_mediator()))
+    assert "unfair world: weights on group 1 (60 fitted rows, effective size 26; mean weight 0.889" in text
+
+
+class Heavy(Coin):
+    """Horvitz-Thompson weights that sum to other than 1."""
+
+    def __init__(self, *totals: float) -> None:
+        super().__init__(shared=False)
+        self.totals = totals
+
+    def worlds(self, *args: Any, **kwargs: Any) -> tuple[CounterfactualSample, CounterfactualSample]:
+        rows = pd.DataFrame({"A": [0], "M": [0]})
+        one, other = (CounterfactualSample(rows, np.array([total])) for total in self.totals)
+        return one, other
+
+
+def test_an_estimate_that_left_0_1() -> None:
+    """Case A11: marginals of 1.5 and .8, for which the paper's formula is negative."""
+    report = run(Constant(1.0), Heavy(1.5, 0.8), one_mediator())
+    for decisions in ("score", "threshold"):
+        found, notes = column(report, "estimate", decisions), column(report, "note", decisions)
+        assert (found["p_y0"], found["p_ypi"]) == (1.5, 0.8)
+        for name in CAUSAL:
+            assert "the estimate left [0, 1]: P(Y0=1) = 1.500" in notes[name]
+        assert np.isnan([found[name] for name in CAUSAL[3:]]).all()
+    assert "reading: none, for the estimate is no probability; normalise the weights" in str(report)
+    report.plot()
+
+
+def test_horvitz_thompson_can_leave_0_1() -> None:
+    """Real weights: with few rows of group 0, those that are there weigh too much."""
+    df = one_mediator().assign(M=0).iloc[35:]
+    source = saturated(arm="paper", normalize=False).fit(one_mediator().assign(M=0))
+    with pytest.warns(PositivityWarning, match="Poor overlap among the audited rows, world"):
+        report = run(Constant(0.9), source, df)
+    # Group 1 is 60 of 65 rows here, and each weighs 100 / 60.
+    assert column(report, "estimate")["p_ypi"] == pytest.approx(0.9 * 60 / 65 * 100 / 60)
+    assert "left [0, 1]" in column(report, "note")["piu_upper"]
+
+
+def test_no_outcomes_no_accuracy() -> None:
+    report = run(Scores(), saturated(), one_mediator().drop(columns="Y"), n_boot=40)
+    found, notes, sizes = (column(report, each, "threshold") for each in ("estimate", "note", "ess"))
+    for name in ("accuracy", "majority_rate"):
+        assert np.isnan(found[name])
+        assert np.isnan(sizes[name])
+        assert notes[name] == "cannot be made: df has no outcome column 'Y'"
+    assert not np.isnan([found[name] for name in ["positive_rate", *CAUSAL]]).any()
+    assert "accuracy cannot be made: df has no outcome column 'Y'" in str(report)
+    assert "accuracy" not in report.draws.columns.get_level_values(2)
+    assert next(iter(report.to_inference_data()["posterior"].data_vars)) == "positive_rate"
+    report.plot()
+
+
+@pytest.mark.parametrize(("value", "read"), [(0, "no"), (1, "yes"), ("other", "no")])
+def test_outcomes_of_one_class(value: Any, read: str) -> None:
+    with pytest.warns(PyrofairWarning, match=rf"The outcome 'Y' of df is always {value}, read as {read} \(yes is 1\)"):
+        report = run(Scores(), saturated(), one_mediator().assign(Y=value))
+    found = column(report, "estimate", "threshold")
+    assert found["accuracy"] == pytest.approx(found["positive_rate"] if read == "yes" else 1 - found["positive_rate"])
+    assert found["majority_rate"] == 1.0
+    assert report.context["warnings"][0].startswith("The outcome 'Y' of df is always")
+
+
+@pytest.mark.parametrize("arm", ["auto", "paper", "pooled", 0, 1])
+@pytest.mark.parametrize("group", [0, 1])
+def test_rows_of_one_group_only(arm: Any, group: int) -> None:
+    source = saturated(arm=arm).fit(one_mediator())
+    df = one_mediator().query(f"A == {group}")
+    report = run(Scores(), source, df, n_boot=40)
+    found, notes = column(report, "estimate"), column(report, "note")
+    for name in CAUSAL:
+        assert np.isnan(found[name])
+        assert np.isnan(column(report, "ess")[name])
+        assert notes[name] == f"cannot be made: df has no row with A={1 - group}; both groups are needed"
+    row = report.table.set_index(["decisions", "quantity"]).loc[("score", "positive_rate")]
+    assert row["lower"] < row["estimate"] < row["upper"]
+    assert report.groups.empty
+    text = str(report)
+    assert f"No unfair effect could be estimated: df has no row with A={1 - group}" in text
+    assert "scores (as if each decision were drawn with its score): no unfair effect could be estimated" in text
+    report.plot()
+
+
+def test_rows_of_one_group_have_no_weight_either() -> None:
+    df = one_mediator()
+    report = run(Scores(), saturated().fit(df), df.iloc[::-1], sample_weight=1.0 * (df["A"] == 1).iloc[::-1])
+    assert np.isnan(column(report, "estimate")["p_y0"])
+
+
+def test_rows_that_the_propensity_cannot_judge() -> None:
+    """A cell that was not there to fit on: said, and the rest is still estimated."""
+    report = run(Scores(), saturated(arm="paper").fit(one_mediator()), one_mediator(3))
+    assert "not seen in fit" in column(report, "note")["p_ypi"]
+    assert not np.isnan(column(report, "estimate", "threshold")["accuracy"])
+
+
+def test_a_group_that_the_audited_rows_cannot_weight_is_not_compared() -> None:
+    """The rows of group 0 carry the distribution of M as they are; those of group 1 would need a propensity at M=2."""
+    with pytest.warns(PyrofairWarning, match="group 1 cannot be weighted alone, so the groups are not compared"):
+        report = run(Scores(), saturated().fit(one_mediator()), one_mediator(3))
+    assert report.groups.empty
+    assert column(report, "estimate")["p_y0"] == pytest.approx((30 * 0.2 + 10 * 0.4 + 3 * 0.9) / 43)
+    assert "so the groups are not compared" in str(report)
+
+
+# --- the source ------------------------------------------------------------------------------------------------------
+
+
+def test_a_fitted_source_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = simulated(400, 0), simulated(300, 1)
+    model = LogisticRegression().fit(train[["Q", "A", "M"]], train["Y"])
+    source = pf.IPW(UNFAIR, arm="paper").fit(train)
+    one, other = source.worlds(df=test)
+    expected = [float(w.weight @ model.predict_proba(w.rows)[:, 1]) for w in (one, other)]
+    here = run(model, pf.IPW(UNFAIR, arm="paper"), test)
+    monkeypatch.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("fitted again"))
+    with pytest.warns(PositivityWarning, match="among the audited rows, world 'unfair': the mean weight is 1.28"):
+        report = run(model, source, test)
+    found = column(report, "estimate")
+    assert [found["p_y0"], found["p_ypi"]] == pytest.approx(expected, rel=1e-12)
+    assert column(here, "estimate")["p_ypi"] != pytest.approx(found["p_ypi"], abs=1e-6)
+
+
+def test_an_unfitted_source_stays_unfitted() -> None:
+    df = one_mediator()
+    source = saturated(arm="paper")
+    before = dict(vars(source))
+    report = run(Scores(), source, df, sample_weight=1.0 + df["M"])
+    assert vars(source) == before
+    by_hand = saturated(arm="paper").fit(df, sample_weight=1.0 + df["M"])
+    assert column(report, "estimate")["p_ypi"] == pytest.approx(
+        column(run(Scores(), by_hand, df, sample_weight=1.0 + df["M"]), "estimate")["p_ypi"]
+    )
+
+
+def test_nothing_given_is_changed() -> None:
+    df = simulated(120, 0)
+    model = LogisticRegression().fit(df[["Q", "A", "M"]], df["Y"])
+    source = pf.IPW(UNFAIR).fit(df)
+    kept, state, models = df.copy(), np.random.get_state()[1].copy(), {"m": model}  # noqa: NPY002 - is it left alone?
+    pf.audit(models, source, df, n_boot=40, progress=False)
+    pd.testing.assert_frame_equal(df, kept)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+    assert models == {"m": model}
+
+
+@pytest.mark.parametrize("arm", ["paper", "pooled"])
+def test_rows_outside_a_trimmed_source_are_counted(arm: Any) -> None:
+    """M=2 has no counterpart: 5 of 105 rows, of these and, in another order, of others."""
+    df = one_mediator(5)
+    told = (
+        "trim=1e-06 leaves 5 of 105 audited rows without weight: the unfair effect and PIU are those among the others"
+    )
+    with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
+        fresh = run(Scores(), saturated(arm=arm, trim=1e-6), df)
+    with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
+        source = saturated(arm=arm, trim=1e-6).fit(df)
+    with pytest.warns(PositivityWarning, match=told):
+        other = run(Scores(), source, df.iloc[::-1])
+    for report in (fresh, other):
+        assert f"Warning: {told}, while accuracy and the rate of yes are over all rows." in str(report)
+        assert len(report.context["warnings"]) == (2 if report is fresh else 1)
+    inside = run(Scores(), source, one_mediator())
+    assert inside.context["warnings"] == []
+
+
+def test_support_of_the_audited_rows_is_told() -> None:
+    """The fitted rows overlap well; of the audited ones, few of group 1 stand for the many without M."""
+    source = saturated(arm=1).fit(one_mediator())
+    df = pd.DataFrame({"A": [0] * 90 + [1] * 200, "M": [0] * 90 + [0] + [1] * 199, "Y": [0, 1] * 145})
+    with pytest.warns(PositivityWarning) as caught:
+        report = run(Scores(), source, df)
+    texts = [str(each.message) for each in caught]
+    assert len(texts) == 2
+    for text, world in zip(texts, ("baseline", "unfair"), strict=True):
+        assert text.startswith(f"Poor overlap among the audited rows, world {world!r}: ")
+    assert report.context["warnings"] == texts
+    assert all("the mean weight is 0." in text for text in texts)
+    assert source.worlds()[0].effective_size > 20
+
+
+def test_an_effective_size_of_a_row_is_told() -> None:
+    class Lone(Coin):
+        def worlds(self, *args: Any, **kwargs: Any) -> tuple[CounterfactualSample, CounterfactualSample]:
+            rows = pd.DataFrame({"A": [0] * 40, "M": 0})
+            return CounterfactualSample(rows, np.ones(40) / 40), CounterfactualSample(rows, np.eye(40)[0])
+
+    with pytest.warns(PositivityWarning, match=r"world 'unfair': the effective size 1\.0 is below 5% of 40 rows\."):
+        run(Scores(), Lone(shared=False), one_mediator())
+
+
+def test_swapped_roles_are_told() -> None:
+    report = run(Scores(), pf.IPW(DIRECT.reversed(), propensity="saturated"), one_mediator())
+    assert "The roles are swapped: Y0 is the answer with the contrast, 1, on all paths" in str(report)
+
+
+# --- the two groups --------------------------------------------------------------------------------------------------
+
+
+class Curved:
+    """A score that bends with Q, so that a wrong propensity of Q shows."""
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        p = expit(-1.5 + 0.6 * X["A"] + 1.2 * X["Q"] ** 2 + 0.3 * X["M"]).to_numpy()
+        return np.column_stack([1.0 - p, p])
+
+
+def test_groups_agree_under_a_right_propensity() -> None:
+    report = run(Curved(), pf.IPW(UNFAIR), simulated(2_000, 4), n_boot=60)
+    groups = report.groups
+    assert list(groups.columns) == [
+        "model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "p_value", "agree",
+        "ess_0", "ess_1", "note",
+    ]  # fmt: skip
+    assert len(groups) == 6
+    np.testing.assert_allclose(groups["difference"], groups["group_1"] - groups["group_0"])
+    assert groups["agree"].all()
+    assert "Either observed group, weighted alone, gives the same, as far as a joint test can tell." in str(report)
+
+
+def test_groups_disagree_under_a_wrong_propensity() -> None:
+    df = simulated(2_000, 4, curve=0.8)
+    report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
+    assert column(report, "note")["mean_unfair_effect"] == "the two observed groups disagree"
+    assert str(report).count("reading: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
+    flagged = report.groups.set_index(["decisions", "quantity"])["agree"]
+    assert not flagged["score", "p_y0"]
+    assert not flagged["score", "p_ypi"]
+    text = str(report)
+    assert "The two observed groups, weighted alone, disagree beyond chance in" in text
+    assert "misspecified propensity or poor overlap, never a latent cause" in text
+    assert "propensity='boosted'" in text
+    assert "  m, score, p_y0: " in text
+    squared = make_pipeline(Squares(), LogisticRegression(C=np.inf))  # the right one
+    right = run(Curved(), pf.IPW(UNFAIR, propensity=squared), df)
+    gap = right.groups.set_index(["decisions", "quantity"])["difference"].abs()
+    assert (
+        gap["score", "p_y0"]
+        < 0.3 * abs(report.groups.set_index(["decisions", "quantity"])["difference"])["score", "p_y0"]
+    )
+    assert right.groups["agree"].isna().all()
+    assert "at most" in str(right)
+    assert "apart (no intervals)" in str(right)
+
+
+class Squares(BaseEstimator):
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Squares:
+        self.fitted_ = True
+        return self
+
+    def transform(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        return np.hstack([X.to_numpy(), X.to_numpy() ** 2])
+
+
+def test_given_scores_have_no_groups() -> None:
+    report = run(np.full(100, 0.3), saturated(arm="paper"), one_mediator())
+    assert report.groups.empty
+    assert "observed group" not in str(report)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def never_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong is found before the source is fitted."""
+    monkeypatch.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("work was done before the input was read"))
+
+
+BAD_INPUT: list[tuple[dict[str, Any], str]] = [
+    ({"models": {}}, "models=.* must give models by name"),
+    ({"models": Scores()}, "models=.* must give models by name"),
+    ({"models": {"m": LinearSVC()}}, "'m' is a LinearSVC without predict_proba"),
+    ({"models": {"m": np.full(99, 0.5)}}, r"'m' is given as scores of shape \(99,\)"),
+    ({"models": {"m": np.full(100, np.nan)}}, r"'m' gives 100 score\(s\) outside \[0, 1\], such as nan"),
+    ({"models": {"m": np.full(100, -2.0)}}, r"such as -2\.0\. Scores are probabilities"),
+    ({"models": {"m": pd.Series(np.full(100, 0.5), index=range(1, 101))}}, "index of the scores 'm'"),
+    ({"source": UNFAIR}, "is no source of potential outcomes"),
+    ({"source": pf.IPW(MEDIATOR)}, "is no source of potential outcomes"),  # type: ignore[arg-type]
+    ({"df": one_mediator().to_numpy()}, "df must be a pandas DataFrame"),
+    ({"df": one_mediator().drop(columns="M")}, "df lacks the column 'M'"),
+    ({"df": one_mediator().assign(M=np.nan)}, r"df has 100 missing value\(s\) \(NaN\) in the column 'M'"),
+    ({"df": one_mediator().replace({"A": {1: 2}})}, "The sensitive attribute 'A' holds 2 besides"),
+    ({"df": one_mediator().replace({"Y": {1: 2}})}, "The outcome 'Y' never takes the positive value 1"),
+    ({"df": one_mediator().assign(Y=np.arange(100) % 3)}, "The outcome 'Y' must be binary, but holds 3 classes"),
+    ({"df": one_mediator().iloc[:0]}, "df has no rows"),
+    ({"sample_weight": np.ones(99)}, r"sample_weight.shape == \(99,\)"),
+    ({"sample_weight": -np.ones(100)}, "sample_weight must be finite, not negative"),
+    ({"sample_weight": pd.Series(np.ones(100), index=range(1, 101))}, "index of sample_weight"),
+    ({"bootstrap": "jackknife"}, "bootstrap='jackknife' is not known"),
+    ({"n_boot": -1}, "n_boot=-1 must be an integer of at least 0"),
+    ({"n_boot": 2.5}, r"n_boot=2\.5 must be an integer of at least 0"),
+    ({"n_boot": True}, "n_boot=True must be an integer of at least 0"),
+    ({"level": 95}, "level=95 must be a number above 0 and below 1"),
+    ({"level": np.nan}, "level=nan must be a number"),
+    ({"threshold": 1.0}, r"threshold=1\.0 must be a number of at least 0 and below 1"),
+]
+
+
+@pytest.mark.usefixtures("never_fitted")
+@pytest.mark.parametrize(("wrong", "message"), BAD_INPUT)
+def test_bad_input(wrong: dict[str, Any], message: str) -> None:
+    given = {"models": {"m": Scores()}, "source": saturated(), "df": one_mediator(), "progress": False} | wrong
+    with pytest.raises(DataError, match=message):
+        pf.audit(**given)
+
+
+@pytest.mark.usefixtures("never_fitted")
+def test_a_model_that_reads_too_much() -> None:
+    df = one_mediator().assign(Z=np.arange(100.0))
+    graph = pf.CausalGraph("A -> M -> Y; Z -> M", sensitive="A", outcome="Y")
+    for reads, message in [
+        (["M", "Z"], "'m' reads 'Z', but"),
+        (["A", "M"], "'m' reads 'A', but the graph has no edge"),
+    ]:
+        model = LogisticRegression().fit(df[reads], df["Y"])
+        with pytest.raises(DataError, match=message):
+            run(model, pf.IPW(graph.unfair("A -> M -> Y")), df)
+
+
+def test_both_groups_are_needed_to_fit() -> None:
+    with pytest.raises(DataError, match="both groups are needed to compare them"):
+        run(Scores(), saturated(), one_mediator().query("A == 1"))
+
+
+def test_given_scores_need_unchanged_rows() -> None:
+    with pytest.raises(DataError, match=r"'m' is given as scores, but 60 rows of a world are not observed ones"):
+        run(np.full(100, 0.5), saturated(arm=1), one_mediator())
+
+
+def test_columns_outside_the_graph_are_said_to_be_ignored() -> None:
+    with pytest.warns(PyrofairWarning, match="Columns outside the graph are ignored: hobby"):
+        report = run(Scores(), saturated(), one_mediator().assign(hobby="chess"))
+    pd.testing.assert_frame_equal(report.table, run(Scores(), saturated(), one_mediator()).table)
+
+
+def test_an_index_that_is_no_range() -> None:
+    df = one_mediator().set_index(pd.Index([7] * 100))
+    pd.testing.assert_frame_equal(
+        run(Scores(), saturated(arm=0), df).table, run(Scores(), saturated(arm=0), one_mediator()).table
+    )
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+
+
+def test_points_only() -> None:
+    report = run(Scores(), saturated(), one_mediator())
+    rows = report.table[report.table["quantity"] != "accuracy"]
+    assert rows[["lower", "upper"]].isna().all(axis=None)
+    assert report.draws.empty
+    text = str(report)
+    assert "points only, no bootstrap" in text
+    assert "reading: none, for there are no intervals; the point estimates allow 35.0% to 85.0% of people." in text
+    with pytest.raises(DataError, match="no bootstrap replicates"):
+        report.to_inference_data()
+
+
+def test_one_replicate_makes_no_interval() -> None:
+    with pytest.warns(PyrofairWarning, match="1 bootstrap replicates are too few"):
+        report = run(Scores(), saturated(), one_mediator(), n_boot=1)
+    rows = report.table[report.table["quantity"] != "accuracy"]
+    assert rows[["lower", "upper"]].isna().all(axis=None)
+    assert report.groups["agree"].isna().all()
+    assert "a single bootstrap replicate makes no interval" in str(report)
+
+
+def test_inference_data() -> None:
+    report = pf.audit({"a": Scores(), "b": Constant(0.7)}, saturated(), one_mediator(), n_boot=40, progress=False)
+    posterior = report.to_inference_data()["posterior"]
+    assert posterior["piu_upper"].dims == ("chain", "draw", "model", "decisions")
+    assert posterior["accuracy"].dims == ("chain", "draw", "model")
+    assert set(posterior.data_vars) == set(ALL)
+    for model in ("a", "b"):
+        np.testing.assert_array_equal(
+            posterior["piu_upper"].sel(chain=0, model=model, decisions="score"),
+            report.draws[model, "score", "piu_upper"],
+        )
+        np.testing.assert_array_equal(
+            posterior["accuracy"].sel(chain=0, model=model), report.draws[model, "threshold", "accuracy"]
+        )
+
+
+def test_it_presents_itself_in_a_line() -> None:
+    report = pf.audit({"a": Scores(), "b": Constant(0.7)}, saturated(), one_mediator(), n_boot=0, progress=False)
+    assert repr(report) == "<Audit of a, b on 100 rows; print it for a reading>"
+
+
+def test_the_figure_shows_the_decisions_asked_for() -> None:
+    report = run(Scores(), saturated(), one_mediator())
+    assert report.plot().axes[1].get_xlabel().endswith("decisions")
+    assert report.plot("score").axes[1].get_xlabel().endswith("scores")

@@ -1,0 +1,545 @@
+from __future__ import annotations
+
+import itertools
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import spearmanr
+from torch import nn
+
+import pyrofair as pf
+from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
+from pyrofair.classifiers.training import evaluate
+from pyrofair.exceptions import DataError, PyrofairWarning
+
+GRAPH = pf.CausalGraph("Q -> D; A -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
+STRENGTHS = (0.0, 0.5, 2.0)
+MEASURED = [
+    "accuracy", "majority_rate", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound",
+    "piu_lower", "piu_upper",
+]  # fmt: skip
+
+
+def draw(n: int, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    q, a = rng.normal(size=n), rng.integers(0, 2, n)
+    d = 0.8 * a + 0.5 * q + rng.normal(size=n)
+    y = (rng.random(n) < expit(-0.5 + a + q + d)).astype(int)
+    return pd.DataFrame({"Q": q, "A": a, "D": d}), y
+
+
+X, Y = draw(160, 0)
+MODULE = sys.modules["pyrofair.audits.penalty_path"]  # which the function of that name hides
+
+
+def classifier(**settings: Any) -> pf.PenalizedClassifier:
+    defaults = {"source": pf.IPW(UNFAIR), "starts": 1, "epochs": 4, "batch_size": 80, "random_state": 99}
+    return pf.PenalizedClassifier("logistic", **defaults | settings)
+
+
+def trace(**settings: Any) -> PenaltyPath:
+    """Measure on the rows trained on, unless told otherwise: most of what is tested here is the same on others."""
+    given = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "n_boot": 0, "test": (X, Y)}
+    return penalty_path(classifier(), X, Y, **given | settings)
+
+
+WHOLE = trace()
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_columns_and_order() -> None:
+    table = WHOLE.table
+    assert list(table.columns) == ["strength", "seed", "decisions", "objective", *MEASURED]
+    assert list(table["strength"]) == [2.0, 2.0, 0.5, 0.5, 0.0, 0.0] * 2  # strongest first
+    assert list(table["seed"]) == [0] * 6 + [1] * 6
+    assert list(table["decisions"]) == ["threshold", "score"] * 6
+    assert table.notna().all(axis=None)
+    assert WHOLE.unfinished == {}
+
+
+def test_each_row_is_what_an_audit_measures() -> None:
+    """Strength 0 is plain training; its rows are those of an audit of a plain classifier."""
+    test_X, test_y = draw(120, 1)
+    table = trace(test=(test_X, test_y), threshold=0.4).table
+    for seed in (0, 1):
+        plain = pf.PenalizedClassifier("logistic", epochs=4, batch_size=80, random_state=seed).fit(X, Y)
+        report = pf.audit(
+            {"m": plain}, pf.IPW(UNFAIR).fit(X), test_X.assign(Y=test_y), n_boot=0, threshold=0.4, progress=False
+        )
+        expected = report.table.pivot_table(index="decisions", columns="quantity", values="estimate")
+        own = table[(table["strength"] == 0.0) & (table["seed"] == seed)].set_index("decisions")
+        for kind in ("threshold", "score"):
+            for quantity in MEASURED[2:]:
+                assert own.loc[kind, quantity] == pytest.approx(expected.loc[kind, quantity], rel=1e-9)
+            assert own.loc[kind, "accuracy"] == expected.loc["threshold", "accuracy"]
+            assert own.loc[kind, "majority_rate"] == expected.loc["threshold", "majority_rate"]
+
+
+def test_the_strongest_is_an_ordinary_fit() -> None:
+    model = classifier(strength=2.0, random_state=1).fit(X, Y)
+    own = WHOLE.table.query("strength == 2.0 and seed == 1 and decisions == 'score'").iloc[0]
+    assert own["positive_rate"] == pytest.approx(model.predict_proba(X)[:, 1].mean(), rel=1e-12)
+
+
+def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start is the module fitted before, but strength 0 starts cold."""
+    honest, starts, ends = MODULE.train, [], []
+
+    def state(net: nn.Module) -> NDArray[np.float64]:
+        return np.concatenate([each.detach().numpy().ravel() for each in net.parameters()])
+
+    def spy(net: nn.Module, problem: Any, penalty: Any, strength: float, schedule: Any) -> nn.Module:
+        starts.append((strength, state(net)))
+        fitted = honest(net, problem, penalty, strength, schedule)
+        ends.append(state(fitted))
+        return fitted
+
+    monkeypatch.setattr(MODULE, "train", spy)
+    trace(seeds=[5])
+    assert [strength for strength, _ in starts] == [2.0, 0.5, 0.0]
+    cold = starts[0][1]
+    np.testing.assert_array_equal(starts[1][1], ends[0])
+    np.testing.assert_array_equal(starts[2][1], cold)
+    assert not np.array_equal(ends[0], cold)
+
+
+def test_seeds() -> None:
+    pd.testing.assert_frame_equal(trace(seeds=[1, 0]).table.query("seed == 1").reset_index(drop=True),
+                                  WHOLE.table.query("seed == 1").reset_index(drop=True))  # fmt: skip
+    pd.testing.assert_frame_equal(trace(seeds=np.int64(2)).table, WHOLE.table)
+    one, other = (WHOLE.table[WHOLE.table["seed"] == seed]["p_ypi"].to_numpy() for seed in (0, 1))
+    assert not np.allclose(one, other, atol=1e-6)
+
+
+def test_nothing_given_is_changed() -> None:
+    own, kept, state = classifier(), X.copy(), np.random.get_state()[1].copy()  # noqa: NPY002 - is it left alone?
+    before = own.get_params()
+    penalty_path(own, X, Y, strengths=[1.0], n_boot=0, progress=False)
+    assert own.get_params() == before
+    assert not hasattr(own, "module_")
+    pd.testing.assert_frame_equal(X, kept)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_the_bound_falls_as_the_penalty_grows() -> None:
+    many, outcomes = draw(600, 2)
+    model = classifier(epochs=60, batch_size=600, learning_rate=0.05)
+    strengths = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+    table = penalty_path(model, many, outcomes, strengths=strengths, seeds=2, n_boot=0, progress=False).table
+    soft = table[table["decisions"] == "score"].groupby("strength")["piu_paper_bound"].mean()
+    assert spearmanr(soft.index, soft).statistic < -0.95
+    assert soft[2.0] < 0.5 * soft[0.0]
+    accuracy = table.groupby("strength")["accuracy"].mean()
+    assert accuracy[2.0] < accuracy[0.0] - 0.05
+
+
+# --- interrupted -----------------------------------------------------------------------------------------------------
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    honest, calls = MODULE.train, itertools.count()
+
+    def train(*args: Any) -> nn.Module:
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return honest(*args)
+
+    monkeypatch.setattr(MODULE, "train", train)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    with monkeypatch.context() as patched:
+        interrupt(patched, after)
+        with pytest.warns(
+            PyrofairWarning, match=rf"Interrupted in seed {after // 3}; .* Pass it as resume=\.\.\. to go"
+        ):
+            part = trace()
+    assert len(part.table) == 2 * after
+    assert list(part.unfinished) == ([after // 3] if after % 3 else [])
+    if after:
+        pd.testing.assert_frame_equal(part.table, WHOLE.table.iloc[: 2 * after])
+    part = pickle.loads(pickle.dumps(part))
+    calls = []
+    honest = MODULE.train
+    monkeypatch.setattr(MODULE, "train", lambda *args: calls.append(args[3]) or honest(*args))
+    rest = trace(resume=part)
+    assert len(calls) == 6 - after  # nothing is fitted twice
+    pd.testing.assert_frame_equal(rest.table, WHOLE.table)
+    assert rest.unfinished == {}
+
+
+def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = trace(seeds=1)
+    pd.testing.assert_frame_equal(trace(resume=first).table, WHOLE.table)
+    interrupt(monkeypatch, 0)
+    pd.testing.assert_frame_equal(trace(resume=WHOLE).table, WHOLE.table)  # nothing to do
+
+
+@pytest.mark.parametrize("strengths", [(0.0, 0.5, 1.0, 2.0), (0.0, 0.5), (0.0, 0.5, 3.0)])
+def test_other_strengths_are_no_resumption(strengths: tuple[float, ...]) -> None:
+    with pytest.raises(
+        DataError, match=r"resume holds the strengths \[2\.0, 0\.5, 0\.0\] for seed 0, which are no beg"
+    ):
+        trace(resume=WHOLE, strengths=strengths)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"classifier": classifier(epochs=5)}, "classifier"),
+        ({"classifier": classifier(source=pf.IPW(UNFAIR, arm=0))}, "source"),
+        ({"classifier": classifier(source=pf.IPW(GRAPH.unfair("A -> Y")))}, "source"),
+        ({"classifier": classifier(penalty=pf.effect_gap)}, "penalty"),
+        ({"classifier": classifier(penalty=lambda one, other: (one.mean - other.mean) ** 2)}, "penalty"),
+        ({"X": X.assign(Q=X["Q"] + 1.0), "test": (X, Y)}, "training data"),
+        ({"y": 1 - Y, "test": (X, Y)}, "training data"),
+        ({"test": (X, 1 - Y)}, "test set"),
+        ({"test": draw(80, 1)}, "test set"),
+        ({"threshold": 0.4}, "threshold"),
+        ({"threshold": 0.4, "classifier": classifier(epochs=5)}, "classifier, another threshold"),
+    ],
+)
+def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> None:
+    given = {
+        "classifier": classifier(),
+        "X": X,
+        "y": Y,
+        "strengths": STRENGTHS,
+        "progress": False,
+        "test": (X, Y),
+    } | changed
+    with pytest.raises(DataError, match=f"resume was made with another {what}; go on with that of the call"):
+        penalty_path(**given, resume=WHOLE)
+
+
+def test_what_a_path_sets_itself_may_differ() -> None:
+    again = classifier(strength=0.3, random_state=1, progress=False)
+    data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y))}
+    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=WHOLE)
+    pd.testing.assert_frame_equal(found.table, WHOLE.table)
+
+
+def test_rows_without_their_module_are_no_resumption() -> None:
+    with pytest.raises(DataError, match=r"resume holds the strengths \[2\.0\] for seed 0"):
+        trace(resume=PenaltyPath(WHOLE.table.iloc[:2]))
+
+
+# --- summary and choice ----------------------------------------------------------------------------------------------
+
+
+def made(*rows: tuple[float, int, float, float, float], majority: float = 0.6) -> PenaltyPath:
+    """Return a path whose upper ends are given; the estimates are half of them, and each classifier is its key."""
+    columns = ["strength", "seed", "accuracy", "positive_rate", "piu_upper"]
+    table = pd.DataFrame(rows, columns=columns).assign(decisions="threshold", majority_rate=majority)
+    ends = table.rename(columns={"piu_upper": "upper"}).assign(lower=0.0, quantity="piu_upper")
+    other = table.assign(decisions="score", accuracy=0.0, piu_upper=0.0, positive_rate=0.5)
+    models: Any = {(row[0], row[1]): (row[0], row[1]) for row in rows}
+    return PenaltyPath(
+        pd.concat([table.assign(piu_upper=table["piu_upper"] / 2), other], ignore_index=True), models, intervals=ends
+    )
+
+
+PATH = made(
+    (0.0, 0, 0.90, 0.5, 0.8),
+    (0.0, 1, 0.88, 0.4, 0.6),
+    (1.0, 0, 0.80, 0.9, 0.2),
+    (1.0, 1, 0.82, 0.3, 0.4),
+    (2.0, 0, 0.70, 0.4, 0.1),
+    (2.0, 1, 0.70, 0.4, 0.1),
+)
+
+
+def test_summary() -> None:
+    found = PATH.summary()
+    assert list(found.index) == [0.0, 1.0, 2.0]
+    assert list(found["accuracy"]) == pytest.approx([0.89, 0.81, 0.70])
+    assert list(found["piu_upper"]) == pytest.approx([0.35, 0.15, 0.05])
+    assert list(found["bimodal"]) == [False, True, False]
+    assert "seed" not in found
+    assert (PATH.summary("score")["piu_upper"] == 0.0).all()
+    with pytest.raises(DataError, match="decisions='hard' is not known"):
+        PATH.summary("hard")  # type: ignore[arg-type]
+
+
+def test_it_prints_a_summary() -> None:
+    assert repr(WHOLE) == "<PenaltyPath of 3 strength(s) and 2 seed(s); print it for a summary>"
+    text = str(WHOLE)
+    assert text.startswith("Penalty path: means over 2 seed(s) by strength, thresholded decisions.\n")
+    assert f"{WHOLE.summary().loc[2.0, 'accuracy']:.3f}" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert "bimodal: the seeds fall into two kinds of solution there" in str(PATH)
+    assert "Unfinished: pass it as resume" in str(PenaltyPath(PATH.table, unfinished={0: nn.Linear(1, 1)}))
+    nothing = PenaltyPath(pd.DataFrame())
+    assert (str(nothing), repr(nothing)) == (
+        "Penalty path: no strength was finished.",
+        "<PenaltyPath with no strength finished>",
+    )
+
+
+def test_one_strength() -> None:
+    one = trace(strengths=2, seeds=1)
+    assert set(one.table["strength"]) == {2.0}
+
+
+def test_a_mean_without_one_of_its_seeds_is_none() -> None:
+    lacking = made(
+        (1.0, 0, 0.8, 0.5, np.nan), (1.0, 1, 0.8, 0.5, 0.01), (2.0, 0, 0.7, 0.5, 0.1), (2.0, 1, 0.7, 0.5, 0.3)
+    )
+    assert np.isnan(lacking.summary().loc[1.0, "piu_upper"])
+    assert lacking.select(at_most=0.5) == (1.0, 1)
+
+
+def test_seeds_of_other_objectives_are_of_two_kinds() -> None:
+    """Positive rates alone, .36 and .74, do not tell that one seed is in a basin of .647 where the others have .41."""
+    path = made((1.0, 0, 0.8, 0.36, 0.1), (1.0, 1, 0.7, 0.74, 0.1), (2.0, 0, 0.7, 0.3, 0.1), (2.0, 1, 0.7, 0.3, 0.1))
+    assert list(path.summary()["bimodal"]) == [False, False]
+    told = PenaltyPath(path.table.assign(objective=[0.41, 0.647, 0.565, 0.573] * 2))
+    assert list(told.summary()["bimodal"]) == [True, False]
+
+
+def test_select_judges_by_the_end_of_the_interval() -> None:
+    assert PATH.select(at_most=0.9) == (0.0, 0)
+    assert PATH.select(at_most=0.79) == (0.0, 1)  # though the estimate of the most accurate one is .4
+    assert PATH.select(at_most=0.2) == (1.0, 0)
+    assert PATH.select(at_most=0.15) == (2.0, 0)
+
+
+def test_select_takes_the_size_of_an_effect() -> None:
+    ends = PATH.intervals.assign(lower=[-0.5, -0.5, -0.3, -0.3, -0.02, -0.2], upper=0.02)
+    path = PenaltyPath(PATH.table, PATH.models, intervals=ends)
+    assert path.select(at_most=0.1) == (2.0, 0)
+    assert path.select(at_most=0.3) == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ((2.0, 0, 0.6, 0.0, 0.1), "strength 2, seed 0, is a constant: it says no to everyone"),
+        ((2.0, 0, 0.4, 1.0, 0.1), "is a constant: it says yes to everyone"),
+        ((2.0, 0, 0.6, 0.02, 0.1), "has the accuracy 0.600, no more than the 0.600 of one answer for everyone"),
+    ],
+)
+def test_select_warns_of_a_classifier_that_is_no_better_than_a_constant(row: Any, said: str) -> None:
+    with pytest.warns(PyrofairWarning, match=said):
+        assert made(row).select(at_most=0.5) == (2.0, 0)
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_select_hands_back_the_fitted_classifier_of_the_path() -> None:
+    many, outcomes = draw(500, 3)
+    path = penalty_path(classifier(epochs=20), many, outcomes, strengths=STRENGTHS, n_boot=20, seeds=2, progress=False)
+    chosen = path.select("piu_paper_bound", at_most=1.0, decisions="score")
+    assert isinstance(chosen, pf.PenalizedClassifier)
+    assert chosen is path.models[chosen.strength, chosen.random_state]
+    kept = path.intervals.query("decisions == 'score' and quantity == 'piu_paper_bound' and upper <= 1.0")
+    decided = path.table.query("decisions == 'threshold'").set_index(["strength", "seed"])["accuracy"]
+    assert (
+        decided[chosen.strength, chosen.random_state] == decided[list(zip(kept.strength, kept.seed, strict=True))].max()
+    )
+    assert list(chosen.history_["epoch"]) == list(range(20))
+
+
+def test_select_says_what_could_not_be_had() -> None:
+    with pytest.raises(
+        DataError, match=r"has piu_upper below 0\.05 .*; the smallest end is 0\.1, at strength 2, seed 0"
+    ):
+        PATH.select(at_most=0.05)
+    with pytest.raises(DataError, match="quantity='piu' is not known"):
+        PATH.select("piu", at_most=0.5)
+    with pytest.raises(DataError, match="none has an interval"):
+        made((1.0, 0, 0.8, 0.5, np.nan)).select(at_most=0.5)
+    with pytest.raises(DataError, match="has no intervals to judge by"):
+        WHOLE.select(at_most=0.5)
+    with pytest.raises(DataError, match="at_most='much'"):
+        PATH.select(at_most="much")  # type: ignore[arg-type]
+
+
+def test_select_warns_where_the_rows_were_trained_on() -> None:
+    path = trace(seeds=1, n_boot=40)
+    with pytest.warns(PyrofairWarning, match="judged on the rows that it was trained on"):
+        path.select("positive_rate", at_most=1.0)
+
+
+# --- rows that are not trained on ------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_a_share_of_the_rows_is_measured_on_and_not_trained_on() -> None:
+    path = penalty_path(classifier(), X, Y, strengths=STRENGTHS, n_boot=5, progress=False, held_out=0.25)
+    model = path.models[2.0, 0]
+    assert model.source_.n_fitted_ == 120
+    sizes = path.intervals.query("quantity == 'positive_rate'")["ess"]
+    assert sizes.tolist() == pytest.approx([40] * 6)
+    points = path.table.set_index(["strength", "decisions"])["piu_upper"]
+    for row in path.intervals.query("quantity == 'piu_upper'").itertuples():
+        assert row.estimate == pytest.approx(points[row.strength, row.decisions], rel=1e-12)
+        assert row.lower <= row.upper
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_intervals_and_classifiers_survive_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"n_boot": 5, "test": draw(80, 1)}
+    whole = trace(**settings)
+    with monkeypatch.context() as patched:
+        interrupt(patched, 4)
+        with pytest.warns(PyrofairWarning, match="Interrupted in seed 1"):
+            part = trace(**settings)
+    assert set(part.intervals["seed"]) == {0}
+    rest = trace(**settings, resume=pickle.loads(pickle.dumps(part)))
+    pd.testing.assert_frame_equal(rest.intervals, whole.intervals)
+    pd.testing.assert_frame_equal(rest.groups, whole.groups)
+    for key, model in whole.models.items():
+        np.testing.assert_array_equal(rest.models[key].predict_proba(X), model.predict_proba(X))
+
+
+def test_weights_are_aligned_and_count() -> None:
+    weight = pd.Series(np.where(Y == 1, 2.0, 1.0), index=X.index)
+    weighted = trace(sample_weight=weight, test=None, held_out=0.3)
+    same = trace(sample_weight=3.0 * weight.to_numpy(), test=None, held_out=0.3)
+    pd.testing.assert_frame_equal(weighted.table, same.table, rtol=1e-6)
+    plain = trace(test=None, held_out=0.3)
+    assert (weighted.table["positive_rate"] > plain.table["positive_rate"]).any()
+    with pytest.raises(DataError, match="The index of sample_weight is not that of X"):
+        trace(sample_weight=weight.iloc[::-1])
+    with pytest.raises(DataError, match="resume was made with another training data"):
+        trace(sample_weight=weight.to_numpy(), test=(X, Y), resume=WHOLE)
+
+
+# --- the two observed groups -----------------------------------------------------------------------------------------
+
+
+def spread(n: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """M is N(0, 1) in one group and N(0, 9) in the other, which no logistic propensity in M can tell apart."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, n)
+    m = rng.normal(size=n) * np.where(a == 1, 3.0, 1.0)
+    return pd.DataFrame({"A": a, "M": m}), (np.abs(m) > 1.5).astype(int)
+
+
+def squares(width: int) -> nn.Module:
+    """A module that can tell large numbers from small ones."""
+    return nn.Sequential(nn.Linear(width, 20), nn.Tanh(), nn.Linear(20, 1))
+
+
+WIDE = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+
+
+def test_groups_that_disagree_are_told_by_path_and_fit() -> None:
+    many, outcomes = spread(2000)
+    model = pf.PenalizedClassifier(
+        squares, source=pf.IPW(WIDE), strength=0.1, starts=1, epochs=40, batch_size=500, random_state=0
+    )
+    with pytest.warns(
+        pf.PositivityWarning, match="groups, weighted alone, disagree beyond chance .one test at 95 %.: p_y"
+    ):
+        model.fit(many, outcomes)
+    with pytest.warns(pf.PositivityWarning, match="disagree beyond chance at strength"):
+        path = penalty_path(model, many, outcomes, strengths=[0.1], n_boot=40, progress=False)
+    assert (path.groups["agree"] == False).any()  # noqa: E712 - it may be missing, too
+    assert "The two observed groups, weighted alone, disagree" in str(path)
+    with pytest.warns(PyrofairWarning, match="is one of which the two observed groups"):
+        path.select("positive_rate", at_most=1.0)
+
+
+# --- two basins ------------------------------------------------------------------------------------------------------
+
+
+def objective_of(model: pf.PenalizedClassifier, rows: pd.DataFrame, outcomes: Any) -> float:
+    return evaluate(model.module_, model.prepare(rows, outcomes), model.penalty, model.strength)
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_several_starts_leave_the_worse_basin() -> None:
+    """From one start a penalty of middling strength ends where both worlds say yes to most."""
+    hiring = pf.simulate.scenario("hiring")
+    df = hiring.draw(1000, random_state=0)
+    rows, outcomes = df[["A", "Q", "D", "M"]], df["Y"]
+    settings: dict[str, Any] = {
+        "source": pf.IPW(hiring.unfair, arm="paper"), "epochs": 100, "learning_rate": 0.02, "dtype": "float32"
+    }  # fmt: skip
+    one = pf.PenalizedClassifier(**settings, starts=1, random_state=0).fit(rows, outcomes)
+    several = [pf.PenalizedClassifier(**settings, starts=2, random_state=seed).fit(rows, outcomes) for seed in (0, 1)]
+    found = [objective_of(model, rows, outcomes) for model in several]
+    assert max(found) - min(found) < 0.02
+    assert objective_of(one, rows, outcomes) > max(found) + 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
+    hiring = pf.simulate.scenario("hiring")
+    df = hiring.draw(5000, random_state=0)
+    model = pf.PenalizedClassifier(source=pf.IPW(hiring.unfair, arm="paper"), epochs=40, dtype="float32")
+    rows, settings = df[["A", "Q", "D", "M"]], {"strengths": [1, 2], "seeds": 10, "n_boot": 0, "progress": False}
+    path = penalty_path(model, rows, df["Y"], **settings)
+    for _, objectives in path.table.groupby("strength")["objective"]:
+        assert objectives.max() - objectives.min() < 0.02
+    assert not path.summary()["bimodal"].any()
+
+
+def test_plot() -> None:
+    assert len(WHOLE.plot().axes) == 3
+    line = WHOLE.plot("score").axes[0].lines[0]
+    np.testing.assert_allclose(line.get_ydata(), WHOLE.summary()["accuracy"])
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"classifier": classifier(source=None)}, "classifier=.* must be a classifier with a source"),
+        ({"classifier": classifier(source="ipw")}, "classifier=.* must be a classifier with a source"),
+        ({"classifier": None}, "classifier=.* must be a classifier with a source"),
+        ({"strengths": [0.5, -0.1]}, r"strengths=\[0\.5, -0\.1\] must hold a positive one and none that is negative"),
+        ({"strengths": [np.nan, 1.0]}, r"strengths=\[nan, 1\.0\]"),
+        ({"strengths": [np.inf]}, r"strengths=\[inf\]"),
+        ({"strengths": [0.0]}, r"strengths=\[0\.0\] must hold a positive one"),
+        ({"strengths": []}, r"strengths=\[\] must hold a positive one"),
+        ({"seeds": 0}, "seeds=0 must be an integer of at least 1"),
+        ({"seeds": []}, r"seeds=\[\] must be"),
+        ({"seeds": [1, 1]}, r"seeds=\[1, 1\] must be"),
+        ({"test": X}, r"test=.* must be a pair \(X, y\), rows and their outcomes, or None"),
+        ({"test": (X, Y, Y)}, r"test=.* must be a pair \(X, y\)"),
+        ({"test": (X, Y), "X": X.to_numpy()}, "X must be a pandas DataFrame"),
+        ({"test": (X, Y[:-1])}, "X has 160 rows and y has 159"),
+        ({"test": (X, pd.Series(Y, index=X.index[::-1]))}, "The index of y is not that of X"),
+        ({"test": (X.drop(columns="D"), Y)}, "the table to measure on lacks the column 'D'"),
+        ({"test": (X.assign(Q=np.nan), Y)}, "the table to measure on has 160 missing"),
+        ({"y": Y + 5}, "never takes the positive value 1"),
+        ({"X": X.drop(columns="A")}, "lacks the column 'A'"),
+    ],
+)
+def test_bad_input(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], message: str) -> None:
+    monkeypatch.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("work was done before the input was read"))
+    given = {"classifier": classifier(), "X": X, "y": Y, "progress": False} | wrong
+    with pytest.raises(DataError, match=message):
+        penalty_path(**given)
+
+
+def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    trace(seeds=1, progress=True)
+    assert "penalty path" in capsys.readouterr().err
+    trace(seeds=1)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None:
+    hiring = pf.simulate.scenario("hiring")
+    df, reads = hiring.draw(600, random_state=0), ["A", "Q", "D", "M"]
+    source = pf.SEM(hiring.program, hiring.unfair, unit="shared", draws=20)
+    clf = pf.PenalizedClassifier("logistic", source=source, epochs=20, progress=False)
+    path = pf.penalty_path(clf, df[reads], df["Y"], strengths=[1.0], n_boot=0, progress=False)
+    assert (path.table["piu_lower"] <= path.table["piu_upper"]).all()
+    assert (path.table["piu_upper"] <= path.table["piu_double_disagreement"] + 1e-9).all()

@@ -1,0 +1,317 @@
+"""Every picture is drawn, and its artists stand where the table says."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from pyrofair.audits.plots import BLUE, COLOURS, RED, plot_audit, plot_feasible_region, plot_trade_off
+from pyrofair.audits.tables import QUANTITIES
+from pyrofair.effects.bounds import piu_bounds
+from pyrofair.exceptions import DataError
+
+LONG = "a penalised network with quite a long name"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_global() -> Iterator[None]:
+    """Neither an open figure nor a changed setting is left behind."""
+    before = dict(mpl.rcParams)
+    yield
+    assert plt.get_fignums() == []
+    assert dict(mpl.rcParams) == before
+
+
+def audit_table(models: dict[str, tuple[float, float]], *, intervals: bool = True) -> pd.DataFrame:
+    """A table from the marginals of each model, NaN for those that cannot be estimated."""
+    rows = []
+    for place, (model, (p0, p1)) in enumerate(models.items()):
+        known = not np.isnan(p0)
+        bounds = piu_bounds(p0, p1) if known else None
+        for kind in ("threshold", "score"):
+            values = {"accuracy": 0.7 + 0.02 * place, "positive_rate": 0.3, "majority_rate": 0.75}
+            for name, end in [("piu_paper_bound", "paper"), ("piu_lower", "lower"), ("piu_upper", "upper")]:
+                values[name] = float(getattr(bounds, end)) if bounds else np.nan
+            for quantity in QUANTITIES:
+                if quantity in values and (kind == "threshold" or quantity not in ("accuracy", "majority_rate")):
+                    value = values[quantity]
+                    low, high = (value - 0.03, value + 0.05) if intervals else (np.nan, np.nan)
+                    note = "exact test-set bound" if quantity == "accuracy" else ""
+                    rows.append((model, kind, quantity, value, low, high, 100.0, note))
+    return pd.DataFrame(rows, columns=["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"])
+
+
+TWO = {"plain": (0.3, 0.45), LONG: (0.1, 0.12)}
+SIX = TWO | {"vacuous": (0.4, 0.7), "coin": (0.5, 0.5), "unknown": (np.nan, np.nan), "last": (0.01, 0.0)}
+
+
+def whiskers(axes: Axes) -> dict[tuple[float, float], tuple[float, float]]:
+    """The ends of each horizontal line by its height and middle."""
+    found = {}
+    for lines in axes.collections:
+        assert isinstance(lines, LineCollection)
+        for segment in lines.get_segments():
+            if len(segment):  # matplotlib empties those with a NaN
+                (low, y), (high, _) = segment
+                found[float(y), round((low + high) / 2, 6)] = (low, high)
+    return found
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def inside(figure: Figure) -> None:
+    """No label is cut off, and the legend covers no panel."""
+    figure.savefig(io.BytesIO(), format="png")
+    width, height = figure.get_size_inches() * figure.dpi
+    for axes in figure.axes:
+        box = axes.get_tightbbox()
+        assert box is not None
+        assert box.x0 >= -1 and box.y0 >= -1  # noqa: PT018
+        assert box.x1 <= width + 1 and box.y1 <= height + 1  # noqa: PT018
+    for legend in figure.legends:
+        frame = legend.get_window_extent()
+        assert frame.x0 >= 0 and frame.x1 <= width and frame.y0 >= 0  # noqa: PT018
+        for axes in figure.axes:
+            assert not frame.overlaps(axes.get_window_extent())
+
+
+# --- audit -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("models", [TWO, SIX])
+@pytest.mark.parametrize("decisions", ["threshold", "score"])
+def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
+    table = audit_table(models)
+    figure = plot_audit(table, decisions)
+    left, right = figure.axes
+    names = list(models)
+    assert [label.get_text() for label in left.get_yticklabels()] == names
+    place = {name: float(at) for name, at in zip(names, left.get_yticks(), strict=True)}
+    assert place[names[0]] == len(names) - 1  # first on top
+    rows = table[table["decisions"] == decisions].set_index(["model", "quantity"])
+    accuracy = table[table["decisions"] == "threshold"].set_index(["model", "quantity"])
+    found = whiskers(left)
+    dots = {float(y): x for x, y in zip(*left.lines[0].get_data(), strict=True)}
+    for name in names:
+        row = accuracy.loc[(name, "accuracy")]
+        assert dots[place[name]] == row["estimate"]
+        assert found[place[name], round((row["lower"] + row["upper"]) / 2, 6)] == pytest.approx(
+            (row["lower"], row["upper"])
+        )
+    assert left.lines[1].get_xdata()[0] == 0.75
+    assert [text.get_text() for text in left.texts] == ["majority class"]
+    found, bars = whiskers(right), {bar.get_y() + bar.get_height() / 2: bar for bar in right.patches}
+    diamonds, arrows = (dict(zip(*line.get_data()[::-1], strict=True)) for line in right.lines[-2:])
+    for name, (p0, _) in models.items():
+        low, high, paper = (rows.loc[(name, f"piu_{end}")] for end in ("lower", "upper", "paper_bound"))
+        if np.isnan(p0):
+            continue
+        bar = bars[place[name]]
+        assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx((low["estimate"], high["estimate"]))
+        for end in (low, high):
+            middle = round((end["lower"] + end["upper"]) / 2, 6)
+            assert found[place[name], middle] == pytest.approx((end["lower"], end["upper"]))
+        if paper["estimate"] < 1.0:
+            assert diamonds[place[name]] == paper["estimate"]
+            assert np.isnan(arrows[place[name]])
+        else:
+            assert arrows[place[name]] == 1.0
+            assert np.isnan(diamonds[place[name]])
+    unknown = [name for name, (p0, _) in models.items() if np.isnan(p0)]
+    assert [(text.get_text(), text.get_position()[1]) for text in right.texts] == [
+        ("cannot be estimated", place[name]) for name in unknown
+    ]
+    assert right.get_xlim() == (-0.02, 1.02)
+    assert (
+        right.get_xlabel()
+        == f"probability of individual unfairness, {'decisions' if decisions == 'threshold' else 'scores'}"
+    )
+    assert left.get_xlabel() == "accuracy (exact 90 % interval)"
+    assert texts(figure) == [
+        "PIU lies here",
+        "interval of each end",
+        "the paper's upper bound",
+        "that bound, 1 or more: vacuous",
+    ]
+    inside(figure)
+
+
+def test_the_vacuous_coin_is_no_diamond() -> None:
+    right = plot_audit(audit_table({"coin": (0.5, 0.5)})).axes[1]
+    diamonds, arrows = right.lines[-2:]
+    assert np.isnan(diamonds.get_xdata()).all()
+    assert list(arrows.get_xdata()) == [1.0]
+
+
+def test_audit_without_intervals() -> None:
+    figure = plot_audit(audit_table(TWO, intervals=False))
+    assert [whiskers(axes) for axes in figure.axes] == [{}, {}]
+    assert len(figure.axes[1].patches) == 2
+    inside(figure)
+
+
+def test_audit_without_outcomes() -> None:
+    table = audit_table(TWO)
+    table.loc[table["quantity"].isin(["accuracy", "majority_rate"]), ["estimate", "lower", "upper"]] = np.nan
+    figure = plot_audit(table)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["no outcomes, no accuracy"]
+    inside(figure)
+
+
+def test_the_interval_of_a_weighted_accuracy_is_not_exact() -> None:
+    table = audit_table(TWO).assign(note="")
+    assert plot_audit(table).axes[0].get_xlabel() == "accuracy"
+    assert plot_audit(table.assign(note=np.nan)).axes[0].get_xlabel() == "accuracy"  # as read back from CSV
+
+
+# --- trade-off -------------------------------------------------------------------------------------------------------
+
+
+def path_table(methods: tuple[str, ...] = (), seeds: int = 3) -> pd.DataFrame:
+    rows = []
+    for place, method in enumerate(methods or ("",)):
+        for seed in range(seeds):
+            for strength in (0.0, 0.5, 1.0):
+                p0, p1 = 0.3 - 0.1 * strength + 0.01 * seed, 0.5 - 0.2 * strength + 0.03 * place
+                bounds = piu_bounds(p0, p1)
+                for kind in ("score", "threshold"):
+                    rows.append(
+                        {
+                            "strength": strength,
+                            "seed": seed,
+                            "decisions": kind,
+                            "accuracy": 0.8 - 0.05 * strength + 0.01 * seed,
+                            "majority_rate": 0.7,
+                            "positive_rate": 0.4,
+                            "mean_unfair_effect": p1 - p0,
+                            "piu_paper_bound": bounds.paper,
+                            "piu_lower": bounds.lower,
+                            "piu_upper": bounds.upper + (0.02 if kind == "score" else 0.0),
+                        }
+                        | ({"method": method} if methods else {})
+                    )
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("methods", [(), ("Proposed", "FIO")])
+@pytest.mark.parametrize("decisions", ["threshold", "score"])
+def test_trade_off(methods: tuple[str, ...], decisions: str) -> None:
+    table = path_table(methods)
+    figure = plot_trade_off(table, decisions)
+    rows = table[table["decisions"] == decisions]
+    count = max(1, len(methods))
+    for axes, quantity in zip(figure.axes, ["accuracy", "mean_unfair_effect", "piu_upper"], strict=True):
+        each = 4 if quantity == "piu_upper" else 2
+        assert len(axes.lines) == count * each + (quantity != "piu_upper")
+        for place in range(count):
+            own = rows[rows["method"] == methods[place]] if methods else rows
+            mean = own.groupby("strength")[[quantity, "piu_lower", "piu_paper_bound"]].mean()
+            line, dots, *ends = axes.lines[place * each : (place + 1) * each]
+            np.testing.assert_allclose(line.get_ydata(), mean[quantity])
+            np.testing.assert_array_equal(line.get_xdata(), [0.0, 0.5, 1.0])
+            assert len(dots.get_xdata()) == len(own) == 9
+            np.testing.assert_array_equal(dots.get_ydata(), own[quantity])
+            assert {each.get_color() for each in (line, dots, *ends)} == {COLOURS[place]}
+            for end, name in zip(ends, ["piu_lower", "piu_paper_bound"], strict=False):
+                np.testing.assert_allclose(end.get_ydata(), mean[name])
+    assert figure.axes[0].lines[-1].get_ydata()[0] == pytest.approx(0.7)
+    assert figure.axes[2].get_ylim() == pytest.approx((0.0, 1.05 * min(1.0, rows["piu_paper_bound"].max())))
+    assert texts(figure)[:count] == list(methods or ["penalised"])
+    assert texts(figure)[count:] == [
+        "left: majority class",
+        "right: sharp upper end",
+        "right: sharp lower end",
+        "right: the paper's upper bound",
+    ]
+    inside(figure)
+
+
+def test_a_line_has_a_gap_where_a_seed_has_no_value() -> None:
+    table = path_table()
+    gone = (table["strength"] == 0.5) & (table["seed"] == 1)
+    table.loc[gone, ["piu_upper", "piu_lower", "piu_paper_bound"]] = np.nan
+    line, dots, *_ = plot_trade_off(table).axes[2].lines
+    assert list(np.isnan(line.get_ydata())) == [False, True, False]
+    assert np.isnan(dots.get_ydata()).sum() == 1
+    plot_trade_off(table.assign(piu_paper_bound=np.nan))
+
+
+def test_more_methods_than_colours() -> None:
+    methods = tuple(f"method {i}" for i in range(7))
+    figure = plot_trade_off(path_table(methods, seeds=1))
+    assert len(figure.axes[0].lines) == 2 * 7 + 1
+    assert texts(figure)[:7] == list(methods)
+    inside(figure)
+
+
+@pytest.mark.parametrize("plot", [plot_audit, plot_trade_off])
+def test_unknown_decisions(plot: object) -> None:
+    table = audit_table(TWO) if plot is plot_audit else path_table()
+    with pytest.raises(DataError, match=r"no rows with decisions='hard' to draw; the table has \['"):
+        plot(table, "hard")  # type: ignore[operator]
+    with pytest.raises(DataError, match="no rows with decisions='threshold' to draw; the table has no rows"):
+        plot(pd.DataFrame())  # type: ignore[operator]
+
+
+# --- feasible region -------------------------------------------------------------------------------------------------
+
+
+def test_feasible_region() -> None:
+    """Figure 2: at level .2 only the corners (0, 0) and (1, 1) are left, at .8 only the other two are cut off."""
+    axes = plot_feasible_region()
+    wide, narrow = axes.collections
+    assert isinstance(wide, PolyCollection)
+    assert [to_hex(each.get_facecolor()[0]) for each in (wide, narrow)] == [RED.lower()] * 2
+
+    def allowed(region: PolyCollection, p0: float, p1: float) -> bool:
+        return any(path.contains_point((p0, p1)) for path in region.get_paths())
+
+    for p0, p1 in np.random.default_rng(0).uniform(size=(200, 2)):
+        penalty = p0 * (1 - p1) + p1 * (1 - p0)
+        for region, level in [(wide, 0.8), (narrow, 0.2)]:
+            if abs(penalty - level) > 0.01:
+                assert allowed(region, p0, p1) == (penalty < level)
+    assert not allowed(narrow, 0.5, 0.5)
+    gaps = [np.unique(np.round(line.get_ydata() - line.get_xdata(), 9)).tolist() for line in axes.lines]
+    assert gaps == [[-0.4], [0.4], [-0.1], [0.1]]
+    assert {line.get_color() for line in axes.lines} == {BLUE}
+    assert (axes.get_xlim(), axes.get_ylim()) == ((0.0, 1.0), (0.0, 1.0))
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "penalty at most 0.8",
+        "mean unfair effect within 0.4 of 0 (FIO)",
+        "penalty at most 0.2",
+        "mean unfair effect within 0.1 of 0 (FIO)",
+    ]
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    figure.savefig(io.BytesIO())
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+    assert legend.get_window_extent().y1 <= figure.bbox.y1
+
+
+def test_feasible_region_on_given_axes() -> None:
+    given = Figure().subplots()
+    assert plot_feasible_region((0.3,), ax=given) is given
+    assert len(given.collections) == 1
+    with pytest.raises(DataError, match=r"levels=1\.3 must be a number of at least 0 and of at most 1"):
+        plot_feasible_region((1.3,))
+
+
+def test_a_single_level() -> None:
+    one, other = plot_feasible_region(0.2), plot_feasible_region([0.2])
+    assert len(one.lines) == len(other.lines) == 2
+    assert one.get_legend_handles_labels()[1] == other.get_legend_handles_labels()[1]

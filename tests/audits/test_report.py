@@ -1,0 +1,348 @@
+"""What a practitioner is told: tables made by hand, so that each case is pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pyrofair.audits.report import read_audit
+from pyrofair.audits.tables import QUANTITIES
+from pyrofair.graph.causal_graph import CausalGraph
+
+GRAPH = CausalGraph(
+    "sex -> M -> Y; sex -> Y", sensitive="sex", outcome="Y", baseline="woman", contrast="man", positive="yes"
+)
+SETTING: dict[str, Any] = {
+    "rows": 12_345,
+    "level": 0.95,
+    "threshold": 0.5,
+    "replicates": 200,
+    "failed": 0,
+    "unfair": str(GRAPH.unfair("sex -> Y")),
+    "swapped": False,
+    "paired": False,
+    "graph": GRAPH,
+    "order": ("sex", "M"),
+    "unnamed": [],
+    "untouched": {},
+    "overlap": pd.DataFrame(),
+    "assumptions": ("The graph is right.", "The groups overlap."),
+    "warnings": [],
+    "failure": "",
+    "small": {},
+    "kinds": {},
+    "outcomes": [],
+    "outcome_assumptions": (),
+    "resampling": "",
+}
+Span = tuple[float, float, float]
+NOTHING: Span = (np.nan, np.nan, np.nan)
+PLAIN: dict[str, Span] = {
+    "accuracy": (0.8, 0.78, 0.82),
+    "positive_rate": (0.4, 0.38, 0.42),
+    "majority_rate": (0.7, 0.69, 0.71),
+    "p_y0": (0.3, 0.28, 0.32),
+    "p_ypi": (0.4, 0.38, 0.42),
+    "mean_unfair_effect": (0.1, 0.08, 0.12),
+    "piu_paper_bound": (0.92, 0.9, 0.94),
+    "piu_lower": (0.1, 0.08, 0.12),
+    "piu_upper": (0.7, 0.66, 0.74),
+}
+
+
+def rows(model: str = "plain", note: str = "", **changed: Span) -> pd.DataFrame:
+    spans = PLAIN | changed
+    return pd.DataFrame(
+        [
+            (model, kind, quantity, *spans[quantity], 12_345.0, note if quantity in changed else "")
+            for kind in ("threshold", "score")
+            for quantity in QUANTITIES
+            if kind == "threshold" or quantity not in ("accuracy", "majority_rate")
+        ],
+        columns=["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"],
+    )
+
+
+def groups(*agree: bool | Any) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "model": "plain",
+            "decisions": "score",
+            "quantity": "p_ypi",
+            "group_0": 0.3,
+            "group_1": 0.42,
+            "difference": -0.12,
+            "lower": 0.05,
+            "upper": 0.19,
+            "agree": list(agree),
+            "ess_0": 400.0,
+            "ess_1": 300.0,
+            "note": "",
+        },
+        index=range(len(agree)),
+    )
+
+
+def read(table: pd.DataFrame | None = None, compared: pd.DataFrame | None = None, **setting: Any) -> str:
+    return read_audit(rows() if table is None else table, groups() if compared is None else compared, SETTING | setting)
+
+
+def verdicts(**changed: Span) -> list[str]:
+    return [line.strip() for line in read(rows(**changed)).splitlines() if "reading:" in line]
+
+
+def test_it_opens_with_the_question() -> None:
+    text = read()
+    assert text.startswith("Audit of 1 model(s) on 12,345 rows; 95% intervals from 200 bootstrap replicates.\n")
+    assert (
+        "sex is 'sex': 0 is 'woman', 1 is 'man'. Yes is 'Y' = 'yes'; a decision is yes where the score exceeds 0.5."
+        in text
+    )
+    assert "PIU is the share of people whose two answers differ." in text
+    assert "unfair: sex -> Y" in text
+    assert "fair:   sex -> M -> Y" in text
+
+
+def test_numbers_come_with_intervals() -> None:
+    text = read()
+    assert "accuracy 0.800 [0.780, 0.820], majority class 0.700\n" in text
+    assert "says yes to 0.400 [0.380, 0.420] of people\n" in text
+    assert "P(Y0=1) 0.300 [0.280, 0.320], P(Ypi=1) 0.400 [0.380, 0.420]" in text
+    assert "PIU at least 0.100 [0.080, 0.120], at most 0.700 [0.660, 0.740]" in text
+    assert "the paper's upper bound on PIU 0.920 [0.900, 0.940]" in text
+
+
+def test_it_ends_with_assumptions_and_warnings() -> None:
+    text = read(warnings=["Poor overlap."])
+    assert text.endswith(
+        "These numbers rest on:\n  1. The graph is right.\n  2. The groups overlap.\nWarning: Poor overlap."
+    )
+    assert "(the source states none)" in read(assumptions=())
+
+
+def test_replicates() -> None:
+    assert "points only, no bootstrap" in read(replicates=0)
+    assert "intervals from 200 bootstrap replicates, 7 of which failed" in read(failed=7)
+
+
+@pytest.mark.parametrize(
+    ("effect", "share"), [((0.1, 0.08, 0.12), "8.0%"), ((-0.1, -0.12, -0.08), "8.0%"), ((0.5, 0.03, 0.9), "3.0%")]
+)
+def test_an_effect_clear_of_0_shows_unfairness(effect: Span, share: str) -> None:
+    assert (
+        verdicts(mean_unfair_effect=effect)
+        == [f"reading: unfair to at least {share} of people, and to at most 74.0%."] * 2
+    )
+
+
+def test_an_effect_that_may_be_0_shows_nothing() -> None:
+    found = verdicts(mean_unfair_effect=(0.02, -0.01, 0.05), piu_lower=(0.02, 0.001, 0.05))
+    assert (
+        found
+        == [
+            "reading: inconclusive: the data allow anything from 0 % to 74.0% of people; a wide interval is no "
+            "evidence of unfairness, nor of its absence."
+        ]
+        * 2
+    )
+
+
+def test_a_small_upper_end_is_said() -> None:
+    found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.03))
+    assert found == ["reading: unfair to at most 3.0% of people."] * 2
+
+
+def test_the_upper_end_of_the_interval_counts() -> None:
+    found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.06))
+    assert all("inconclusive: the data allow anything from 0 % to 6.0% of people" in each for each in found)
+
+
+def test_no_share_of_people_exceeds_all_of_them() -> None:
+    """An unbiased end may leave [0, 1]; a share of people cannot."""
+    found = verdicts(mean_unfair_effect=(0.0, -0.1, 0.1), piu_lower=(-0.04, -0.1, 0.06), piu_upper=(1.1, 1.05, 1.2))
+    assert all("inconclusive: the data allow anything from 0 % to 100.0% of people" in each for each in found)
+
+
+def test_what_units_show() -> None:
+    """With units the lower end exceeds the mean effect, and speaks where it is clear of 0."""
+    blind = {"mean_unfair_effect": (0.0, -0.01, 0.01)}
+    assert "unfair to at least 27.0%" in verdicts(piu_lower=(0.3, 0.27, 0.33), **blind)[0]
+    assert "inconclusive" in verdicts(piu_lower=(0.05, 0.04, 0.06), **blind)[0]
+
+
+def test_no_intervals_no_verdict() -> None:
+    bare = {name: (value[0], np.nan, np.nan) for name, value in PLAIN.items()}
+    assert (
+        verdicts(**bare)
+        == ["reading: none, for there are no intervals; the point estimates allow 10.0% to 70.0% of people."] * 2
+    )
+    assert "unfair to" not in read(rows(**bare))
+
+
+def test_an_upper_end_without_interval_is_no_bound() -> None:
+    assert "no intervals" in verdicts(piu_upper=(0.7, np.nan, np.nan))[0]
+
+
+def test_no_probability_no_verdict() -> None:
+    gone = rows(note="cannot be made: left", piu_lower=NOTHING, piu_upper=NOTHING, piu_paper_bound=NOTHING)
+    text = read(gone)
+    assert "reading: none, for the estimate is no probability; normalise the weights" in text
+    assert "PIU at least (cannot be made: left), at most (cannot be made: left)" in text
+    assert "nan" not in text.lower()
+
+
+def test_a_failure_is_told_once() -> None:
+    gone = rows(**dict.fromkeys(QUANTITIES[3:], NOTHING))
+    text = read(gone, failure="df has no woman.")
+    assert text.count("df has no woman") == 1
+    assert "No unfair effect could be estimated: df has no woman." in text
+    assert text.count("no unfair effect could be estimated, see below") == 2
+    assert "reading" not in text
+    assert "nan" not in text.lower()
+
+
+def test_no_outcomes() -> None:
+    text = read(rows(note="cannot be made: no column 'Y'", accuracy=NOTHING, majority_rate=NOTHING))
+    assert "  accuracy cannot be made: no column 'Y'\n" in text
+    assert "majority" not in text
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "blunt"), [((0.8, 0.78, 0.82), False), ((0.72, 0.69, 0.74), True), ((0.65, np.nan, np.nan), True)]
+)
+def test_accuracy_is_compared_with_the_majority(accuracy: Span, blunt: bool) -> None:
+    assert ("not clearly better than answering the same for everyone" in read(rows(accuracy=accuracy))) == blunt
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.0005, 0.9995, 1.0])
+def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
+    text = read(rows(positive_rate=(rate, rate, rate), piu_upper=(0.0, 0.0, 0.0)))
+    assert "of people: nearly the same answer for everyone" in text
+    decisions, scores = (line for line in text.splitlines() if "reading:" in line)
+    assert "none: all but about" in decisions
+    assert "unfair to" in scores  # scores vary, whatever the threshold makes of them
+
+
+def test_a_rare_answer_is_told_but_judged() -> None:
+    text = read(rows(positive_rate=(0.01, 0.009, 0.011)))  # 123 rows
+    assert "of people: nearly the same answer for everyone" in text
+    assert "none: all but about" not in text
+
+
+def test_notes_stand_beside_their_numbers() -> None:
+    text = read(rows(note="vacuous", piu_paper_bound=(1.1, 1.0, 1.2)))
+    assert "the paper's upper bound on PIU 1.100 [1.000, 1.200] (vacuous)" in text
+
+
+def test_zero_has_no_sign() -> None:
+    assert "mean unfair effect 0.000 [-0.100, 0.100]" in read(rows(mean_unfair_effect=(-0.0, -0.1, 0.1)))
+
+
+def test_overlap() -> None:
+    overlap = pd.DataFrame(
+        {
+            "regime": ["baseline", "baseline", "unfair"],
+            "group": ["0", "1", "pooled"],
+            "used": [True, False, True],
+            "n": [4_000, 60, 9_999],
+            "mean_weight": [1.0, 3.0, 0.889],
+            "ess": [3_210.4, 2.0, 26.0],
+            "unsupported_cells": ["", "x", "M=2"],
+        }
+    )
+    text = read(overlap=overlap)
+    assert (
+        "baseline world: weights on group 0 (4,000 fitted rows, effective size 3,210; mean weight 1.000, should be "
+        "near 1)\nunfair world: weights on both groups, pooled (9,999 fitted rows, effective size 26; mean weight "
+        "0.889, should be near 1); no counterpart for M=2\n"
+    ) in text
+    assert "group 1" not in text
+
+
+def test_swapped_roles() -> None:
+    text = read(swapped=True)
+    assert "Y0 is the answer with the contrast, 'man', on all paths, Ypi with the baseline, 'woman', on the unf" in text
+    assert "Y0 is the answer with the baseline" not in text
+
+
+def test_the_exact_interval_of_accuracy_is_named() -> None:
+    text = read(rows(note="exact test-set bound, 5 % on each side", accuracy=PLAIN["accuracy"]))
+    assert "accuracy 0.800 [0.780, 0.820] (exact 90% test-set bound), majority class 0.700" in text
+
+
+def test_one_replicate_makes_no_interval() -> None:
+    assert "rows; points only, for a single bootstrap replicate makes no interval.\n" in read(replicates=1)
+
+
+def test_people_seen_in_both_worlds_have_a_point() -> None:
+    same = (0.1, 0.08, 0.12)
+    text = read(rows(piu_lower=same, piu_upper=same), paired=True)
+    assert (
+        text.count("PIU 0.100 [0.080, 0.120], a point under what is listed below: both answers of each person follow")
+        == 1
+    )
+    assert text.count("PIU at least 0.100 [0.080, 0.120], at most 0.100 [0.080, 0.120]") == 1  # scores leave it open
+    assert "a point" not in read(paired=True)
+
+
+def test_groups_without_overlap_are_not_compared() -> None:
+    compared = groups(pd.NA, pd.NA, True).assign(quantity=["p_ypi", "p_ypi", "p_y0"], ess_1=[1.0, 1.0, 300.0])
+    compared["note"] = ["too little overlap to compare"] * 2 + [""]
+    text = read(None, compared)
+    told = "p_ypi from either observed group: too little overlap to compare (effective size 400.0 in group 0, 1.0 in gr"
+    assert text.count(told) == 1
+    assert "gives the same, as far as a joint test can tell" in text
+    alone = read(None, compared.iloc[:2])
+    assert told in alone
+    assert "weighted alone" not in alone
+
+
+def test_unnamed_columns() -> None:
+    assert "bare, other: fitted without column names, and given sex, M in this order." in read(
+        unnamed=["bare", "other"]
+    )
+    assert "without column names" not in read()
+
+
+def test_groups() -> None:
+    assert "observed group" not in read()
+    assert "Either observed group, weighted alone, gives the same, as far as a joint test can tell." in read(
+        None, groups(True, True)
+    )
+    assert "at most 0.120 apart (no intervals)" in read(None, groups(pd.NA))
+    text = read(None, groups(True, False))
+    assert (
+        "disagree beyond chance in 1 of 2 comparisons (one test of all: chance alone makes any disagree in about 5% of "
+        "audits)" in text
+    )
+    assert "a misspecified propensity or poor overlap, never a latent cause" in text
+    assert text.count("plain, score, p_ypi: 0.300 from group 0, 0.420 from group 1, difference in [0.050, 0.190]") == 1
+
+
+def test_many_comparisons_are_cut_short() -> None:
+    compared = groups(*[False] * 9)
+    compared["difference"] = [0.01, -0.9, *[0.02] * 7]
+    compared["group_1"] = [0.111, 0.999, *[0.222] * 7]
+    text = read(None, compared)
+    assert "in 9 of 9 comparisons" in text
+    assert text.count("from group 0") == 6
+    assert "0.999 from group 1" in text
+    assert "0.111 from group 1" not in text
+    assert "  and 3 more with smaller differences, see the table of groups\n" in text
+
+
+def test_a_model_that_no_unfair_path_reaches() -> None:
+    text = read(pd.concat([rows("b"), rows("a", positive_rate=(0.0, 0.0, 0.0))]), untouched={"a": ("Q", "R")})
+    assert text.count("reading: unfair to nobody, by the graph: it reads Q, R only, which no unfair path touches") == 2
+    assert text.index("unfair to nobody") > text.index("\na\n")
+    assert text.count("unfair to at least") == 2
+
+
+def test_each_model_has_its_part() -> None:
+    text = read(pd.concat([rows("b"), rows("a")]))
+    assert text.startswith("Audit of 2 model(s)")
+    assert text.index("\nb\n") < text.index("\na\n")
+    assert text.count("reading:") == 4

@@ -1,0 +1,281 @@
+"""Scores that are no function of the features are an outcome: named so, identified as one, and refused otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+import pyrofair as pf
+from pyrofair.audits.measures import AuditedModel
+from pyrofair.audits.score_types import judge_scores
+from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
+
+CASES = Path(__file__).parents[1] / "cases"
+RNG = np.random.default_rng
+MEDIATOR = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+HIRING = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A} -> M; {Q A D M} -> Y", sensitive="A", outcome="Y")
+QUIET: dict[str, Any] = {"n_jobs": 1, "progress": False, "random_state": 0, "n_boot": 0}
+
+
+def confounded(n: int = 4_000) -> tuple[pd.DataFrame, pf.UnfairPaths]:
+    """U causes M and the decision Y, which A does not cause."""
+    rng = RNG(0)
+    a, u = rng.integers(0, 2, n), rng.normal(size=n)
+    m = (a + u + 0.3 * rng.normal(size=n) > 0.5).astype(int)
+    y = (0.8 * u + 0.2 * rng.normal(size=n) > 0).astype(int)
+    graph = pf.CausalGraph("A -> M; U -> M; U -> Y; {A M} -> Y", sensitive="A", outcome="Y", latent=["U"])
+    return pd.DataFrame({"A": a, "M": m, "Y": y}), graph.unfair("A -> Y")
+
+
+class Linear:
+    """A function of the features."""
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        p = expit(X["M"].to_numpy(float) - 0.5 * X["A"].to_numpy(float))
+        return np.column_stack([1.0 - p, p])
+
+
+class Jittered(Linear):
+    """Draws at random."""
+
+    def __init__(self) -> None:
+        self.random = RNG(0)
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        p = np.clip(super().predict_proba(X)[:, 1] + self.random.normal(0, 0.1, len(X)), 0, 1)
+        return np.column_stack([1.0 - p, p])
+
+
+class Ranked:
+    """Ranks the rows that come together."""
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        p = X["M"].rank(pct=True).to_numpy()
+        return np.column_stack([1.0 - p, p])
+
+
+def judged(model: Any, df: pd.DataFrame, scores: Any = "auto") -> Any:
+    audited = AuditedModel("m", model, MEDIATOR, ("A", "M"))
+    return judge_scores(audited, df[["A", "M"]], audited.observed(df[["A", "M"]]), scores)
+
+
+def table(n: int = 300) -> pd.DataFrame:
+    rng = RNG(1)
+    return pd.DataFrame({"A": rng.integers(0, 2, n), "M": rng.normal(size=n)})
+
+
+# --- which kind ------------------------------------------------------------------------------------------------------
+
+
+def test_equal_rows_with_unequal_scores_are_an_outcome() -> None:
+    df = pd.DataFrame({"A": [0, 0, 1, 1], "M": [0, 0, 0, 1]}, index=list("abcd"))
+    found = judged([0.2, 0.7, 0.5, 0.5], df)
+    assert found.is_outcome
+    assert found.why == "2 of 4 rows agree in A, M with a row of another score: rows 'a' and 'b' have 0.2 and 0.7"
+    assert not judged([0.2, 0.2 + 1e-7, 0.5, 0.5], df).is_outcome  # rounding
+    with pytest.raises(
+        DataError, match=r"scores='prediction' takes the scores of 'm' for a function of A, M, but 2 of 4"
+    ):
+        judged([0.2, 0.7, 0.5, 0.5], df, "prediction")
+
+
+def repeated(k: int, seed: int = 0) -> pd.DataFrame:
+    """20 cells and k rows that repeat one of them."""
+    cells = pd.DataFrame({"A": [0, 1] * 10, "M": np.repeat(np.arange(10), 2)})
+    return pd.concat([cells, cells.sample(k, replace=True, random_state=seed)], ignore_index=True)
+
+
+def test_equal_rows_with_equal_scores_are_a_function_once_there_are_300() -> None:
+    for k, is_open in [(0, True), (7, True), (299, True), (300, False)]:
+        df = repeated(k)
+        for scores in (expit(df["M"] - df["A"]), (df["M"] > 4).astype(float)):
+            found = judged(scores, df)
+            assert (found.is_outcome, found.is_open) == (False, is_open)
+            assert not judged(scores, df, "prediction").is_open
+    assert (
+        found.why == "300 row(s) have the A, M of another row, all with its score, so that at most 0.01 differ (95 %)"
+    )
+    assert judged(expit(repeated(60)["M"]), repeated(60)).why == (
+        "nobody said: 60 row(s) have the A, M of another row, all with its score, so that at most 0.05 differ (95 %); "
+        "300 would settle it"
+    )
+    assert judged(expit(table()["M"]), table()).why.startswith("nobody said: no row has the A, M of another row; 300")
+    assert not judged(np.full(300, 0.4), table()).is_open  # one score for everyone
+
+
+def test_decisions_that_follow_the_features_and_something_else_stay_open() -> None:
+    """A hundredth is decided by what the table lacks: a few dozen equal rows agree for the most part all the same."""
+    opened = 0
+    for seed in range(20):
+        df = repeated(40, seed)
+        human = (df["M"] > 4) ^ (RNG(seed).random(len(df)) < 0.01)
+        found = judged(human.astype(float), df)
+        assert found.is_outcome or found.is_open
+        opened += found.is_open
+    assert opened > 5
+
+
+@pytest.mark.parametrize(("said", "outcome"), [("prediction", False), ("outcome", True)])
+def test_what_cannot_be_checked_is_taken_at_the_users_word(said: Any, outcome: bool) -> None:
+    found = judged((table()["M"] > 0).astype(float), table(), said)
+    assert (found.is_outcome, found.is_open) == (outcome, False)
+    assert f"you say so (scores='{said}')" in found.why
+    known = judged((table()["M"] > 0).astype(float), table(), "prediction")
+    assert "no row has the A, M of another row; 300 would settle it" in known.why
+
+
+@pytest.mark.parametrize("model", [Jittered(), Ranked()])
+def test_a_model_whose_second_call_differs_is_an_outcome(model: Any) -> None:
+    found = judged(model, table())
+    assert found.is_outcome
+    assert "another score when it is called again" in found.why
+    with pytest.raises(DataError, match="takes the scores of 'm' for a function"):
+        judged(model, table(), "prediction")
+
+
+@pytest.mark.parametrize("scores", ["auto", "prediction", "outcome"])
+def test_a_model_that_is_a_function_is_one_whatever_is_said_of_given_scores(scores: Any) -> None:
+    found = judged(Linear(), table(), scores)
+    assert (found.is_outcome, found.is_open) == (False, False)
+    assert ("scores='outcome' is said of given scores alone" in found.why) == (scores == "outcome")
+
+
+# --- in an audit -----------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_that_shares_a_latent_cause_with_a_mediator_is_refused() -> None:
+    """A has no effect on Y, and the formula of a prediction says that a quarter are treated unfairly."""
+    df, unfair = confounded()
+    assert pf.identify(unfair).target == "prediction"
+    with pytest.raises(
+        NotIdentifiedError,
+        match=r"'decisions' is an outcome, no function of the features: .* rows agree in A, M.*latent U",
+    ):
+        pf.audit({"decisions": df["Y"]}, pf.IPW(unfair, arm="paper"), df[["A", "M"]], **QUIET)
+    with pytest.raises(NotIdentifiedError, match=r"'jittered' is an outcome.* with a row of another score"):
+        pf.audit({"jittered": Jittered()}, pf.IPW(unfair), df[["A", "M"]].sample(50, random_state=0), **QUIET)
+    pf.audit({"m": Linear()}, pf.IPW(unfair), df[["A", "M"]], **QUIET)  # a prediction is identified
+
+
+def hiring() -> pd.DataFrame:
+    return pd.read_csv(CASES / "hiring_discrete.csv")
+
+
+@pytest.mark.parametrize("arm", ["auto", "paper"])
+def test_observed_outcomes_are_weighted_where_the_effect_on_them_is_identified(arm: Any) -> None:
+    df = hiring()
+    source = pf.IPW(HIRING.unfair("A -> Y", "A -> D -> Y"), arm=arm, propensity="saturated")
+    report = pf.audit({"observed": df["Y"]}, source, df, **QUIET | {"n_boot": 40})
+    found = report.table.set_index(["decisions", "quantity"])["estimate"]
+    assert found["score", "p_y0"] == pytest.approx(0.40790191, abs=1e-8)
+    assert found["score", "p_ypi"] == pytest.approx(0.62655145, abs=1e-8)
+    text = str(report)
+    assert "observed\n  an outcome, no function of the features: " in text
+    assert "a known function of the features, so" not in text
+    assert report.context["assumptions"] == pf.identify(source.unfair, "outcome").assumptions
+    assert report.groups.empty
+    assert report.table["lower"].notna().any()
+
+
+@pytest.mark.parametrize(("arm", "world"), [(0, r"Y\(A<=1\|\|pi\)"), (1, r"Y\(A<=0\)"), ("pooled", r"Y\(A<=0\)")])
+def test_rows_of_another_group_do_not_show_the_outcome(arm: Any, world: str) -> None:
+    df = hiring()
+    source = pf.IPW(HIRING.unfair("A -> Y", "A -> D -> Y"), arm=arm)
+    with pytest.raises(DataError, match=rf"arm={arm!r} weights rows in which 'A' is not the value .* {world}"):
+        pf.audit({"observed": df["Y"]}, source, df, **QUIET)
+
+
+def test_an_outcome_that_reads_no_sensitive_attribute_may_be_weighted_in_any_group() -> None:
+    """Y ~ Bernoulli(expit(M)), M = 1 or 0 by A: P(M | A) and P(Y | M) are enough."""
+    rng = RNG(0)
+    a = rng.integers(0, 2, 1_000)
+    m = (rng.random(1_000) < 0.3 + 0.4 * a).astype(int)
+    df = pd.DataFrame({"A": a, "M": m, "Y": (rng.random(1_000) < expit(m)).astype(int)})
+    unfair = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    means = df.groupby("M")["Y"].mean()
+    share = df.groupby("A")["M"].mean()
+    report = pf.audit({"y": df["Y"]}, pf.IPW(unfair, arm="pooled", propensity="saturated"), df, **QUIET)
+    found = report.table.set_index(["decisions", "quantity"])["estimate"]
+    for quantity, value in [("p_y0", share[0]), ("p_ypi", share[1])]:
+        assert found["score", quantity] == pytest.approx(means[1] * value + means[0] * (1 - value), abs=1e-9)
+
+
+def test_an_outcome_may_depend_on_what_a_prediction_does_not() -> None:
+    """Z -> U -> Y, U latent: no classifier reads Z, but the outcome depends on it, and A on Z."""
+    rng = RNG(0)
+    n = 4_000
+    z = rng.integers(0, 2, n)
+    a = (rng.random(n) < 0.2 + 0.6 * z).astype(int)
+    y = (rng.random(n) < 0.1 + 0.5 * z + 0.2 * a).astype(int)
+    df = pd.DataFrame({"Z": z, "A": a, "Y": y})
+    graph = pf.CausalGraph("Z -> A -> Y; Z -> U -> Y", sensitive="A", outcome="Y", latent=["U"])
+    report = pf.audit({"y": df["Y"]}, pf.IPW(graph.unfair("A -> Y"), propensity="saturated"), df, **QUIET)
+    found = report.table.set_index(["decisions", "quantity"])["estimate"]
+    cell = df.groupby(["A", "Z"])["Y"].mean()
+    for quantity, group in [("p_y0", 0), ("p_ypi", 1)]:
+        expected = sum(cell[group, value] * (z == value).mean() for value in (0, 1))
+        assert found["score", quantity] == pytest.approx(expected, abs=1e-9)
+
+
+def test_outcomes_and_predictions_side_by_side() -> None:
+    df = hiring()
+    unfair = HIRING.unfair("A -> Y", "A -> D -> Y")
+
+    class Model:
+        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+            p = expit((X[["Q", "D", "M"]].sum(axis=1) + X["A"]).to_numpy(float) - 3.0)
+            return np.column_stack([1.0 - p, p])
+
+    settings = QUIET | {"n_boot": 40}
+    source = pf.IPW(unfair, propensity="saturated")
+    both = pf.audit({"observed": df["Y"], "model": Model()}, source, df, **settings)
+    apart = [
+        pf.audit({name: model}, source, df, **settings) for name, model in [("observed", df["Y"]), ("model", Model())]
+    ]
+    pd.testing.assert_frame_equal(both.table, pd.concat([each.table for each in apart], ignore_index=True))
+    assert set(both.groups["model"]) == {"model"}
+    assert both.context["outcomes"] == ["observed"]
+    text = str(both)
+    assert "Those of observed, an outcome, rest on:" in text
+    assert text.count("Independent errors across worlds") == 2
+
+
+def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> None:
+    df = table()
+    scores = expit(df["M"] - df["A"])
+    source = pf.IPW(MEDIATOR.unfair("A -> Y"), arm="paper")
+    with pytest.warns(PyrofairWarning, match=r"'m' is given as scores, and nobody said: no row has the A, M of"):
+        report = pf.audit({"m": scores}, source, df, **QUIET)
+    assert "taken for a function of the features: nobody said: no row has" in str(report)
+    said = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
+    assert "you say so (scores='prediction')" in str(said)
+    pd.testing.assert_frame_equal(report.table, said.table)
+    outcome = pf.audit({"m": scores}, source, df, scores="outcome", **QUIET)
+    assert "an outcome, no function of the features: you say so" in str(outcome)
+    with pytest.raises(DataError, match=r"scores='outcomes' is not known.*Did you mean 'outcome'"):
+        pf.audit({"m": scores}, source, df, scores="outcomes", **QUIET)  # type: ignore[arg-type]
+
+
+def test_a_model_with_predict_proba_is_not_called_an_outcome_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = table()
+    source = pf.IPW(MEDIATOR.unfair("A -> Y"), arm="paper")
+    with monkeypatch.context() as patched:
+        patched.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("work was done before the setting was read"))
+        with pytest.raises(DataError, match=r"scores='outcome' is said of given scores, and 'm' has predict_proba"):
+            pf.audit({"m": Linear()}, source, df, scores="outcome", **QUIET)
+    both = pf.audit({"m": Linear(), "given": (df["M"] > 0) * 1.0}, source, df, scores="outcome", **QUIET)
+    assert both.context["outcomes"] == ["given"]
+    assert "it gives the same scores again, and scores='outcome' is said of given scores alone" in str(both)
+
+
+def test_a_source_that_draws_rows_cannot_serve_an_outcome() -> None:
+    df, _ = confounded(200)
+    unfair = MEDIATOR.unfair("A -> Y")
+    with pytest.raises(DataError, match=r"'y' is an outcome, .* GComputation draws rows .* IPW"):
+        pf.audit({"y": df["Y"]}, pf.GComputation(unfair), df, **QUIET)

@@ -1,0 +1,510 @@
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch import nn
+
+from pyrofair.classifiers.baselines import remove
+from pyrofair.classifiers.penalized import PenalizedClassifier
+from pyrofair.effects.functionals import effect_gap
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.sources.ipw import IPW
+from pyrofair.tables.tables import TableEncoder
+
+EDGES = "Q -> A; {A Q} -> D; {A Q Z} -> Y; D -> Y; Z -> D; K -> A"
+
+
+def graph(positive: str = "hired") -> CausalGraph:
+    """K is a cause of A that the classifier must not read."""
+    return CausalGraph(
+        EDGES,
+        sensitive="A",
+        outcome="Y",
+        baseline="woman",
+        contrast="man",
+        positive=positive,
+        columns={"Z": ["z1", "z2"]},
+    )
+
+
+UNFAIR = graph().unfair("A -> Y")
+READ = ["A", "Q", "D", "z1", "z2"]
+few_rows = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")  # trees on 240 of them
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@functools.cache
+def draw(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series[str]]:
+    rng = np.random.default_rng(seed)
+    q, k, z1 = rng.normal(size=(3, n))
+    z2 = rng.choice(["north", "south", "west"], size=n)
+    a = rng.binomial(1, 1 / (1 + np.exp(-0.4 * q - 0.4 * k)))
+    d = 0.5 * a + 0.5 * q + 0.3 * z1 + rng.normal(size=n)
+    y = rng.binomial(1, 1 / (1 + np.exp(-(2 * a + q + d + (z2 == "west") - 1))))
+    index = pd.Index([f"p{i}" for i in range(n)])
+    table = {"A": np.where(a == 1, "man", "woman"), "Q": q, "D": d, "z1": z1, "z2": z2, "K": k}
+    return pd.DataFrame(table, index=index), pd.Series(np.where(y == 1, "hired", "rejected"), index=index, name="Y")
+
+
+def people(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[str]]:
+    X, y = draw(n, seed)
+    return X.copy(), y.copy()
+
+
+def make(**settings: Any) -> PenalizedClassifier:
+    usual = {"model": "logistic", "source": IPW(UNFAIR), "epochs": 5, "batch_size": 50, "random_state": 0}
+    return PenalizedClassifier(**{**usual, **settings})
+
+
+def plain(**settings: Any) -> PenalizedClassifier:
+    return make(**{"source": None, "columns": READ, **settings})
+
+
+# -- strength 0, seeds ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["network", "logistic"])
+@pytest.mark.parametrize("positive", ["hired", "rejected"])
+@pytest.mark.parametrize("extra", [{}, {"validation_fraction": 0.2, "patience": 2}], ids=["all", "held out"])
+def test_strength_0_is_no_source_bit_for_bit(model: str, positive: str, extra: dict[str, Any]) -> None:
+    X, y = people()
+    zero = make(model=model, source=IPW(graph(positive).unfair("A -> Y")), strength=0.0, **extra).fit(X, y)
+    none = plain(model=model, **extra).fit(X, y)
+    assert np.array_equal(zero.predict_proba(X), none.predict_proba(X))
+    assert np.array_equal(zero.decision_function(X), none.decision_function(X))
+    pd.testing.assert_frame_equal(zero.history_, none.history_)
+    assert zero.source_ is None
+    assert (zero.positive_, none.positive_) == (positive, "rejected")
+    other = make(model=model, strength=1.0, **extra).fit(X, y)
+    assert not np.array_equal(other.predict_proba(X), none.predict_proba(X))
+
+
+@few_rows
+@pytest.mark.parametrize("model", ["network", "logistic"])
+@pytest.mark.parametrize("source", [None, IPW(UNFAIR, propensity="boosted")], ids=["plain", "penalised"])
+def test_a_seed_is_a_result(model: str, source: Any) -> None:
+    X, y = people()
+
+    def proba(seed: Any) -> Any:
+        return make(model=model, source=source, columns=READ, random_state=seed, epochs=2).fit(X, y).predict_proba(X)
+
+    assert np.array_equal(proba(0), proba(0))
+    assert np.array_equal(proba(np.random.RandomState(5)), proba(np.random.RandomState(5)))
+    assert not np.array_equal(proba(0), proba(1))
+
+
+@few_rows
+@pytest.mark.parametrize("seed", [0, np.random.RandomState(0)], ids=["number", "state"])
+def test_global_random_states_are_left_alone(seed: Any) -> None:
+    X, y = people()
+    model = lambda width: nn.Sequential(nn.Linear(width, 4), nn.Dropout(0.3), nn.Linear(4, 1))  # noqa: E731
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    make(model=model, random_state=seed, source=IPW(UNFAIR, propensity="boosted")).fit(X, y).predict(X)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+
+
+def test_a_global_seed_changes_nothing() -> None:
+    X, y = people()
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        found.append(make(model="network").fit(X, y).predict_proba(X))
+    assert np.array_equal(*found)
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [True, False], ids=["source", "plain"])
+@pytest.mark.parametrize(("good", "bad"), [("a", "b"), ("b", "a"), (1, 0), (0, 1), (True, False), (-1.0, 1.0)])
+def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
+    X, y = people(400)
+    y = y.map({"hired": good, "rejected": bad})
+    sem = IPW(graph(good).unfair("A -> Y"))
+    fitted = make(source=sem if source else None, columns=READ, epochs=60, learning_rate=0.05).fit(X, y)
+    assert fitted.classes_.tolist() == sorted([good, bad])
+    assert fitted.classes_.dtype == np.asarray(y).dtype
+    assert fitted.positive_ == (good if source else max(good, bad))
+    proba = pd.DataFrame(fitted.predict_proba(X), columns=fitted.classes_, index=X.index)
+    assert proba.sum(axis=1).to_numpy() == pytest.approx(1.0)
+    # Those who were hired have the higher score for it, whatever the label is called.
+    assert proba[good][y == good].mean() > proba[good][y == bad].mean() + 0.1
+    predicted = pd.Series(fitted.predict(X), index=X.index)
+    assert (predicted == proba.idxmax(axis=1)).all()
+    assert fitted.score(X, y) == (predicted == y).mean() > 0.7
+    assert np.array_equal(fitted.decision_function(X) > 0, proba[fitted.classes_[1]] > 0.5)
+
+
+@pytest.mark.parametrize("kind", ["category", "string", "object"])
+def test_labels_may_be_of_any_pandas_type(kind: str) -> None:
+    X, y = people()
+    expected = make().fit(X, y)
+    fitted = make().fit(X, y.astype(kind))
+    assert np.array_equal(fitted.predict(X), expected.predict(X))
+    assert np.array_equal(make().fit(X, y.to_numpy()).predict_proba(X), expected.predict_proba(X))
+    assert np.array_equal(make().fit(X, y.tolist()).predict_proba(X), expected.predict_proba(X))
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["logistic", "network"])
+@pytest.mark.parametrize("source", [None, *(IPW(UNFAIR, arm=arm) for arm in ("paper", 0, 1, "pooled"))], ids=str)
+def test_a_weight_of_two_is_a_row_repeated(model: str, source: Any) -> None:
+    X, y = people()
+    times = np.random.default_rng(1).integers(1, 3, size=len(X))
+    rows = np.repeat(np.arange(len(X)), times)
+    settings = {"model": model, "source": source, "columns": READ, "batch_size": 1000, "epochs": 30}
+    weighted = make(**settings).fit(X, y, sample_weight=times)
+    repeated = make(**settings).fit(X.iloc[rows], y.iloc[rows])
+    unweighted = make(**settings).fit(X, y)
+    assert np.abs(weighted.predict_proba(X) - repeated.predict_proba(X)).max() < 1e-8
+    assert np.abs(weighted.predict_proba(X) - unweighted.predict_proba(X)).max() > 1e-4
+
+
+@pytest.mark.parametrize("source", [None, IPW(UNFAIR)], ids=["plain", "penalised"])
+def test_rows_of_no_weight_are_as_if_absent(source: Any) -> None:
+    X, y = people()
+    weight = (np.arange(len(X)) % 3 > 0).astype(float)
+    settings = {"source": source, "columns": READ, "validation_fraction": 0.2}
+    weighted = make(**settings).fit(X, y, sample_weight=pd.Series(weight, index=X.index))
+    absent = make(**settings).fit(X[weight > 0], y[weight > 0])
+    assert np.array_equal(weighted.predict_proba(X), absent.predict_proba(X))
+
+
+def test_one_class_of_positive_weight_is_refused() -> None:
+    X, y = people()
+    with pytest.raises(DataError, match="rows with positive weight hold one class only"):
+        make().fit(X, y, sample_weight=(y == "hired").astype(float))
+
+
+# -- columns and encoders ---------------------------------------------------------------------------------------------
+
+
+def test_remove_reads_only_what_is_left() -> None:
+    X, y = people()
+    left = remove(UNFAIR, "touched")
+    assert left == ["Q", "D", "z1", "z2"]
+    fitted = plain(columns=left).fit(X, y)
+    assert np.array_equal(fitted.predict_proba(X[left]), fitted.predict_proba(X.assign(A="nobody")))
+    with pytest.raises(DataError, match="lacks the column 'D'"):
+        fitted.predict(X.drop(columns="D"))
+
+
+def test_columns_with_a_source_limit_the_classifier_and_not_the_source() -> None:
+    X, y = people()
+    fitted = make(columns=["D", "Q"]).fit(X, y)
+    assert np.array_equal(fitted.predict_proba(X), fitted.predict_proba(X[["Q", "D"]]))
+    assert set(fitted.source_.nuisances_.rows.table.columns) == {*READ, "K"}
+
+
+def test_by_default_the_parents_of_the_outcome_are_read() -> None:
+    X, y = people()
+    fitted = make().fit(X, y)
+    assert fitted.reads_ == READ
+    assert np.array_equal(fitted.predict_proba(X), fitted.predict_proba(X.drop(columns="K")))
+    with pytest.warns(PyrofairWarning, match="Columns outside the graph are ignored: shoe"):
+        other = make().fit(X.assign(shoe=40), y)
+    assert np.array_equal(other.predict_proba(X), fitted.predict_proba(X))
+
+
+# pandas 3 will refuse to make a Categorical of values outside its levels.
+@pytest.mark.filterwarnings("ignore:Constructing a Categorical:DeprecationWarning")
+def test_an_unseen_category_is_refused_unless_it_was_declared() -> None:
+    X, y = people()
+    new = X.assign(z2="east")
+    with pytest.raises(DataError, match=r"'z2' holds 'east', not seen in fit.*declare it before fitting"):
+        make().fit(X, y).predict(new)
+    known = pd.CategoricalDtype(["east", "north", "south", "west"])
+    fitted = make().fit(X.astype({"z2": known}), y)
+    assert np.isfinite(fitted.predict_proba(new)).all()
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("source", [None, IPW(UNFAIR, arm="pooled")], ids=["plain", "penalised"])
+def test_an_encoder_of_your_own(sparse: bool, source: Any) -> None:
+    X, y = people()
+    encoder = ColumnTransformer(
+        [("numbers", StandardScaler(), ["Q", "D", "z1"]), ("words", OneHotEncoder(sparse_output=sparse), ["A", "z2"])],
+        sparse_threshold=1.0,
+    )
+    assert hasattr(encoder.fit_transform(X), "toarray") == sparse
+    fitted = make(source=source, columns=READ, encoder=encoder).fit(X, y)
+    usual = make(source=source, columns=READ, encoder=None).fit(X, y)
+    assert fitted.encoder_ is not encoder
+    # The same features in another order: the seed's first weights differ, the model does not.
+    assert fitted.module_.weight.shape == usual.module_.weight.shape == (1, 8)
+    assert np.isfinite(fitted.predict_proba(X)).all()
+    assert not hasattr(encoder.transformers[0][1], "mean_")
+
+
+def test_the_usual_encoder_is_the_default() -> None:
+    X, y = people()
+    default, named = make().fit(X, y), make(encoder=TableEncoder()).fit(X, y)
+    assert np.array_equal(default.predict_proba(X), named.predict_proba(X))
+
+
+def test_repeated_index_labels_do_no_harm() -> None:
+    X, y = people()
+    expected = make(source=IPW(UNFAIR, arm="pooled")).fit(X, y)
+    index = pd.Index([0, 1] * (len(X) // 2))
+    found = make(source=IPW(UNFAIR, arm="pooled")).fit(X.set_axis(index), y.set_axis(index))
+    assert np.array_equal(found.predict_proba(X), expected.predict_proba(X))
+
+
+# -- models -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_module_is_copied_and_trained_from_its_weights() -> None:
+    X, y = people()
+    module = nn.Linear(8, 1)
+    before = module.weight.detach().clone()
+    fitted = make(model=module).fit(X, y)
+    assert torch.equal(module.weight, before)
+    assert module.weight.dtype == torch.float32
+    assert fitted.module_ is not module
+    assert fitted.module_.weight.dtype == torch.float64
+    assert not torch.allclose(fitted.module_.weight.float(), before)
+    still = make(model=module, optimizer=partial(torch.optim.SGD, lr=0.0)).fit(X, y)
+    assert torch.equal(still.module_.weight.float(), before)
+
+
+def test_two_logits_are_those_of_the_sorted_classes() -> None:
+    X, y = people()
+    one = nn.Linear(8, 1).double()
+    two = nn.Linear(8, 2).double()
+    with torch.no_grad():
+        two.weight[1], two.bias[1] = two.weight[0] + one.weight[0], two.bias[0] + one.bias[0]
+    still = {"epochs": 1, "optimizer": partial(torch.optim.SGD, lr=0.0)}
+    for positive in ("hired", "rejected"):
+        source = IPW(graph(positive).unfair("A -> Y"))
+        a, b = (make(model=module, source=source, **still).fit(X, y) for module in (one, two))
+        assert a.predict_proba(X) == pytest.approx(b.predict_proba(X), abs=1e-12)
+        assert a.history_.to_numpy() == pytest.approx(b.history_.to_numpy(), abs=1e-12)
+
+
+def test_epochs_left_open_are_about_a_thousand_steps_but_not_too_few_or_many() -> None:
+    X, y = people()
+    still = {"epochs": None, "optimizer": partial(torch.optim.SGD, lr=0.0)}
+    for batch_size, batches, epochs in ((1000, 1, 200), (24, 10, 100), (6, 40, 25), (2, 120, 20)):
+        fitted = plain(batch_size=batch_size, **still).fit(X, y)
+        assert len(fitted.history_) == epochs
+        assert -(-len(X) // batch_size) == batches
+    assert plain(batch_size=2, epochs=3).fit(X, y).history_["epoch"].tolist() == [0, 1, 2]
+
+
+def test_two_logits_learn() -> None:
+    X, y = people(400)
+    fitted = make(model=nn.Linear(8, 2), epochs=60, learning_rate=0.05, strength=0.1).fit(X, y)
+    assert fitted.score(X, y) > 0.7
+
+
+def test_a_function_makes_the_module() -> None:
+    X, y = people()
+    widths = []
+
+    def model(width: int) -> nn.Module:
+        widths.append(width)
+        return nn.Linear(width, 1)
+
+    made = make(model=model).fit(X, y)
+    assert widths == [8] * 4  # one for each start
+    make(model=model, starts=1).fit(X, y)
+    assert widths == [8] * 5
+    assert np.array_equal(made.predict_proba(X), make(model="logistic").fit(X, y).predict_proba(X))
+    with pytest.raises(DataError, match="made a int; it must make a torch module"):
+        make(model=lambda width: width).fit(X, y)
+
+
+def test_a_module_of_the_wrong_shape_is_refused() -> None:
+    X, y = people()
+    with pytest.raises(DataError, match=r"returned \(48, 3\) for 48 rows; it must return one log-odds"):
+        make(model=nn.Linear(8, 3), source=None, columns=READ).fit(X, y)
+
+
+def test_an_optimizer_of_your_own() -> None:
+    X, y = people()
+    own = make(optimizer=partial(torch.optim.SGD, lr=0.1, momentum=0.9)).fit(X, y)
+    assert np.array_equal(own.predict_proba(X), make(optimizer="sgd").fit(X, y).predict_proba(X))
+    assert not np.array_equal(own.predict_proba(X), make(optimizer="adam").fit(X, y).predict_proba(X))
+
+
+@pytest.mark.parametrize("model", ["network", "logistic"])
+def test_float32(model: str) -> None:
+    X, y = people()
+    single = make(model=model, source=IPW(UNFAIR, arm="pooled"), dtype="float32").fit(X, y)
+    double = make(model=model, source=IPW(UNFAIR, arm="pooled")).fit(X, y)
+    assert all(p.dtype == torch.float32 for p in single.module_.parameters())
+    assert single.predict_proba(X).dtype == np.float32
+    assert single.predict_proba(X) == pytest.approx(double.predict_proba(X), abs=1e-3)
+    assert not np.array_equal(single.predict_proba(X), double.predict_proba(X))
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strength": -1.0}, r"strength=-1\.0 must be a number of at least 0"),
+        ({"strength": float("nan")}, "strength=nan must be a number of at least 0"),
+        ({"strength": float("inf")}, "strength=inf must be a number of at least 0"),
+        ({"strength": True}, "strength=True must be a number of at least 0"),
+        ({"strength": "1"}, "strength='1' must be a number of at least 0"),
+        ({"model": "forest"}, "model='forest' is not known; it is 'network', 'logistic'"),
+        ({"model": 3}, "model=3 is not known"),
+        ({"optimizer": "lbfgs"}, "optimizer='lbfgs' is not known; it is 'adam', 'sgd'"),
+        ({"optimizer": None}, "optimizer=None is not known"),
+        ({"optimizer": torch.optim.Adam, "learning_rate": 0.1}, r"learning_rate=0\.1 is not used with an optimizer of"),
+        ({"learning_rate": 0.0}, r"learning_rate=0\.0 must be a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan must be a number above 0"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' must be a number above 0"),
+        ({"dtype": "float16"}, "dtype='float16' is not known; it is 'float64' or 'float32'"),
+        ({"device": "abacus"}, "device='abacus' is not there"),
+        ({"penalty": "disagreement"}, "penalty='disagreement' must be a function of two scored worlds"),
+        ({"epochs": 0}, "epochs=0 must be an integer of at least 1"),
+        ({"epochs": True}, "epochs=True must be an integer of at least 1"),
+        ({"batch_size": 10.5}, r"batch_size=10\.5 must be an integer of at least 1"),
+        ({"patience": 0, "validation_fraction": 0.1}, "patience=0 must be an integer of at least 1"),
+        ({"patience": 3}, "patience needs rows to judge by: set validation_fraction"),
+        ({"validation_fraction": 1.0}, r"validation_fraction=1\.0 must be a number above 0 and below 1"),
+        ({"validation_fraction": 0.001}, r"validation_fraction=0\.001 holds out 0 of 240 rows"),
+        ({"source": UNFAIR}, "source=.* is no source of potential outcomes"),
+        ({"source": IPW}, "source=.* is no source of potential outcomes"),
+        ({"source": IPW("A -> Y")}, "source=.* is no source of potential outcomes"),
+        ({"columns": ["A", "K"]}, "columns names 'K', which is no observed parent.* may read Q, A, D, z1, z2"),
+        ({"columns": ["A", "shoe"]}, "columns names 'shoe', which is no observed parent"),
+        ({"columns": []}, r"columns=\[\] names no column"),
+        ({"columns": "D"}, r"columns='D' must be a list of column names, such as \['D'\]"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else str(value)[:40],
+)
+def test_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    X, y = people()
+    classifier = make(**settings)
+    with pytest.raises(DataError, match=message):
+        classifier.fit(X, y)
+    assert not [name for name in vars(classifier) if name.endswith("_")]
+
+
+def broken(**changes: Any) -> tuple[pd.DataFrame, pd.Series[str]]:
+    X, y = people()
+    for name, value in changes.items():
+        X[name] = X[name].astype(object) if isinstance(value, str) else X[name]
+        X.loc["p3", name] = value
+    return X, y
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (people()[0], people()[1].iloc[::-1], "index of y is not that of X, so their rows would be matched"),
+        (people()[0], people()[1][:100], "X has 240 rows and y has 100"),
+        (people()[0], people()[1].tolist()[:100], "X has 240 rows and y has 100"),
+        (people()[0], None, "requires y to be passed, but the target y is None"),
+        (broken(A=None)[0], people()[1], r"1 missing value\(s\) \(NaN\) in the column 'A', the first in row 'p3'"),
+        (broken(Q=np.nan)[0], people()[1], r"missing value\(s\) \(NaN\) in the column 'Q'"),
+        (broken(K=np.nan)[0], people()[1], r"missing value\(s\) \(NaN\) in the column 'K'"),
+        (broken(D=np.inf)[0], people()[1], r"infinite value \(inf\) in the column 'D', the first in row 'p3'"),
+        (broken(A="child")[0], people()[1], "'A' holds 'child' besides baseline='woman' and contrast='man'"),
+        (people()[0].assign(A="man"), people()[1], "'A' never takes the value 'woman' in these 240 rows"),
+        (people()[0].drop(columns="D"), people()[1], "lacks the column 'D'. It has: A, Q, z1, z2, K"),
+        (people()[0].drop(columns="K"), people()[1], "lacks the column 'K'"),
+        (people()[0].to_numpy(), people()[1], "X must be a pandas DataFrame.* got ndarray"),
+        (people()[0], people()[1].replace({"hired": "called"}), "y never takes the positive value 'hired'; it holds"),
+        (people()[0], people()[1].where(people()[1].index != "p3", "called"), "y must be binary, but holds 3 classes"),
+        (people()[0], pd.Series("hired", index=people()[0].index), "y has one class only, 'hired'"),
+        (people()[0], people()[1].where(people()[1].index != "p3"), r"y has missing values \(NaN\)"),
+        (people()[0], people()[1].replace({"rejected": 0}), "y mixes labels of two types, 0 and 'hired'"),
+    ],
+    ids=[
+        "order", "length", "length of a list", "no y", "A missing", "Q missing", "K missing", "infinite", "third A",
+        "one group", "no D", "no K", "array", "no positive", "three classes", "one class", "y missing", "types",
+    ],
+)  # fmt: skip
+def test_tables_are_refused_before_anything_is_fitted(X: Any, y: Any, message: str) -> None:
+    classifier = make()
+    with pytest.raises(DataError, match=message):
+        classifier.fit(X, y)
+    assert not [name for name in vars(classifier) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        classifier.predict(people()[0])
+
+
+def test_at_strength_0_the_table_is_checked_all_the_same() -> None:
+    X, y = people()
+    with pytest.raises(DataError, match="'A' never takes the value 'woman'"):
+        make(strength=0.0).fit(X.assign(A="man"), y)
+    with pytest.raises(DataError, match="lacks the column 'K'"):
+        make(strength=0.0).fit(X.drop(columns="K"), y)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (people()[1].map(len).iloc[::-1], "index of sample_weight is not that of X"),
+        (np.ones(7), r"sample_weight.shape == \(7,\), expected \(240,\)"),
+        (-np.ones(240), "sample_weight must be finite, not negative, and not zero for every row"),
+        (np.zeros(240), "not zero for every row"),
+    ],
+    ids=["order", "length", "negative", "zero"],
+)
+def test_weights_are_refused(weight: Any, message: str) -> None:
+    X, y = people()
+    with pytest.raises(DataError, match=message):
+        make().fit(X, y, sample_weight=weight)
+
+
+def test_a_fit_that_fails_leaves_the_last_one_as_it_was() -> None:
+    X, y = people()
+    fitted = make().fit(X, y)
+    before, attributes = fitted.predict_proba(X), dict(vars(fitted))
+    with pytest.raises(DataError, match="never takes the positive value"):
+        fitted.fit(X[[*READ, "K"]][::-1], y[::-1].replace({"hired": "called"}))
+    with pytest.raises(DataError, match="diverged"):
+        fitted.set_params(optimizer="sgd", learning_rate=1e6).fit(X, y)
+    fitted.set_params(optimizer="adam", learning_rate=None)
+    assert vars(fitted) == attributes
+    assert np.array_equal(fitted.predict_proba(X), before)
+
+
+def test_rows_to_predict_are_checked() -> None:
+    X, y = people()
+    fitted = make().fit(X, y)
+    with pytest.raises(DataError, match="lacks the column 'D'"):
+        fitted.predict(X.drop(columns="D"))
+    with pytest.raises(DataError, match="missing value"):
+        fitted.predict_proba(broken(Q=np.nan)[0])
+    with pytest.raises(DataError, match="got ndarray"):
+        fitted.predict(X.to_numpy())
+    with pytest.raises(DataError, match="has no rows"):
+        fitted.predict(X[:0])
+    with pytest.raises(NotFittedError):
+        make().predict(X)
+
+
+def test_an_encoder_inside_a_pipeline_of_encoders() -> None:
+    X, y = people()
+    encoder = make_pipeline(TableEncoder(), StandardScaler())
+    fitted = make(encoder=encoder, penalty=effect_gap).fit(X, y, sample_weight=np.arange(1, 241))
+    assert np.isfinite(fitted.predict_proba(X)).all()

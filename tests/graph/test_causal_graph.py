@@ -1,0 +1,303 @@
+"""The causal graph: every form it is written in, what it answers, that nothing changes it, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+
+from pyrofair.exceptions import GraphError
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.parse import EdgeList
+
+EDGES = "Q -> A; {Q A} -> D; {Q A} -> M; {Q A D M} -> Y"
+PAIRS = [("Q", "A"), ("Q", "D"), ("A", "D"), ("Q", "M"), ("A", "M"), ("Q", "Y"), ("A", "Y"), ("D", "Y"), ("M", "Y")]
+
+
+def hiring(edges: Any = EDGES, **settings: Any) -> CausalGraph:
+    return CausalGraph(edges, **{"sensitive": "A", "outcome": "Y", **settings})
+
+
+# --- what it is made from --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        EDGES,
+        EDGES.replace(";", "\n").replace("->", "→"),
+        "digraph { Q -> A; {Q A} -> D; {Q A} -> M; {Q A D M} -> Y }",
+        nx.DiGraph(PAIRS),
+        PAIRS,
+        iter(PAIRS),
+        EdgeList(("Q", "A", "D", "M", "Y"), tuple(PAIRS)),
+    ],
+    ids=["edge string", "arrows and lines", "DOT", "networkx", "pairs", "iterator", "edge list"],
+)
+def test_every_form_gives_the_same_graph(edges: Any) -> None:
+    graph = hiring(edges)
+    assert graph.nodes == ("Q", "A", "D", "M", "Y")
+    assert set(graph.edges) == set(PAIRS)
+    assert graph.order == hiring().order
+    assert graph.directed_paths("A", "Y") == hiring().directed_paths("A", "Y")
+
+
+def test_dot_files(tmp_path: Path) -> None:
+    file = tmp_path / "hiring.dot"
+    file.write_text("digraph { H [latent=true]; H -> A; A -> Y; H -> Y }")
+    for edges in (file, str(file)):
+        graph = hiring(edges)
+        assert graph.latent == ("H",)
+        assert graph.columns == {"A": ["A"], "Y": ["Y"]}
+
+
+def test_latent_nodes_of_the_source_and_of_the_argument_join() -> None:
+    graph = hiring("digraph { V [latent=true]; U -> A; U -> M; V -> M; A -> M; M -> Y }", latent="U")
+    assert graph.latent == ("V", "U")
+    assert graph.observed == ("A", "M", "Y")
+
+
+# --- what it answers -------------------------------------------------------------------------------------------------
+
+
+def test_relations_come_in_the_order_of_declaration() -> None:
+    graph = hiring("Z -> Y; A -> M; {B A} -> M; B -> A; M -> K; {M A} -> Y")
+    assert graph.nodes == ("Z", "Y", "A", "M", "B", "K")
+    assert graph.parents("M") == ("A", "B")
+    assert graph.parents("Y") == ("Z", "A", "M")
+    assert graph.children("A") == ("Y", "M")
+    assert graph.ancestors("Y") == ("Z", "A", "M", "B")
+    assert graph.descendants("A") == ("Y", "M", "K")
+    assert graph.parents("Z") == graph.descendants("K") == ()
+
+
+def test_order_is_topological_and_ties_go_to_first_appearance() -> None:
+    assert hiring().order == ("Q", "A", "D", "M", "Y")
+    assert hiring("{A Q} -> M; {A Q} -> D; {A Q M D} -> Y").order == ("Q", "A", "M", "D", "Y")
+    # What A does not cause comes before it, wherever it is declared; what it causes waits for its parents.
+    late = hiring("A -> M; {A Z B} -> Y; M -> L; L -> Y; B -> Z; A -> K")
+    assert late.order == ("B", "Z", "A", "M", "L", "Y", "K")
+    assert hiring("A -> {Y K}; K -> J").order == ("A", "Y", "K", "J")
+
+
+def test_directed_paths_are_all_there_depth_first() -> None:
+    graph = hiring("A -> M -> D -> Y; A -> D; A -> Y; M -> Y; D -> K")
+    assert graph.directed_paths("A", "Y") == [
+        ("A", "M", "D", "Y"),
+        ("A", "M", "Y"),
+        ("A", "D", "Y"),
+        ("A", "Y"),
+    ]
+    assert graph.directed_paths("M", "Y") == [("M", "D", "Y"), ("M", "Y")]
+    assert graph.directed_paths("K", "Y") == []
+    expected = {tuple(path) for path in nx.all_simple_paths(nx.DiGraph(graph.edges), "A", "Y")}
+    assert set(graph.directed_paths("A", "Y")) == expected
+
+
+def test_columns_of_nodes() -> None:
+    graph = CausalGraph(
+        "{sex C} -> R; {sex R C} -> risk; H -> R",
+        sensitive="sex",
+        outcome="risk",
+        columns={"R": ["credit amount", "duration"], "C": "age", "risk": ["good"]},
+        latent=["H"],
+    )
+    assert graph.columns == {"sex": ["sex"], "C": ["age"], "R": ["credit amount", "duration"], "risk": ["good"]}
+    assert graph.columns_of(["R", "sex"]) == ["credit amount", "duration", "sex"]
+    assert graph.sensitive_column == "sex"
+    assert graph.outcome_column == "good"
+    assert graph.observed == ("sex", "C", "R", "risk")
+    assert graph.inputs == ("sex", "C", "R")
+    assert graph.input_columns == ["sex", "age", "credit amount", "duration"]
+
+
+def test_a_classifier_reads_the_observed_parents_of_the_outcome_only() -> None:
+    graph = hiring("A -> M -> D -> Y; H -> Y; Z -> M", latent=["H"])
+    assert graph.inputs == ("D",)
+
+
+def test_labels_go_by_name_and_not_by_order() -> None:
+    graph = hiring(baseline="m", contrast="f")
+    assert (graph.label(0), graph.label(1)) == ("m", "f")
+    assert str(graph).splitlines()[-2] == "sensitive attribute: A (0 is 'm', 1 is 'f')"
+
+
+def test_with_latent_keeps_everything_else() -> None:
+    graph = hiring(baseline="a", contrast="b", positive="yes", columns={"D": ["d1", "d2"], "M": ["m"]})
+    hidden = graph.with_latent("D")
+    assert hidden.latent == ("D",)
+    assert hidden.columns == {"Q": ["Q"], "A": ["A"], "M": ["m"], "Y": ["Y"]}
+    assert (hidden.nodes, hidden.edges) == (graph.nodes, graph.edges)
+    assert (hidden.baseline, hidden.contrast, hidden.positive) == ("a", "b", "yes")
+    assert hidden.with_latent("Q").latent == ("Q", "D")
+    assert hidden.with_latent() == hidden
+    assert graph.latent == ()
+
+
+# --- a value ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_cannot_be_changed() -> None:
+    graph = hiring()
+    for field in dataclasses.fields(graph):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(graph, field.name, None)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            delattr(graph, field.name)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        graph.other = 1  # type: ignore[attr-defined]
+    graph.columns["A"].append("B")
+    graph.columns["Z"] = ["Z"]
+    assert graph.columns == hiring().columns
+
+
+def test_it_does_not_share_what_it_was_made_from() -> None:
+    pairs, columns, source = list(PAIRS), {"M": ["m1", "m2"]}, nx.DiGraph(PAIRS)
+    one, two = hiring(pairs, columns=columns), hiring(source)
+    pairs.append(("Q", "Z"))
+    columns["M"].append("m3")
+    source.remove_node("D")
+    assert one.columns["M"] == ["m1", "m2"]
+    assert "Z" not in one.nodes
+    assert "D" in two.nodes
+
+
+def test_equality_and_hash() -> None:
+    assert hiring() == hiring(PAIRS)
+    assert len({hiring(), hiring(PAIRS), hiring(contrast=2)}) == 2
+    for other in (
+        hiring(baseline=2),
+        hiring(positive=0),
+        hiring(columns={"M": "m"}),
+        hiring().with_latent("M"),
+        hiring(PAIRS[:-1]),
+        hiring("{A Q} -> M; {A Q} -> D; {A Q M D} -> Y; Q -> A"),
+    ):
+        assert other != hiring()
+
+
+@pytest.mark.parametrize("copied", [lambda g: pickle.loads(pickle.dumps(g)), copy.deepcopy, copy.copy])
+def test_copies_are_equal_before_and_after_use(copied: Any) -> None:
+    graph = hiring(columns={"M": ["m1", "m2"]}, baseline="m", contrast="f")
+    assert copied(graph) == graph
+    order = graph.order
+    assert copied(graph).order == order
+    assert hash(copied(graph)) == hash(graph)
+    assert copied(graph).parents("Y") == graph.parents("Y")
+
+
+def test_text() -> None:
+    graph = hiring("{A Q} -> M -> Y; H -> {M Y}", columns={"M": ["m1", "m2"]}, latent=["H"], positive="hired")
+    assert str(graph) == (
+        "(no cause) -> Q\n"
+        "(no cause) -> H\n"
+        "(no cause) -> A\n"
+        "A Q H -> M\n"
+        "M H -> Y\n"
+        "sensitive attribute: A (0 is 0, 1 is 1)\n"
+        "outcome: Y (1 is 'hired')\n"
+        "M: columns m1, m2\n"
+        "latent: H"
+    )
+    assert repr(graph) == "<CausalGraph A -> Y: 5 nodes (A, Q, M, Y, H), 5 edges; print it for all>"
+
+
+# --- what it refuses -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("edges", "settings", "message"),
+    [
+        (
+            "A -> B -> C -> A; A -> Y",
+            {},
+            r"The edges run in a cycle: A -> B -> C -> A\..*split the node in two by time",
+        ),
+        ("A -> Y; Y -> Z -> A", {}, "cycle"),
+        ("A -> Y", {"sensitive": "B"}, r"'B', named as the sensitive attribute, is not in the graph\. Its nodes: A, Y"),
+        ("age -> job", {"sensitive": "Age", "outcome": "job"}, r"Its nodes: age, job\. Did you mean 'age'\?"),
+        ("A -> Y", {"outcome": "yy"}, "'yy', named as the outcome, is not in the graph"),
+        ("A -> Y", {"latent": ["H"]}, "'H', named as a latent node, is not in the graph"),
+        ("A -> Y", {"latent": "AY"}, "'AY', named as a latent node"),
+        ("A -> Y", {"columns": {"M": "m"}}, "'M', named as a node with columns, is not in the graph"),
+        ("A -> Y", {"outcome": "A"}, "'A' is named as sensitive attribute and as outcome; name two nodes"),
+        ("A -> M -> Y", {"latent": ["A"]}, "sensitive attribute 'A' is declared latent; it must be a column"),
+        ("A -> M -> Y", {"latent": ["Y"]}, "outcome 'Y' is declared latent"),
+        ("A -> Y", {"columns": {"A": ["a", "b"]}}, r"sensitive attribute 'A' must stand for one column, not for \['a'"),
+        ("A -> Y", {"columns": {"Y": ["a", "b"]}}, "outcome 'Y' must stand for one column"),
+        ("A -> Y", {"baseline": 1}, "baseline and contrast are both 1; they are the two values of 'A'"),
+        ("A -> M; Z -> Y", {}, "There is no directed path from 'A' to 'Y', so the sensitive attribute has no effect"),
+        ("Y -> A", {}, "There is no directed path from 'A' to 'Y'"),
+        ("A -> Y -> {Z V}; A -> V", {}, r"The outcome 'Y' has observed children: Z, V\. A prediction is made before"),
+        (
+            "A -> M -> Y",
+            {"latent": ["M"], "columns": {"M": "m"}},
+            "'M' is declared latent and given columns; a latent node has none",
+        ),
+        ("A -> M -> Y", {"columns": {"M": []}}, "'M' is given no columns. Name at least one, or declare it latent"),
+        ("A -> M -> Y", {"columns": {"M": "A"}}, "The column 'A' stands in 'A' and 'M'; a column belongs to one node"),
+        ("A -> M -> Y", {"columns": {"M": ["m", "m"]}}, "The column 'm' stands in 'M', twice"),
+        ("A <- Y", {}, "the arrow points backwards"),
+        ([("A", "Y"), "AY"], {}, "is not a .parent, child. pair of names"),
+        (None, {}, "no graph can be read from None"),
+    ],
+)
+def test_refused(edges: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        hiring(edges, **settings)
+
+
+def test_a_latent_child_of_the_outcome_is_allowed() -> None:
+    assert hiring("A -> Y -> H", latent=["H"]).inputs == ("A",)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda g: g.parents("m"),
+        lambda g: g.children("m"),
+        lambda g: g.ancestors("m"),
+        lambda g: g.descendants("m"),
+        lambda g: g.directed_paths("m", "Y"),
+        lambda g: g.directed_paths("A", "m"),
+        lambda g: g.with_latent("m"),
+        lambda g: g.columns_of(["A", "m"]),
+    ],
+)
+def test_questions_about_unknown_nodes(ask: Any) -> None:
+    named = "(node|source of paths|target of paths)"
+    with pytest.raises(GraphError, match=rf"'m', named as a {named}, is not in the graph.*Did you mean 'M'\?"):
+        ask(hiring())
+
+
+def test_what_must_stay_observed() -> None:
+    with pytest.raises(GraphError, match="sensitive attribute 'A' is declared latent"):
+        hiring().with_latent("A")
+
+
+# --- drawn -----------------------------------------------------------------------------------------------------------
+
+
+def red_arrows(graph: CausalGraph, *paths: str) -> int:
+    ax = graph.draw(graph.unfair(*paths) if paths else None, ax=Figure().add_subplot())
+    return sum(isinstance(p, FancyArrowPatch) and to_hex(p.get_edgecolor()) == "#cc3311" for p in ax.patches)
+
+
+def test_drawing_paints_the_edges_of_unfair_paths_red() -> None:
+    assert red_arrows(hiring()) == 0
+    assert red_arrows(hiring(), "A -> Y") == 1
+    assert red_arrows(hiring(), "A -> Y", "A -> D -> Y") == 3
+
+
+def test_drawing_names_the_columns() -> None:
+    graph = hiring(columns={"M": ["height", "weight"]})
+    ax = graph.draw(ax=Figure().add_subplot())
+    assert {text.get_text() for text in ax.texts} == {"Q", "A", "D", "M", "height, weight", "Y"}

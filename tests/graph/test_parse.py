@@ -1,0 +1,269 @@
+"""The forms in which a graph is written, and the errors that teach them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from pyrofair.exceptions import GraphError
+from pyrofair.graph.parse import EdgeList, read_edges, read_path
+
+CHAIN = (("A", "B"), ("B", "C"))
+GROUPS = (("A", "D"), ("A", "M"), ("Q", "D"), ("Q", "M"))
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        ("A -> B -> C", CHAIN),
+        ("A->B->C", CHAIN),
+        ("A → B→C", CHAIN),
+        ("A -> B; B -> C", CHAIN),
+        ("A -> B\nB -> C\n", CHAIN),
+        ("A -> B\r\n\r\nB -> C", CHAIN),
+        (";; A -> B ;\n; B -> C;", CHAIN),
+        ("A ->\n  B\n\n  -> C", CHAIN),
+        ("A -> B -> C; A -> B", CHAIN),
+        ("{A Q} -> {D M}", GROUPS),
+        ("{A, Q} -> {D,M}", GROUPS),
+        ("{A,Q,}->{D M}", GROUPS),
+        ("{\n A\n Q\n}\n-> {D\nM}", GROUPS),
+        ("{A A} -> B", (("A", "B"),)),
+        ('"marital status" -> Y', (("marital status", "Y"),)),
+        ('{"native-country" "a -> {b}; c"}->Y', (("native-country", "Y"), ("a -> {b}; c", "Y"))),
+        ('"A" -> B; A -> C', (("A", "B"), ("A", "C"))),
+        ("größe → 国; día.1 -> _x", (("größe", "国"), ("día.1", "_x"))),
+        ("cafe\u0301 -> हिन्दी", (("cafe\u0301", "हिन्दी"),)),
+        ("graph.dot -> digraph", (("graph.dot", "digraph"),)),
+        ("1 -> 2", (("1", "2"),)),
+    ],
+)
+def test_edge_strings(text: str, edges: tuple[tuple[str, str], ...]) -> None:
+    assert read_edges(text).edges == edges
+
+
+def test_nodes_come_in_order_of_first_appearance() -> None:
+    read = read_edges("Z; {Q P}; P -> {M A}; A -> Y")
+    assert read == EdgeList(nodes=("Z", "Q", "P", "M", "A", "Y"), edges=(("P", "M"), ("P", "A"), ("A", "Y")), latent=())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("A -> D; Y <- D", r"line 1, column 11: the arrow points backwards\. Turn the edge around"),
+        ("A ← B", "points backwards"),
+        ("A <-> B", r'a hidden common cause.*Declare a latent node: U -> A; U -> B with latent=\["U"\]'),
+        ("A ↔ B", "Declare a latent node"),
+        ("A -- B", r"'--' has no direction\. Write an edge from cause to effect, A -> B"),
+        ("A => B", "'=>' is not an arrow"),
+        ("A ->-> B", "'->->' is not an arrow"),
+        ("A ⟶ B", "'⟶' is not an arrow"),
+        ("-> B", "line 1, column 1: nothing stands before '->'"),
+        ("A; -> B", "line 1, column 4: nothing stands before '->'"),
+        (", A -> B", "nothing stands before ','"),
+        ("A ->", "line 1, column 3: nothing stands after '->'"),
+        ("A -> ; B", "line 1, column 3: nothing stands after '->'"),
+        ("A -> -> B", "line 1, column 3: nothing stands after '->'"),
+        ("A\n->\n", "line 2, column 1: nothing stands after '->'"),
+        ("A -> }", "nothing stands after '->'"),
+        ("A -> B}", "this brace was never opened"),
+        ("} -> B", r"this brace was never opened\. Write a group as \{A Q\} -> Y"),
+        ("{A Q -> Y", "line 1, column 1: no '}' before '->'"),
+        ("Y -> {A Q", "line 1, column 6: no '}' before 'the end'"),
+        ("{A; Q} -> Y", "no '}' before ';'"),
+        ("{A {Q}} -> Y", "no '}' before '{'"),
+        ("{} -> Y", "these braces are empty"),
+        ("A -> { , }", "column 6: these braces are empty"),
+        ("A B -> C", r"no arrow stands before 'B'\. Write a group in braces, \{A B\} -> C, or"),
+        ("A, B -> C; D", r"no arrow stands before ','\. Write a group in braces, \{A B\} -> C, or"),
+        ('X -> A "b c" D -> E', r'Write a group in braces, X -> \{A "b c" D\} -> E, or'),
+        ("X -> A {B C}\nD", r"no arrow stands before '\{'\. Write a group in braces, X -> \{A B C\}, or"),
+        ("A B", r"Write a group in braces, \{A B\}, or separate two statements with ';'"),
+        ("native-country -> Y", r"'-' cannot be read outside double quotes.*\"native-country\" -> Y"),
+        ("A \u2013> B", "'\u2013' cannot be read outside double quotes"),
+        ("A -> B(1)", r"'\(' cannot be read"),
+        ("A -> ...", "'.' cannot be read"),
+        ('"marital status -> Y', r"line 1, column 1: this quote is not closed\. Write a name on one line"),
+        ('"marital\nstatus" -> Y', "this quote is not closed"),
+        ('"" -> Y', "a node is called ''. Give it a name that is not blank"),
+        ("A -> A", "'A' has an edge to itself"),
+        ("{A B} -> {B C}", "'B' has an edge to itself"),
+        ("", "the edge string '' names no node. Pass an edge string"),
+        (" ;\n", "names no node"),
+    ],
+)
+def test_edge_strings_refused(text: str, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        read_edges(text)
+
+
+def test_errors_show_the_line_with_a_caret() -> None:
+    with pytest.raises(GraphError, match="line 2, column 5") as caught:
+        read_edges("A -> B\n  B C -> D\nD -> E")
+    assert str(caught.value).splitlines()[1:] == ["      B C -> D", "        ^"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("digraph { A; A -> B -> C }", EdgeList(("A", "B", "C"), CHAIN)),
+        ("strict digraph g { A -> B; A -> B; B -> C; }", EdgeList(("A", "B", "C"), CHAIN)),
+        ('  DiGraph "my graph"{A->B B->C}', EdgeList(("A", "B", "C"), CHAIN)),
+        ('/* A -- B */ // {\n# C\ndigraph { A -> B [label="--"] B -> C // --\n}\n', EdgeList(("A", "B", "C"), CHAIN)),
+        ("digraph { {A Q} -> {D; M} -> Y }", EdgeList(("A", "Q", "D", "M", "Y"), (*GROUPS, ("D", "Y"), ("M", "Y")))),
+        ("digraph { A -> {B -> C} }", EdgeList(("A", "B", "C"), (("B", "C"), ("A", "B"), ("A", "C")))),
+        ("digraph { subgraph cluster_0 { label=x; A -> B; subgraph { B -> C } } }", EdgeList(("A", "B", "C"), CHAIN)),
+        ("digraph { rankdir=LR; graph [x=1]; node [shape=box]; edge [y=2]; Q; A -> B }", "Q A B"),
+        ('digraph { "x:1":p:n -> B:s; "a \\"b\\"" -> "node" }', ("x:1", "B", 'a "b"', "node")),
+    ],
+)
+def test_dot_text(text: str, expected: EdgeList | str | tuple[str, ...]) -> None:
+    read = read_edges(text)
+    if isinstance(expected, EdgeList):
+        assert read == expected
+    else:
+        assert read.nodes == (tuple(expected.split()) if isinstance(expected, str) else expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "latent"),
+    [
+        ("U [latent=true]; V [latent=1]; W [latent=yes]; X [latent=True]", "U V W X"),
+        ('U ["latent"="TRUE" color=red]; V [latent=false]; W [latent=0]; X [latent=no]', "U"),
+        ("U; U [latent=true]; V [latent=true]; V [latent=false]", "U"),
+        ("U -> A; U [latent=true]", "U"),
+        ("A; node [latent=true]; A; U -> A; {node [latent=false] B}; V", "U V"),
+        ("subgraph cluster_hidden { node [latent=true]; U V } -> A", "U V"),
+    ],
+)
+def test_dot_latent_nodes(text: str, latent: str) -> None:
+    assert read_edges(f"digraph {{ {text} }}").latent == tuple(latent.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("graph { A -- B }", "the DOT text has edges without direction. Write a digraph"),
+        ("digraph { A -- B }", "edges without direction"),
+        ("digraph { A -> ", r"(?s)the DOT text is not valid DOT:.*line:1"),
+        ("digraph { A -> B } C -> D", "must hold one digraph and nothing else"),
+        ("digraph { A -> B } digraph { C -> D }", "must hold one digraph and nothing else"),
+        ("digraph { }", "the DOT text names no node"),
+        ("digraph { A [latent=maybe] }", "node 'A' has latent='maybe'. Write one of true, 1, yes, false, 0, no"),
+        ("digraph { A [latent] }", "node 'A' has latent=None"),
+        ("digraph { A -> {} }", "an edge of the DOT graph starts or ends in an empty group"),
+        ("digraph { <b> -> C }", "'<b>' is HTML or a keyword of DOT"),
+        ("digraph { subgraph z {K}; subgraph z -> Y }", "'subgraph' is HTML or a keyword of DOT"),
+        ("digraph { A -> A }", "'A' has an edge to itself"),
+    ],
+)
+def test_dot_text_refused(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(GraphError, match=message):
+        read_edges(text)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("suffix", [".dot", ".gv", ".DOT"])
+def test_dot_files(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"graph{suffix}"
+    file.write_text("\ufeffdigraph { U [latent=true]; U -> é }\n", encoding="utf-8")
+    expected = EdgeList(("U", "é"), (("U", "é"),), ("U",))
+    assert read_edges(file) == read_edges(str(file)) == expected
+
+
+def test_dot_files_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match=r"the graph file 'missing\.dot' cannot be read from .*No such file"):
+        read_edges("missing.dot")
+    with pytest.raises(GraphError, match=r"missing\.gv"):
+        read_edges(tmp_path / "missing.gv")
+    with pytest.raises(GraphError, match=r"graph\.txt' does not end in \.dot or \.gv"):
+        read_edges(tmp_path / "graph.txt")
+    file = tmp_path / "graph.dot"
+    file.write_bytes(b"digraph { \xff }")
+    with pytest.raises(GraphError, match="utf-8"):
+        read_edges(file)
+    file.write_text("A -> B")
+    with pytest.raises(GraphError, match=r"graph\.dot' is not valid DOT"):
+        read_edges(file)
+
+
+def test_networkx_graphs() -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph([("B", "C"), ("A", "B")])
+    graph.add_node("U", latent=True)
+    graph.add_node("V", latent=False)
+    assert read_edges(graph) == EdgeList(("B", "C", "A", "U", "V"), (("B", "C"), ("A", "B")), ("U",))
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (nx.Graph([("A", "B")]), r"a causal graph is a networkx\.DiGraph, and this is a Graph"),
+        (nx.MultiDiGraph([("A", "B")]), "this is a MultiDiGraph"),
+        (nx.DiGraph([("A", 1)]), r"node 1 of the networkx graph is not a str.*relabel_nodes"),
+        (nx.DiGraph([("A", "A")]), "'A' has an edge to itself"),
+        (nx.DiGraph(), "the networkx graph names no node"),
+    ],
+)
+def test_networkx_graphs_refused(graph: nx.DiGraph[str], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        read_edges(graph)
+
+
+def test_pairs() -> None:
+    expected = EdgeList(("A", "B", "C"), CHAIN)
+    assert read_edges([("A", "B"), ("B", "C"), ("A", "B")]) == expected
+    assert read_edges(iter(CHAIN)) == expected
+    assert read_edges([["A", "B"], ["B", "C"]]) == expected  # type: ignore[list-item]
+    assert read_edges({("B", "C"), ("A", "B")}) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (["A -> B"], r"'A -> B' is not a \(parent, child\) pair of names\. Pass an edge string"),
+        (["AB"], "'AB' is not a"),
+        ([("A", "B"), ("A", "B", "C")], r"\('A', 'B', 'C'\) is not a"),
+        ([("A", 1)], r"\('A', 1\) is not a"),
+        ({"A": ["B"]}, "'A' is not a"),
+        ([("A", " ")], "a node is called ' '"),
+        ([("A", "A")], "'A' has an edge to itself"),
+        ([], "names no node"),
+        (3, "no graph can be read from 3, of type int"),
+        (None, "of type NoneType"),
+        (b"A -> B", "of type bytes"),
+    ],
+)
+def test_pairs_refused(source: list[tuple[str, str]], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        read_edges(source)
+
+
+@pytest.mark.parametrize("path", ["A -> D -> Y", "A→D->\nY", " \nA -> D -> Y;", ["A", "D", "Y"], ("A", "D", "Y")])
+def test_paths(path: str | list[str]) -> None:
+    assert read_path(path) == ("A", "D", "Y")
+
+
+def test_paths_quote_names() -> None:
+    assert read_path('A -> "marital status"') == ("A", "marital status")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("A -> {D M} -> Y", "is not one path through single nodes. Write one, 'A -> D -> Y', a string each"),
+        ("A -> Y; A -> D", "is not one path"),
+        ("", "'' is not one path"),
+        ("A", "a path has at least two nodes, and 'A' has 1"),
+        (["A"], r"\['A'\] has 1"),
+        ("A -> D -> A", "meets 'A' twice"),
+        ("A <- D", "points backwards"),
+        ("A D", "no arrow stands before 'D'"),
+        ([("A", "D"), ("D", "Y")], r"\[\('A', 'D'\), \('D', 'Y'\)\] is not a path"),
+        (3, "3 is not a path. Write it as 'A -> D -> Y' or as a sequence of names"),
+    ],
+)
+def test_paths_refused(path: str, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        read_path(path)

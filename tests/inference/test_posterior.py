@@ -1,0 +1,798 @@
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from matplotlib.figure import Figure
+from pyro import poutine
+from pyro.infer import NUTS, SVI, Predictive
+from scipy.stats import norm
+
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.inference import samplers
+from pyrofair.inference.likelihood import read_likelihood
+from pyrofair.inference.posterior import Posterior, PosteriorError, fit_posterior, predictive
+from pyrofair.programs.interventions import InterventionError
+from pyrofair.sources.effect_posterior import EffectPosterior, effect_posterior
+from pyrofair.sources.sem import SEM
+
+# ArviZ 0.23 announces its next version once a day, on import.
+pytestmark = pytest.mark.filterwarnings(r"ignore:\s*ArviZ is undergoing a major refactor:FutureWarning")
+
+N = 300
+PRIOR = 5.0
+GRAPH = CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y")
+
+
+def computed(n: int) -> None:
+    """Case B1 with coefficients to learn: A = 1[U_A > 0], M = b A + U_M, Y = c A + d M + U_Y."""
+    b, c, d = (pyro.sample(name, dist.Normal(0.0, PRIOR)) for name in "bcd")
+    pyro.deterministic("through_m", b * d)
+    with pyro.plate("people", n):
+        U_A = pyro.sample("U_A", dist.Normal(0.0, 1.0))
+        U_M = pyro.sample("U_M", dist.Normal(0.0, 1.0))
+        U_Y = pyro.sample("U_Y", dist.Normal(0.0, 1.0))
+        A = pyro.deterministic("A", (U_A > 0).float())
+        M = pyro.deterministic("M", b * A + U_M)
+        pyro.deterministic("Y", c * A + d * M + U_Y)
+
+
+def drawn(n: int) -> None:
+    """The same, its nodes drawn without explicit noise."""
+    b, c, d = (pyro.sample(name, dist.Normal(0.0, PRIOR)) for name in "bcd")
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        M = pyro.sample("M", dist.Normal(b * A, 1.0))
+        pyro.sample("Y", dist.Normal(c * A + d * M, 1.0))
+
+
+def table(n: int = N, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    A = (rng.normal(size=n) > 0).astype(int)
+    M = 2 * A + rng.normal(size=n)
+    return pd.DataFrame({"A": A, "M": M, "Y": A + 3 * M + rng.normal(size=n)})
+
+
+def conjugate(df: pd.DataFrame) -> tuple[dict[str, float], dict[str, float], float]:
+    """Return the exact posterior means, standard deviations, and correlation of c and d."""
+    A = df["A"].to_numpy(dtype=float)
+    X = np.column_stack([A, df["M"]])
+    cov = np.linalg.inv(X.T @ X + np.eye(2) / PRIOR**2)
+    mean = cov @ X.T @ df["Y"].to_numpy()
+    var_b = 1.0 / (A.sum() + PRIOR**-2)
+    means = {"b": var_b * float(A @ df["M"]), "c": float(mean[0]), "d": float(mean[1])}
+    sds = {"b": math.sqrt(var_b), "c": math.sqrt(cov[0, 0]), "d": math.sqrt(cov[1, 1])}
+    return means, sds, float(cov[0, 1] / math.sqrt(cov[0, 0] * cov[1, 1]))
+
+
+@pytest.fixture(scope="module")
+def nuts() -> Posterior:
+    return fit_posterior(computed, table(), GRAPH, draws=200, warmup=150, chains=2, progress=False, random_state=1)
+
+
+# -- what is learned --------------------------------------------------------------------------------------------------
+
+
+def test_nuts_finds_the_conjugate_posterior(nuts: Posterior) -> None:
+    df = table()
+    means, sds, correlation = conjugate(df)
+    least_squares = np.linalg.lstsq(df[["A", "M"]].to_numpy(dtype=float), df["Y"].to_numpy(), rcond=None)[0]
+    for name, truth in {"b": 2.0, "c": 1.0, "d": 3.0}.items():
+        draws = nuts.flat[name]
+        assert draws.shape == (400,)
+        assert draws.mean() == pytest.approx(means[name], abs=4 * sds[name] / math.sqrt(nuts.diagnostics["ess"][name]))
+        assert draws.std() == pytest.approx(sds[name], rel=0.2)
+        assert np.quantile(draws, 0.005) < truth < np.quantile(draws, 0.995)
+    assert [means["c"], means["d"]] == pytest.approx(least_squares, abs=0.02)
+    assert np.corrcoef(nuts.flat["c"], nuts.flat["d"])[0, 1] == pytest.approx(correlation, abs=0.1)
+    assert nuts.diagnostics["divergences"] == 0
+    assert nuts.samples["b"].shape == nuts.sample_stats["diverging"].shape == nuts.sample_stats["lp"].shape == (2, 200)
+    assert nuts.losses is None
+
+
+def test_sites_computed_from_parameters_are_kept_but_not_replayed(nuts: Posterior) -> None:
+    product = nuts.samples["b"] * nuts.samples["d"]
+    np.testing.assert_allclose(nuts.samples["through_m"], product, rtol=1e-5)
+    assert nuts.parameters == ("b", "c", "d")
+    assert list(nuts.flat) == ["b", "c", "d"]
+
+
+def test_b1_effects_with_fitted_coefficients(nuts: Posterior) -> None:
+    found = {}
+    for name, paths in {"all": ["A -> Y", "A -> M -> Y"], "direct": ["A -> Y"], "through M": ["A -> M -> Y"]}.items():
+        effects = []
+        sem = SEM(computed, GRAPH.unfair(*paths))
+        for pick in range(0, 400, 20):
+            sem.posterior = {site: values[pick : pick + 1] for site, values in nuts.flat.items()}
+            first, second = sem.nodes(20, random_state=0)
+            effect = second["Y"] - first["Y"]
+            assert effect.std() < 1e-5  # the same for every unit
+            effects.append(effect.mean())
+        found[name] = np.mean(effects)
+    assert found["all"] == pytest.approx(7.0, abs=0.5)
+    assert found["direct"] == pytest.approx(1.0, abs=0.4)
+    assert found["through M"] == pytest.approx(6.0, abs=0.5)
+    assert found["all"] == pytest.approx(found["direct"] + found["through M"], abs=1e-4)
+
+
+@pytest.mark.parametrize("guide", ["normal", "multivariate"])
+def test_svi_finds_the_conjugate_posterior(guide: Any) -> None:
+    df = table()
+    means, sds, correlation = conjugate(df)
+    found = fit_posterior(
+        drawn, df, GRAPH, method="svi", guide=guide, steps=2000, draws=1000, progress=False, random_state=0
+    )
+    narrow = math.sqrt(1.0 - correlation**2) if guide == "normal" else 1.0  # mean-field: the conditional spread
+    for name in "bcd":
+        assert found.flat[name].shape == (1000,)
+        assert found.flat[name].mean() == pytest.approx(means[name], abs=0.4 * sds[name])
+        expected = sds[name] * (1.0 if name == "b" else narrow)
+        assert found.flat[name].std() == pytest.approx(expected, rel=0.35)
+    assert found.losses is not None
+    assert found.losses.shape == (2000,)
+    assert found.losses[-100:].mean() < found.losses[:100].mean()
+    assert found.method == f"svi, {guide} guide"
+    assert found.samples["b"].shape == (1, 1000)
+
+
+# -- the density ------------------------------------------------------------------------------------------------------
+
+
+def log_density(program: Callable[[int], Any], df: pd.DataFrame, graph: CausalGraph, **values: float) -> float:
+    given = {name: torch.tensor(value) for name, value in values.items()}
+    trace = poutine.trace(poutine.condition(read_likelihood(program, df, graph), data=given)).get_trace()
+    return trace.log_prob_sum().item()
+
+
+def test_computed_and_drawn_nodes_have_the_same_density() -> None:
+    df = table()
+    at = {"b": 1.3, "c": -0.4, "d": 2.2}
+    bernoulli = N * math.log(0.5)  # A has no parameters: its density is a constant, and left out where it is computed
+    one, other = log_density(computed, df, GRAPH, **at), log_density(drawn, df, GRAPH, **at)
+    assert one == pytest.approx(other - bernoulli, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("noise", "density"),
+    [
+        (dist.Normal(0.5, 2.0), lambda u: norm(0.5, 2.0).logpdf(u)),
+        (dist.Exponential(1.5), lambda u: math.log(1.5) - 1.5 * u),
+    ],
+)
+def test_change_of_variables(noise: Any, density: Callable[[Any], Any]) -> None:
+    """V = s A - exp(t) W U, through steps of its own, a slope that differs between people and is negative."""
+
+    def program(n: int) -> None:
+        s, t = pyro.sample("s", dist.Normal(0.0, 1.0)), pyro.sample("t", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            W = pyro.sample("W", dist.LogNormal(0.0, 1.0))
+            U = pyro.sample("U", noise)
+            step = pyro.deterministic("step", torch.exp(t) * W * U)
+            pyro.deterministic("V", s * A - step)
+
+    graph = CausalGraph("{A W} -> V -> Y", sensitive="A", outcome="Y")
+    rng = np.random.default_rng(0)
+    A, W, U = rng.integers(0, 2, 50), rng.lognormal(size=50), noise.sample((50,)).double().numpy()
+    s, t = 0.7, -0.3
+    df = pd.DataFrame({"A": A, "W": W, "V": s * A - math.exp(t) * W * U})
+    expected = density(U).sum() - (t + np.log(W)).sum()
+    expected += norm.logpdf(s) + norm.logpdf(t) + 50 * math.log(0.5) + (norm.logpdf(np.log(W)) - np.log(W)).sum()
+    assert log_density(program, df, graph, s=s, t=t) == pytest.approx(expected, rel=1e-4)
+    if isinstance(noise, dist.Exponential):
+        assert log_density(program, df, graph, s=-20.0, t=t) == -math.inf  # a row would need negative noise
+
+
+def test_a_common_cause_stays_unknown() -> None:
+    def program(n: int) -> None:
+        b = pyro.sample("b", dist.Normal(0.0, PRIOR))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            H = pyro.sample("H", dist.Normal(0.0, 1.0))
+            U = pyro.sample("U", dist.Normal(0.0, 0.5))
+            D = pyro.deterministic("D", b * A + H + U)
+            pyro.sample("M", dist.Normal(D + H, 0.5))
+
+    graph = CausalGraph("A -> D -> M -> Y; H -> D; H -> M", sensitive="A", outcome="Y", latent=["H"])
+    rng = np.random.default_rng(0)
+    H, A = rng.normal(size=200), rng.integers(0, 2, 200)
+    D = 1.5 * A + H + 0.5 * rng.normal(size=200)
+    df = pd.DataFrame({"A": A, "D": D, "M": D + H + 0.5 * rng.normal(size=200)})
+    likelihood = read_likelihood(program, df, graph)
+    assert likelihood.latent == ("H",)
+    assert likelihood.inverted == {"D": "U"}
+    found = fit_posterior(program, df, graph, method="svi", steps=1500, draws=50, progress=False, random_state=0)
+    assert list(found.samples) == ["b"]
+    assert found.flat["b"].mean() == pytest.approx(1.5, abs=0.35)
+
+
+def test_labels_and_outcome_are_coded_by_the_graph() -> None:
+    def program(n: int) -> None:
+        c = pyro.sample("c", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("Y", dist.Bernoulli(logits=c * A))
+
+    graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="m", contrast="f", positive="no")
+    df = pd.DataFrame({"A": ["f", "m", "f"], "Y": ["no", "no", "yes"]})
+    rows = read_likelihood(program, df, graph).rows
+    assert rows["A"].tolist() == [1.0, 0.0, 1.0]
+    assert rows["Y"].tolist() == [1.0, 1.0, 0.0]
+    with pytest.warns(PyrofairWarning, match="No node of the table depends on the parameter 'c'"):
+        read_likelihood(program, df[["A"]], graph)
+
+
+# -- what is left as it was -------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_labels_is_fitted_as_its_codes() -> None:
+    def program(n: int) -> None:
+        b = pyro.sample("b", dist.Normal(0.0, 2.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            D = pyro.sample("D", dist.Bernoulli(logits=b * A))
+            pyro.sample("Y", dist.Bernoulli(logits=D))
+
+    graph = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y", columns={"D": "job"})
+    df = pd.DataFrame({"A": [0, 1] * 20, "job": [0, 1, 1, 1] * 10, "Y": [0, 1] * 20})
+    named = df.assign(job=df["job"].map({0: "nurse", 1: "cook"}))
+    settings: Any = {"method": "svi", "steps": 300, "draws": 10, "progress": False, "random_state": 0}
+    plain = fit_posterior(program, df, graph, **settings)
+    labelled = fit_posterior(program, named, graph, levels={"D": ["nurse", "cook"]}, **settings)
+    np.testing.assert_array_equal(plain.flat["b"], labelled.flat["b"])
+    with pytest.raises(
+        DataError, match=r"'job' holds 'nurse', and .*Name its labels, that of code 0 first, levels={'D'"
+    ):
+        fit_posterior(program, named, graph, **settings)
+    with pytest.raises(DataError, match="'job' holds 'cook', which is none of its 1 levels: 'nurse'"):
+        fit_posterior(program, named, graph, levels={"D": ["nurse"]}, **settings)
+    with pytest.raises(DataError, match=r"levels names 'job', which is no node site. They are: D, Y"):
+        fit_posterior(program, named, graph, levels={"job": ["nurse", "cook"]}, **settings)
+
+
+def test_two_fits_never_meet_in_the_store() -> None:
+    store = pyro.get_param_store()
+    store.clear()
+    mine = pyro.param("AutoNormal.locs.b", torch.tensor(123.0))
+    settings: Any = {"method": "svi", "steps": 400, "draws": 20, "progress": False, "random_state": 3}
+    torch.manual_seed(7)
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        first = fit_posterior(computed, table(), GRAPH, **settings)
+        other = fit_posterior(computed, table(seed=1), GRAPH, **settings)
+        again = fit_posterior(computed, table(), GRAPH, **settings)
+    assert list(store.keys()) == ["AutoNormal.locs.b"]
+    assert pyro.param("AutoNormal.locs.b").item() == mine.item() == 123.0
+    assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+    np.testing.assert_array_equal(first.flat["b"], again.flat["b"])
+    assert not np.array_equal(first.flat["b"], other.flat["b"])
+    store.clear()
+
+
+def test_nuts_is_reproducible() -> None:
+    settings: Any = {"draws": 20, "warmup": 20, "chains": 1, "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        runs = [fit_posterior(drawn, table(50), GRAPH, random_state=seed, **settings) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(runs[0].flat["b"], runs[1].flat["b"])
+    assert not np.array_equal(runs[0].flat["b"], runs[2].flat["b"])
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_loss_that_has_not_settled_warns() -> None:
+    with pytest.warns(
+        PyrofairWarning, match=r"may not have settled: it falls by .* nats .* over the last quarter of 100 steps"
+    ):
+        fit_posterior(
+            drawn,
+            table(50),
+            GRAPH,
+            method="svi",
+            steps=100,
+            learning_rate=0.01,
+            draws=4,
+            progress=False,
+            random_state=0,
+        )
+
+
+def test_an_interrupt_keeps_the_steps_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, done = SVI.step, []
+
+    def interrupted(self: Any) -> Any:
+        done.append(1)
+        if len(done) > 300:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(SVI, "step", interrupted)
+    with pytest.warns(PyrofairWarning) as caught:
+        found = fit_posterior(drawn, table(50), GRAPH, method="svi", draws=10, progress=False, random_state=0)
+    assert "Interrupted after 300 of 4000 steps" in str(caught[0].message)
+    assert found.losses is not None
+    assert len(found.losses) == found.diagnostics["steps"] == 300
+    assert found.flat["b"].mean() == pytest.approx(2.0, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("after", "shape", "text"),
+    [
+        (30, (1, 10), "Interrupted in chain 1 of 3: its 10 of 20 draws are used"),
+        (40, (1, 20), "Interrupted in chain 2 of 3: 1 of 3 chains are done and used."),
+        (95, (2, 20), "Interrupted in chain 3 of 3: 2 of 3 chains are done and used."),
+        (75, (1, 20), "chain 2 of 3: 1 of 3 chains are done and used; the 15 draws of the next one are left out"),
+    ],
+)
+def test_an_interrupt_keeps_the_draws_done(
+    monkeypatch: pytest.MonkeyPatch, after: int, shape: tuple[int, int], text: str
+) -> None:
+    sample, done = NUTS.sample, []
+
+    def interrupted(self: Any, params: Any) -> Any:
+        if len(done) == after:
+            raise KeyboardInterrupt
+        done.append(1)
+        return sample(self, params)
+
+    settings: Any = {"draws": 20, "warmup": 20, "chains": 3, "progress": False, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        whole = fit_posterior(drawn, table(50), GRAPH, **settings)
+    monkeypatch.setattr(NUTS, "sample", interrupted)
+    with pytest.warns(PyrofairWarning) as caught:
+        found = fit_posterior(drawn, table(50), GRAPH, **settings)
+    assert text in str(caught[0].message)
+    for kept in (*found.samples.values(), *found.sample_stats.values()):
+        assert kept.shape[:2] == shape
+    np.testing.assert_array_equal(found.samples["b"], whole.samples["b"][: shape[0], : shape[1]])
+    assert len(found.diagnostics["acceptance"]) == shape[0]
+
+
+def test_an_interrupt_with_hardly_a_draw_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Any, params: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NUTS, "sample", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit_posterior(drawn, table(50), GRAPH, progress=False)
+
+
+def test_nuts_warns_of_chains_that_have_not_mixed_and_of_divergences(monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnose = NUTS.diagnostics
+    monkeypatch.setattr(NUTS, "diagnostics", lambda self: diagnose(self) | {"divergences": [0, 3]})
+    monkeypatch.setattr(samplers, "R_HAT", 0.5)
+    with pytest.warns(PyrofairWarning) as caught:
+        found = fit_posterior(drawn, table(50), GRAPH, draws=10, warmup=10, chains=1, progress=False, random_state=0)
+    texts = [str(each.message) for each in caught]
+    assert any("have not mixed: R-hat is" in text and "for 'b'" in text for text in texts)
+    assert any("2 of 10 draws diverged" in text for text in texts)
+    assert found.sample_stats["diverging"][0].tolist() == [i in (0, 3) for i in range(10)]
+
+
+# -- what cannot be fitted --------------------------------------------------------------------------------------------
+
+
+def with_m(
+    equation: Callable[..., Any], prior: Callable[[], Any] = lambda: dist.Normal(0.0, 1.0)
+) -> Callable[[int], None]:
+    """Return a program of A and M, where the equation of M gets b, A and two noises."""
+
+    def program(n: int) -> None:
+        b = pyro.sample("b", prior())
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Normal(0.0, 1.0))
+            V = pyro.sample("V", dist.Normal(0.0, 1.0))
+            equation(b, A, U, V)
+
+    return program
+
+
+def compute(value: torch.Tensor) -> None:
+    pyro.deterministic("M", value)
+
+
+@pytest.mark.parametrize(
+    ("equation", "message"),
+    [
+        (lambda b, A, U, V: compute(b * A + U**3), "'M' is not affine in its noise 'U'.*pyro.sample\\('M', law\\)"),
+        (lambda b, A, U, V: compute((b * A + U > 0).float()), "'M' (is not affine in|does not read) its noise 'U'"),
+        (lambda b, A, U, V: compute(b * A + U + V), "computed from parameters and the private noise 'U', 'V'"),
+        (lambda b, A, U, V: compute(b * A), "computed from parameters and no noise of its own"),
+        (lambda b, A, U, V: compute(b * A + U * A), r"'M' does not read its noise in 10 row\(s\)"),
+        (lambda b, A, U, V: pyro.sample("M", dist.LogNormal(b, 1.0)), "10 value.*'M', such as 0, cannot be drawn"),
+        (
+            lambda b, A, U, V: compute(b + pyro.sample("W", dist.Poisson(2.0)) * (1 + A)),
+            "noise 'W', which is discrete",
+        ),
+    ],
+)
+def test_nodes_without_a_density_are_refused(equation: Callable[..., Any], message: str) -> None:
+    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    df = pd.DataFrame({"A": [0, 1] * 10, "M": [0.0, 1.0] * 10})
+    with pytest.raises((PosteriorError, DataError), match=message):
+        fit_posterior(with_m(equation), df, graph, progress=False)
+
+
+def test_other_programs_that_cannot_be_fitted() -> None:
+    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    df = pd.DataFrame({"A": [0, 1] * 10, "M": [0.0, 1.0] * 10})
+
+    def affine(b: torch.Tensor, A: torch.Tensor, U: torch.Tensor, V: torch.Tensor) -> None:
+        compute(b * A + U)
+
+    with pytest.raises(PosteriorError, match=r"parameter 'b' is discrete \(Bernoulli\)"):
+        fit_posterior(with_m(affine, lambda: dist.Bernoulli(0.5)), df, graph)
+
+    def stored(n: int) -> None:
+        pyro.param("scale", torch.tensor(1.0))
+        with_m(affine)(n)
+
+    with pytest.raises(PosteriorError, match=r"'scale' by pyro\.param, which has no prior"):
+        fit_posterior(stored, df, graph)
+    assert "scale" not in pyro.get_param_store()
+
+    def certain(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("M", dist.Normal(A, 1.0))
+
+    with pytest.raises(PosteriorError, match="no parameters to learn"):
+        fit_posterior(certain, df, graph)
+    with pytest.raises(GraphError, match="no per-person site 'M'"):
+        fit_posterior(with_m(lambda b, A, U, V: None), df, graph)
+    with pytest.raises(DataError, match="'M' holds 'low', and the program's sites are numbers"):
+        fit_posterior(with_m(affine), df.assign(M=["low", "high"] * 10), graph)
+    with pytest.raises(DataError, match="lacks the column 'M'"):
+        fit_posterior(with_m(affine), df[["A"]], graph)
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(DataError, match="method='mcmc' is not known; it is 'nuts' or 'svi'"):
+        fit_posterior(drawn, table(), GRAPH, method="mcmc")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="draws=3 must be an integer of at least 4"):
+        fit_posterior(drawn, table(), GRAPH, draws=3)
+    with pytest.raises(DataError, match="chains=0 must be an integer of at least 1"):
+        fit_posterior(drawn, table(), GRAPH, chains=0)
+    with pytest.raises(DataError, match=r"draws=10.5 must be an integer of at least 4"):
+        fit_posterior(drawn, table(), GRAPH, draws=10.5)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="steps='9' must be an integer"):
+        fit_posterior(drawn, table(), GRAPH, steps="9")  # type: ignore[arg-type]
+    for rate in (0.0, -1, "a", True):
+        with pytest.raises(DataError, match=f"learning_rate={rate!r} must be a number above 0"):
+            fit_posterior(drawn, table(), GRAPH, learning_rate=rate)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' is a str; expected a CausalGraph, or unfair paths"):
+        fit_posterior(drawn, table(), "A -> Y")  # type: ignore[arg-type]
+
+
+def test_so_few_steps_that_nothing_can_be_told() -> None:
+    with pytest.warns(PyrofairWarning, match="2 steps are too few to tell whether the loss has settled"):
+        fit_posterior(drawn, table(50), GRAPH, method="svi", steps=2, draws=4, progress=False, random_state=0)
+
+
+def test_a_loss_that_is_not_a_number() -> None:
+    def program(n: int) -> None:
+        width = pyro.sample("width", dist.LogNormal(0.0, 0.1))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Uniform(0.0, 1.0))
+            pyro.deterministic("M", A + width * U)
+
+    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    df = pd.DataFrame({"A": [0, 1], "M": [50.0, 0.5]})
+    with pytest.raises(PosteriorError, match=r"The loss is (inf|nan) at step 0.*impossible under the program"):
+        fit_posterior(program, df, graph, method="svi", progress=False, random_state=0)
+
+
+# -- ArviZ ------------------------------------------------------------------------------------------------------------
+
+
+def test_inference_data(nuts: Posterior) -> None:
+    drawn_people = predictive(computed, nuts, random_state=0)
+    data = nuts.to_inference_data({site: drawn_people[site] for site in ("M", "Y")})
+    assert data["posterior"]["through_m"].shape == (2, 200)
+    assert data["observed_data"]["A"].shape == (N,)
+    assert data["posterior_predictive"]["Y"].shape == (2, 200, N)
+    assert data["sample_stats"]["diverging"].shape == (2, 200)
+    table_ = nuts.summary()
+    assert table_.loc["b", "mean"] == pytest.approx(nuts.flat["b"].mean(), abs=0.01)
+    assert "through_m" in table_.index
+    assert "U_M" not in table_.index
+    with pytest.raises(
+        DataError, match=r"predictive\['M'\] has the shape \(7, 300\); expected \(400, people, \.\.\.\)"
+    ):
+        nuts.to_inference_data({"M": drawn_people["M"][:7]})
+
+
+def test_a_summary_holds_what_one_chain_and_one_draw_tell(capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    draws = {"b": rng.normal(size=(1, 50)), "v": rng.normal(size=(1, 50, 2))}
+    table_ = Posterior(draws, ("b", "v"), {"A": np.zeros(3)}, "svi, normal guide", {}).summary()
+    assert list(table_.index) == ["b", "v[0]", "v[1]"]
+    assert list(table_)[:2] == ["mean", "sd"]
+    assert "r_hat" not in table_
+    one = Posterior({k: v[:, :1] for k, v in draws.items()}, ("b", "v"), {}, "svi, normal guide", {}).summary()
+    assert list(one) == ["mean"]
+    assert one.loc["v[1]", "mean"] == pytest.approx(draws["v"][0, 0, 1], abs=1e-6)
+    two = Posterior({"b": rng.normal(size=(2, 50))}, ("b",), {}, "nuts", {}).summary()
+    assert "r_hat" in two
+    said = capfd.readouterr()
+    assert "Shape validation" not in said.out + said.err
+
+
+def test_an_effect_posterior_of_one_draw_has_a_summary(capfd: pytest.CaptureFixture[str]) -> None:
+    given = {"b": [1.0], "c": [0.0], "d": [0.0]}
+    models = {"strong": STRONG, "weak": Model(lambda X: np.asarray(0.1 * X["M"] - 1.0))}
+    found = effect_posterior(computed, UNFAIR, models, given, people=500, progress=False, random_state=0)
+    table_ = found.summary()
+    assert list(table_) == ["mean"]
+    assert table_.loc["piu[strong]", "mean"] == pytest.approx(found.samples["piu"][0, 0, 0], abs=0.001)
+    assert "Shape validation" not in "".join(capfd.readouterr())
+
+
+def test_inference_data_of_svi_holds_the_loss() -> None:
+    found = Posterior(
+        {"b": np.zeros((1, 5))}, ("b",), {"A": np.zeros(3)}, "svi, normal guide", {}, losses=np.arange(8.0)
+    )
+    assert found.to_inference_data()["sample_stats"]["loss"].shape == (1, 8)
+
+
+# -- interventions ----------------------------------------------------------------------------------------------------
+
+
+def chain(n: int) -> None:
+    b = pyro.sample("b", dist.Normal(0.0, 5.0))
+    with pyro.plate("people", n):
+        Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        D = pyro.sample("D", dist.Normal(b * A, 0.1))
+        M = pyro.deterministic("M", D + Q)
+        pyro.sample("Y", dist.Normal(M, 0.1))
+
+
+def test_stale_values_of_descendants_are_dropped() -> None:
+    """Everybody had A = 0, and the posterior holds D and M as they were then."""
+    stale = {
+        "b": torch.full((100,), 2.0),
+        "Q": torch.full((100, 30), 5.0),
+        "D": torch.zeros(100, 30),
+        "M": torch.full((100, 30), 5.0),
+    }
+    naive = Predictive(poutine.do(chain, data={"A": torch.ones(30)}), posterior_samples=stale)(30)
+    assert naive["Y"].mean().item() == pytest.approx(5.0, abs=0.05)  # the intervention has no effect: wrong
+    ours = predictive(chain, {site: values.numpy() for site, values in stale.items()}, do={"A": 1}, random_state=0)
+    assert set(ours) == {"Q", "A", "D", "M", "Y"}
+    assert ours["Y"].shape == (100, 30)
+    assert ours["Y"].mean() == pytest.approx(7.0, abs=0.05)  # D = 2 anew, and Q = 5 as it was
+    assert (ours["Q"] == 5.0).all()
+    assert (ours["A"] == 1.0).all()
+    kept = predictive(chain, {site: values.numpy() for site, values in stale.items()}, random_state=0)
+    assert (kept["D"] == 0.0).all()
+    assert kept["Y"].mean() == pytest.approx(5.0, abs=0.05)
+
+
+def test_descendants_that_torch_does_not_show_are_dropped_too() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("D", dist.Normal(torch.as_tensor(3.0 * A.numpy()), 0.1))
+
+    with pytest.warns(PyrofairWarning, match="'D' reads 'A' in a way that torch does not show"):
+        found = predictive(program, {"D": np.zeros((20, 10))}, do={"A": 1}, random_state=0)
+    assert found["D"].mean() == pytest.approx(3.0, abs=0.05)
+
+
+def test_an_intervention_on_a_parameter() -> None:
+    stale = {"b": np.full(50, 2.0), "D": np.zeros((50, 20))}
+    found = predictive(chain, stale, do={"b": -4.0, "A": 1}, random_state=0)
+    assert found["D"].mean() == pytest.approx(-4.0, abs=0.05)
+
+
+def test_predictive_of_a_fit(nuts: Posterior) -> None:
+    found = predictive(computed, nuts, do={"A": 1}, n=500, draws=50, random_state=0)
+    assert found["Y"].shape == (50, 500)
+    assert found["Y"].mean() == pytest.approx(7.0, abs=0.5)
+    again = predictive(computed, nuts, do={"A": 1}, n=500, draws=50, random_state=0)
+    np.testing.assert_array_equal(found["Y"], again["Y"])
+    assert predictive(computed, nuts, draws=2)["A"].shape == (2, N)
+
+
+def test_predictive_refuses() -> None:
+    with pytest.raises(DataError, match=r"does not tell the number of people; pass n="):
+        predictive(chain, {"b": [1.0, 2.0]})
+    with pytest.raises(DataError, match=r"holds 'bb', which the program does not have.*Did you mean 'b'\?"):
+        predictive(chain, {"bb": [1.0, 2.0]}, n=3)
+    with pytest.raises(DataError, match=r"equally many draws of each site.*'b': 2, 'Q': 3"):
+        predictive(chain, {"b": [1.0, 2.0], "Q": np.zeros((3, 4))})
+    with pytest.raises(DataError, match=r"per-person site 'Q' have the shape \(2, 4\); expected \(draws, 5"):
+        predictive(chain, {"b": [1.0, 2.0], "Q": np.zeros((2, 4))}, n=5)
+    for draws in (3, 0, 1.5, "a"):
+        with pytest.raises(DataError, match=f"draws={draws!r} must be an integer"):
+            predictive(chain, {"b": [1.0, 2.0]}, n=5, draws=draws)  # type: ignore[arg-type]
+    for n in ("2", 0, 2.5):
+        with pytest.raises(DataError, match=f"n={n!r} must be an integer from 1"):
+            predictive(chain, {"b": [1.0]}, n=n)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="posterior of 'b' is one number"):
+        predictive(chain, {"b": 1.0}, n=5)
+    with pytest.raises(InterventionError, match="no site 'Z'"):
+        predictive(chain, {"b": [1.0]}, do={"Z": 1}, n=5)
+
+
+# -- effects ----------------------------------------------------------------------------------------------------------
+
+
+class Model:
+    """P(Y = 1) by the logistic function of a score, labels 0 and 1."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, score: Callable[[pd.DataFrame], Any]) -> None:
+        self.score = score
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        p = 1.0 / (1.0 + np.exp(-self.score(X)))
+        return np.column_stack([1.0 - p, p])
+
+
+UNFAIR = GRAPH.unfair("A -> M -> Y")
+STRONG = Model(lambda X: np.asarray(X["M"] - 1.0))
+
+
+def test_effects_follow_the_parameters() -> None:
+    """Decisions are 1[M > 1]: P(Y = 1) is Phi(-1) and Phi(b - 1), and PIU is the size of the effect."""
+    b = np.array([0.0, 0.5, 1.0, 2.0])
+    given = {"b": b, "c": np.zeros(4), "d": np.zeros(4)}
+    found = effect_posterior(computed, UNFAIR, STRONG, given, people=40_000, progress=False, random_state=0)
+    p0, p1 = norm.cdf(-1.0), norm.cdf(b - 1.0)
+    expected = {"p_y0": np.full(4, p0), "p_ypi": p1, "mean_unfair_effect": p1 - p0, "piu": np.abs(p1 - p0)}
+    for quantity, values in expected.items():
+        drawn_, errors = found.samples[quantity][0, :, 0], found.errors[quantity][0, :, 0]
+        np.testing.assert_array_less(np.abs(drawn_ - values), 4 * errors + 1e-9)
+    p = np.abs(p1 - p0)
+    np.testing.assert_allclose(found.errors["piu"][0, :, 0], np.sqrt(p * (1 - p) / 40_000), rtol=0.1)
+    assert np.ptp(found.samples["p_y0"]) == 0.0  # the same people for every draw
+    again = effect_posterior(computed, UNFAIR, STRONG, given, people=40_000, progress=False, random_state=0)
+    np.testing.assert_array_equal(found.samples["piu"], again.samples["piu"])
+
+
+def test_the_posterior_of_piu_covers_the_truth(nuts: Posterior) -> None:
+    """An interval from the rows holds the PIU of the program with the true coefficients."""
+
+    def true_program(n: int) -> None:
+        poutine.condition(computed, data={name: torch.tensor(v) for name, v in (("b", 2.0), ("c", 1.0), ("d", 3.0))})(n)
+
+    truth = SEM(true_program, UNFAIR).truth(STRONG, 100_000, random_state=1)
+    found = effect_posterior(
+        SEM(computed, UNFAIR), None, STRONG, nuts, people=20_000, draws=100, progress=False, random_state=0
+    )
+    assert found.samples["piu"].shape == (2, 50, 1)
+    rows = found.table.set_index("quantity")
+    for quantity, value in {"piu": truth.piu.value, "mean_unfair_effect": truth.mean_unfair_effect.value}.items():
+        row = rows.loc[quantity]
+        assert row["lower"] - 2 * row["mc_error"] < value < row["upper"] + 2 * row["mc_error"]
+        assert row["estimate"] == pytest.approx(norm.cdf(1.0) - norm.cdf(-1.0), abs=3 * row["sd"])
+    b = nuts.flat["b"][::4]
+    exact = norm.cdf(b - 1.0) - norm.cdf(-1.0)
+    assert rows.loc["piu", "sd"] == pytest.approx(exact.std(), rel=0.1)  # posterior spread, free of chance
+    assert (rows["people"] == 20_000).all()
+    assert (rows["draws"] == 100).all()
+
+
+def test_couplings_and_decisions() -> None:
+    given = {"b": [1.0], "c": [0.0], "d": [0.0]}
+    settings: Any = {"people": 40_000, "progress": False, "random_state": 0}
+    p0, p1 = norm.cdf(-1.0), 0.5
+    found = {
+        coupling: effect_posterior(drawn, UNFAIR, STRONG, given, coupling=coupling, **settings)
+        for coupling in ("monotone", "independent")
+    }
+    assert found["monotone"].samples["piu"].item() == pytest.approx(p1 - p0, abs=0.01)
+    assert found["independent"].samples["piu"].item() == pytest.approx(p0 + p1 - 2 * p0 * p1, abs=0.01)
+    assert found["independent"].coupled == ("M",)
+    assert found["independent"].table["coupling"].unique().tolist() == ["independent"]
+    half = Model(lambda X: np.zeros(len(X)))  # a score of 1/2 for everyone
+    for decisions, piu in {"threshold": 0.0, "shared": 0.0, "own": 0.5}.items():
+        one: Any = effect_posterior(computed, UNFAIR, half, given, decisions=decisions, **settings)  # type: ignore[arg-type]
+        assert one.samples["piu"].item() == pytest.approx(piu)
+        assert one.samples["mean_unfair_effect"].item() == 0.0
+
+
+def test_several_models_summary_and_plot() -> None:
+    given = {"b": np.linspace(1.5, 2.5, 8), "c": np.zeros(8), "d": np.zeros(8)}
+    models = {"strong": STRONG, "weak": Model(lambda X: np.asarray(0.1 * X["M"] - 1.0))}
+    found = effect_posterior(computed, UNFAIR, models, given, people=4_000, progress=False, random_state=0)
+    assert found.models == ("strong", "weak")
+    assert found.table[["model", "quantity"]].drop_duplicates().shape == (8, 2)
+    assert found.to_inference_data()["posterior"]["piu"].shape == (1, 8, 2)
+    summary = found.summary()
+    assert summary.loc["piu[strong]", "mean"] == pytest.approx(found.samples["piu"][..., 0].mean(), abs=0.01)
+    assert summary.loc["piu[weak]", "mean"] == 0.0
+    figure = found.plot()
+    assert isinstance(figure, Figure)
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert "PIU, strong" in labels
+    assert not plt.get_fignums()
+
+
+def test_effect_posterior_warns_of_few_people() -> None:
+    given = {"b": np.linspace(1.99, 2.01, 10), "c": np.zeros(10), "d": np.zeros(10)}
+    with pytest.warns(PyrofairWarning, match=r"With 500 people the Monte-Carlo error is up to .* Take people=\d+000"):
+        effect_posterior(computed, UNFAIR, STRONG, given, people=500, progress=False, random_state=0)
+    tiny = given | {"b": np.linspace(2.0 - 1e-6, 2.0 + 1e-6, 10)}
+    smooth = Model(lambda X: np.asarray(X["M"] - 1.0))
+    with pytest.warns(PyrofairWarning, match=r"intervals do not hold it. Take many more people\."):
+        effect_posterior(computed, UNFAIR, smooth, tiny, people=500, decisions="shared", progress=False, random_state=0)
+
+
+def test_a_spread_by_rounding_is_none() -> None:
+    """The two parameters that vary play no part in the effect: its spread is 0 up to the order of additions."""
+    given = {"b": np.full(10, 2.0), "c": np.linspace(0.0, 1.0, 10), "d": np.linspace(0.0, 1.0, 10)}
+    found = effect_posterior(computed, UNFAIR, STRONG, given, people=500, progress=False, random_state=0)
+    found.samples["piu"][0, :5, 0] += 5e-17
+    assert found.table.set_index("quantity").loc["piu", "sd"] == 0.0
+
+
+def test_one_interval_everywhere() -> None:
+    """A skewed posterior, whose equal-tailed and highest-density intervals differ."""
+    given = {"b": np.random.default_rng(0).exponential(1.0, 400), "c": np.zeros(400), "d": np.zeros(400)}
+    found = effect_posterior(computed, UNFAIR, STRONG, given, people=300, level=0.9, progress=False, random_state=0)
+    row = found.table.set_index("quantity").loc["piu"]
+    np.testing.assert_allclose(
+        [row["lower"], row["upper"]], np.quantile(found.samples["piu"], [0.05, 0.95]), atol=1e-12
+    )
+    summary = found.summary()
+    assert list(summary)[:4] == ["mean", "sd", "eti_5%", "eti_95%"]
+    assert not any(name.startswith("hdi_") for name in summary)
+    np.testing.assert_allclose(
+        summary.loc["piu[Model]", ["eti_5%", "eti_95%"]], [row["lower"], row["upper"]], atol=1e-7
+    )
+    np.testing.assert_allclose(
+        found.summary(level=0.5).loc["piu[Model]", ["eti_25%", "eti_75%"]],
+        np.quantile(found.samples["piu"], [0.25, 0.75]),
+        atol=1e-12,
+    )
+    axes = found.plot().axes[0]
+    assert axes.get_xlabel() == "median, quartiles and equal-tailed 90 % interval"
+    ends = axes.collections[0].get_segments()[1][:, 0]
+    np.testing.assert_allclose(ends, [row["lower"], row["upper"]])
+    text = str(found)
+    assert text.startswith("posterior of effects: 400 draws, 300 people each; decisions: threshold\n")
+    assert f"PIU: {row['estimate']:.4f}, 90 % interval [{row['lower']:.4f}, {row['upper']:.4f}]" in text
+    assert repr(found) == text
+
+
+def test_effect_posterior_refuses() -> None:
+    given = {"b": [1.0], "c": [0.0], "d": [0.0]}
+
+    def run(posterior: Any = given, unfair: Any = UNFAIR, **settings: Any) -> EffectPosterior:
+        return effect_posterior(computed, unfair, STRONG, posterior, people=50, progress=False, **settings)
+
+    with pytest.raises(DataError, match="lacks the program's parameter 'c', 'd'; it would be drawn from its prior"):
+        run({"b": [1.0]})
+    with pytest.raises(DataError, match="holds 'U_M', which is drawn for each person"):
+        run(given | {"U_M": [0.0]})
+    with pytest.raises(DataError, match="unfair is None"):
+        run(unfair=None)
+    for level in (95, "a", True):
+        with pytest.raises(DataError, match=f"level={level!r} must be a number above 0 and below 1"):
+            run(level=level)
+    with pytest.raises(DataError, match="draws='a' must be an integer"):
+        run(draws="a")
+    with pytest.raises(DataError, match=r"model={} names no model. Pass a fitted model, or a dictionary"):
+        effect_posterior(computed, UNFAIR, {}, given)
+    with pytest.raises(DataError, match="decisions='soft' is not known"):
+        run(decisions="soft")

@@ -1,0 +1,409 @@
+"""Are quantile functions right, and is noise shared as its coupling says?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from pyrofair._random import isolated
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.programs.couplings import COUPLINGS, Coupling, CouplingError, gumbel_max, law_parameters, quantile, unwrap
+from pyrofair.programs.noise import Noise, choose_noise, draw_from
+from pyrofair.sources.sem import SEM
+
+U = torch.linspace(0.001, 0.999, 333)
+
+# -- quantile functions -----------------------------------------------------------------------------------------------
+
+FAMILIES: list[tuple[Any, Any]] = [
+    (dist.Normal(1.0, 2.0), stats.norm(1, 2)),
+    (dist.LogNormal(0.3, 0.7), stats.lognorm(0.7, scale=np.exp(0.3))),
+    (dist.Uniform(-1.0, 3.0), stats.uniform(-1, 4)),
+    (dist.Exponential(2.0), stats.expon(scale=0.5)),
+    (dist.Laplace(1.0, 2.0), stats.laplace(1, 2)),
+    (dist.Cauchy(1.0, 2.0), stats.cauchy(1, 2)),
+    (dist.Gumbel(1.0, 2.0), stats.gumbel_r(1, 2)),
+    (dist.Weibull(2.0, 1.5), stats.weibull_min(1.5, scale=2)),
+    (dist.Pareto(2.0, 3.0), stats.pareto(3, scale=2)),
+    (dist.HalfNormal(2.0), stats.halfnorm(scale=2)),
+    (dist.HalfCauchy(2.0), stats.halfcauchy(scale=2)),
+    (dist.Logistic(1.0, 2.0), stats.logistic(1, 2)),
+    (dist.Gamma(2.5, 1.5), stats.gamma(2.5, scale=1 / 1.5)),
+    (dist.Chi2(3.0), stats.chi2(3)),
+    (dist.InverseGamma(2.5, 1.5), stats.invgamma(2.5, scale=1.5)),
+    (dist.Beta(0.7, 2.0), stats.beta(0.7, 2)),
+    (dist.AffineBeta(2.0, 3.0, -1.0, 4.0), stats.beta(2, 3, loc=-1, scale=4)),
+    (dist.StudentT(4.0, 1.0, 2.0), stats.t(4, 1, 2)),
+    (dist.Poisson(3.7), stats.poisson(3.7)),
+    (dist.Binomial(9, 0.3), stats.binom(9, 0.3)),
+    (dist.Binomial(9, logits=torch.tensor(0.4)), stats.binom(9, 1 / (1 + np.exp(-0.4)))),
+    (dist.BetaBinomial(2.0, 3.0, 8), stats.betabinom(8, 2, 3)),
+    (dist.Geometric(0.3), stats.geom(0.3, loc=-1)),
+    (dist.NegativeBinomial(4.0, 0.6), stats.nbinom(4, 0.4)),
+    (dist.GammaPoisson(4.0, 1.5), stats.nbinom(4, 0.6)),
+    (dist.Bernoulli(0.3), stats.bernoulli(0.3)),
+    (dist.Bernoulli(logits=torch.tensor(0.4)), stats.bernoulli(1 / (1 + np.exp(-0.4)))),
+    (dist.Categorical(torch.tensor([0.2, 0.5, 0.3])), stats.rv_discrete(values=([0, 1, 2], [0.2, 0.5, 0.3]))),
+]
+
+
+@pytest.mark.parametrize(("law", "known"), FAMILIES, ids=lambda each: type(each).__name__)
+def test_quantiles_are_those_of_scipy(law: Any, known: Any) -> None:
+    found = quantile("D", law, U)
+    assert found.shape == U.shape
+    expected = known.ppf(U.double().numpy())
+    np.testing.assert_allclose(found.numpy(), expected, rtol=2e-3 if isinstance(law, dist.Cauchy) else 2e-4, atol=1e-5)
+    assert bool(law.support.check(found).all())
+    assert found.dtype == law.sample().dtype
+
+
+@pytest.mark.parametrize("law", [law for law, _ in FAMILIES], ids=lambda each: type(each).__name__)
+def test_quantiles_of_uniforms_are_draws(law: Any) -> None:
+    with isolated(0):
+        ours = quantile("D", law, torch.rand(20_000).clamp(1e-6, 1 - 1e-6)).double().numpy()
+        theirs = law.sample((20_000,)).double().numpy()
+    assert stats.ks_2samp(ours, theirs).pvalue > 1e-4
+
+
+def test_the_ends_of_discrete_laws() -> None:
+    assert quantile("D", dist.Bernoulli(0.25), torch.tensor([0.75, 0.7500001])).tolist() == [0.0, 1.0]
+    assert quantile("D", dist.Bernoulli(torch.tensor([0.0, 1.0])), torch.tensor(0.5)).tolist() == [0.0, 1.0]
+    three = dist.Categorical(torch.tensor([0.25, 0.5, 0.25]))
+    assert quantile("D", three, torch.tensor([0.25, 0.26, 0.75, 0.76])).tolist() == [0, 1, 1, 2]
+    assert quantile("D", dist.Categorical(torch.tensor([0.0, 1.0, 0.0])), torch.tensor([1e-7, 0.9999999])).tolist() == [
+        1,
+        1,
+    ]
+    assert quantile("D", dist.Delta(torch.tensor([2.0, 3.0])), torch.tensor([0.1, 0.9])).tolist() == [2.0, 3.0]
+
+
+def test_zero_inflation_is_not_looked_through() -> None:
+    law = dist.ZeroInflatedPoisson(torch.tensor(3.0), gate=torch.tensor(0.4))
+    assert unwrap(law) is law
+    cdf = 0.4 + 0.6 * stats.poisson(3).cdf(np.arange(60))
+    expected = np.searchsorted(cdf, U.double().numpy() - 1e-7)
+    np.testing.assert_array_equal(quantile("D", law, U).numpy(), expected)
+
+
+def test_wrappers_and_events() -> None:
+    base = dist.Normal(torch.arange(3.0), 1.0)
+    u = torch.full((4, 3), 0.5)
+    for law in (base.expand([4, 3]).to_event(1), base.to_event(1).expand([4]), base.mask(False).expand([4, 3])):
+        torch.testing.assert_close(quantile("D", law, u), torch.arange(3.0).expand(4, 3))
+    expanded = dist.ExpandedDistribution(dist.Poisson(torch.tensor(3.0)), torch.Size([4]))
+    assert quantile("D", expanded, torch.full((4,), 0.5)).tolist() == [3.0] * 4
+
+
+def test_transforms_keep_or_reverse_the_order() -> None:
+    falling = dist.TransformedDistribution(
+        dist.Gamma(2.0, 1.0), [dist.transforms.AffineTransform(1.0, -2.0), dist.transforms.ExpTransform()]
+    )
+    found = quantile("D", falling, U)
+    np.testing.assert_allclose(found.numpy(), np.exp(1 - 2 * stats.gamma(2).ppf(1 - U.double().numpy())), rtol=1e-3)
+    assert bool((found.diff() >= 0).all())
+
+
+def test_types_are_those_of_the_law() -> None:
+    wide = torch.tensor(3.0, dtype=torch.float64)
+    for law in (dist.Poisson(wide), dist.Gamma(wide, wide), dist.Beta(wide, wide), dist.Bernoulli(wide / 4)):
+        assert quantile("D", law, U).dtype == torch.float64
+
+
+def two_normals(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
+    return t([0.5, 0.5]), dist.Normal(t([-4.0, 4.0]), t([0.1, 1.0]))
+
+
+def one_far(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
+    return t([0.999, 0.001]), dist.Normal(t([0.0, 1000.0]), t([1.0, 0.01]))
+
+
+def skewed(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
+    return t([0.2, 0.3, 0.5]), dist.LogNormal(t([-1.0, 0.0, 3.0]), t(0.5), validate_args=False)
+
+
+def with_a_gap(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
+    return t([0.4, 0.6]), dist.Uniform(t([0.0, 2.0]), t([1.0, 3.0]), validate_args=False)
+
+
+def one_without_weight(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
+    return t([1.0, 0.0]), dist.Gamma(t([2.0, 50.0]), t(1.0), validate_args=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mixture", [two_normals, one_far, skewed, with_a_gap, one_without_weight])
+def test_mixtures_are_inverted(mixture: Callable[..., Any], dtype: torch.dtype) -> None:
+    def law(kind: torch.dtype) -> Any:
+        weights, parts = mixture(lambda values: torch.tensor(values, dtype=kind))
+        return dist.MixtureSameFamily(dist.Categorical(weights), parts, validate_args=False)
+
+    x = quantile("D", law(dtype), U.to(dtype)).double()
+    parts = law(dtype).component_distribution
+    assert bool(parts.support.check(x.unsqueeze(-1)).any(-1).all())  # torch's own check asks for all parts
+    small = 2e-6 if dtype == torch.float32 else 1e-13
+    off = 20 * torch.finfo(dtype).eps * (0.1 + x.abs())
+    judge = law(torch.float64)
+    assert bool((judge.cdf(x - off) <= U + small).all())
+    assert bool((judge.cdf(x + off) >= U - small).all())
+
+
+def test_a_mixture_for_each_person() -> None:
+    logits, loc = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.arange(3.0)
+    law = dist.MixtureSameFamily(dist.Categorical(logits=logits), dist.Normal(loc, 0.5))
+    u = torch.linspace(0.01, 0.99, 50)
+    torch.testing.assert_close(law.cdf(quantile("D", law, u)), u, atol=1e-5, rtol=0)
+    both = quantile("D", law.expand([2, 50]), u)
+    assert both.shape == (2, 50)
+    assert torch.equal(both[0], both[1])
+
+
+@pytest.mark.parametrize(
+    ("law", "family"),
+    [
+        (dist.Dirichlet(torch.ones(3)), "Dirichlet"),
+        (dist.MultivariateNormal(torch.zeros(2), torch.eye(2)), "MultivariateNormal"),
+        (dist.LKJCholesky(2, torch.tensor(1.0)), "LKJCholesky"),
+        (dist.Multinomial(3, torch.ones(2)), "Multinomial"),
+        (dist.OneHotCategorical(torch.ones(3)), "OneHotCategorical"),
+        (dist.VonMises(0.0, 1.0), "VonMises"),
+        (dist.Stable(torch.tensor(1.5), torch.tensor(0.0)), "Stable"),
+        (dist.LogisticNormal(torch.zeros(2), torch.ones(2)), "LogisticNormal"),
+        (dist.FoldedDistribution(dist.Normal(0.0, 1.0)), "FoldedDistribution"),
+        (
+            dist.TransformedDistribution(
+                dist.Normal(torch.zeros(2), 1.0).to_event(1), [dist.transforms.SoftmaxTransform()]
+            ),
+            "TransformedDistribution",
+        ),
+        (dist.MixtureSameFamily(dist.Categorical(torch.ones(2)), dist.Poisson(torch.ones(2))), "a mixture of Poisson"),
+        (dist.MixtureSameFamily(dist.Categorical(torch.ones(2)), dist.Beta(torch.ones(2), 2.0)), "a mixture of Beta"),
+        (
+            dist.MixtureSameFamily(dist.Categorical(torch.ones(2)), dist.Normal(torch.zeros(2, 3), 1.0).to_event(1)),
+            "a mixture of Normal",
+        ),
+    ],
+)
+def test_families_without_a_usable_quantile_are_refused_by_name(law: Any, family: str) -> None:
+    with pytest.raises(
+        CouplingError, match=rf"'D' is drawn from {family}, which has no usable quantile.*U = pyro.sample"
+    ):
+        quantile("D", law, torch.tensor(0.5))
+
+
+# -- Gumbel-max -------------------------------------------------------------------------------------------------------
+
+
+def test_gumbel_max_draws_from_the_law() -> None:
+    p = torch.tensor([0.2, 0.5, 0.3])
+    with isolated(0):
+        noise = -torch.log(-torch.log(torch.rand(50_000, 3)))
+    share = torch.bincount(gumbel_max(dist.Categorical(p).expand([50_000]), noise)) / 50_000
+    torch.testing.assert_close(share, p, atol=0.01, rtol=0)
+
+
+# -- laws as tensors --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (dist.Normal(torch.zeros(2), 1.0), dist.Normal(torch.tensor([0.0, 1.0]), 1.0)),
+        (dist.Bernoulli(logits=torch.zeros(2)), dist.Bernoulli(torch.tensor([0.5, 0.6]))),
+        (dist.Categorical(torch.ones(2, 3)), dist.Categorical(torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 2.0]]))),
+        (dist.LogNormal(torch.zeros(2), 1.0), dist.LogNormal(torch.tensor([0.0, 1.0]), 1.0)),
+        (dist.Normal(0.0, 1.0).expand([2]).mask(False), dist.Normal(torch.tensor([0.0, 1.0]), 1.0)),
+        (
+            dist.TransformedDistribution(
+                dist.Normal(torch.zeros(2), 1.0), dist.transforms.AffineTransform(torch.zeros(2), 1.0)
+            ),
+            dist.TransformedDistribution(
+                dist.Normal(torch.zeros(2), 1.0), dist.transforms.AffineTransform(torch.tensor([0.0, 1.0]), 1.0)
+            ),
+        ),
+        (
+            dist.ZeroInflatedPoisson(torch.ones(2), gate=torch.tensor(0.5)),
+            dist.ZeroInflatedPoisson(torch.ones(2), gate=torch.tensor([0.5, 0.6])),
+        ),
+        (
+            dist.MixtureSameFamily(dist.Categorical(torch.ones(2, 3)), dist.Normal(torch.zeros(2, 3), 1.0)),
+            dist.MixtureSameFamily(
+                dist.Categorical(torch.ones(2, 3)), dist.Normal(torch.tensor([[0.0] * 3, [0.0, 0.0, 1.0]]), 1.0)
+            ),
+        ),
+        (dist.Delta(torch.zeros(2)), dist.Delta(torch.tensor([0.0, 1.0]))),
+    ],
+)
+def test_people_with_one_law_keep_their_noise(one: Any, other: Any) -> None:
+    first, second = torch.tensor([0.1, 0.2]), torch.tensor([0.8, 0.9])
+    if isinstance(unwrap(one), dist.Bernoulli):  # odds or probabilities, and whether somebody has asked for the other
+        assert unwrap(other).logits is not None
+    found = choose_noise(first, second, law_parameters(one), law_parameters(other))
+    torch.testing.assert_close(found, torch.tensor([0.1, 0.9]))
+
+
+def test_vectors_keep_their_noise_number_by_number() -> None:
+    one, other = dist.Normal(torch.zeros(2, 2), 1.0).to_event(1), dist.Normal(torch.eye(2), 1.0).to_event(1)
+    first, second = torch.full((2, 2), 0.1), torch.full((2, 2), 0.9)
+    found = choose_noise(first, second, law_parameters(one), law_parameters(other))
+    torch.testing.assert_close(found, torch.tensor([[0.9, 0.1], [0.1, 0.9]]))
+
+
+# -- noise ------------------------------------------------------------------------------------------------------------
+
+
+def test_noise_depends_on_neither_order_nor_company() -> None:
+    with isolated(0):
+        one, other = (Noise(5, "independent", seed=3) for _ in range(2))
+        left = one.draw("U", dist.Normal(torch.zeros(5), 1.0)), one.pair("D", dist.Poisson(torch.ones(5)), (5,))
+        other.draw("V", dist.Normal(torch.zeros(5), 1.0))
+        right = other.pair("D", dist.Poisson(torch.ones(5)), (5,)), other.draw("U", dist.Normal(torch.zeros(5), 1.0))
+    assert torch.equal(left[0], right[1])
+    assert all(torch.equal(a, b) for a, b in zip(left[1], right[0], strict=True))
+    assert not torch.equal(one.values["U"], other.values["V"])  # noqa: PD011 - no table
+    with isolated(0):
+        assert not torch.equal(Noise(5, "monotone", seed=4).draw("U", dist.Normal(torch.zeros(5), 1.0)), left[0])
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_pairs(coupling: Coupling) -> None:
+    n = 20_000
+    with isolated(0):
+        first, second = Noise(n, coupling).pair("C", dist.Categorical(torch.ones(n, 3)), (n,))
+    if coupling in ("monotone", "gumbel"):
+        assert first is second
+    if coupling == "gumbel":
+        assert first.shape == (n, 3)
+        return
+    assert bool(((first > 0) & (first < 1) & (second > 0) & (second < 1)).all())
+    correlation = torch.corrcoef(torch.stack([first, second]))[0, 1].item()
+    assert correlation == pytest.approx({"monotone": 1.0, "independent": 0.0, "antithetic": -1.0}[coupling], abs=0.03)
+
+
+def test_a_transform_that_remembers_its_inverse_is_read() -> None:
+    law = dist.LogNormal(torch.zeros(3), torch.ones(3))
+    before = law_parameters(law)
+    law.cdf(torch.ones(3))
+    assert [each.tolist() for each in law_parameters(law)] == [each.tolist() for each in before]
+
+
+# -- families without a quantile function ----------------------------------------------------------------------------
+
+CLOSED: dict[str, Callable[[Tensor], Any]] = {
+    "VonMises": lambda x: dist.VonMises(x, 2.0),
+    "Folded": lambda x: dist.FoldedDistribution(dist.Normal(x, 1.0)),
+    "Straight through": lambda x: dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=3 * x - 1),
+    "Relaxed": lambda x: dist.RelaxedBernoulli(torch.tensor(0.5), logits=x),
+}
+
+
+def people(law: Callable[[Tensor], Any]) -> Callable[[int], None]:
+    """M reads A, and Q of half of the people alone; one law for those with Q = 0, whatever A."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Bernoulli(0.5))
+            M = pyro.sample("M", law(A * Q))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    return program
+
+
+UNFAIR = CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_independent_noise_needs_no_quantile_function(name: str) -> None:
+    law, n = CLOSED[name], 20_000
+    sem = SEM(people(law), UNFAIR, coupling="independent")
+    baseline, switched = sem.nodes(n, random_state=0)
+    read = baseline["Q"] == 1
+    one, other = baseline["M"], switched["M"]
+    assert one[~read].equals(other[~read])
+    with isolated(1):
+        drawn = [law(torch.full((n,), arm))().double().numpy() for arm in (0.0, 1.0)]
+    for ours, theirs in ((one, drawn[0]), (other[read], drawn[1])):
+        assert abs(ours.mean() - theirs.mean()) < 5 * theirs.std() * (2 / len(ours)) ** 0.5
+        assert abs(ours.std() / theirs.std() - 1) < 0.06
+    assert abs(np.corrcoef(one[read], other[read])[0, 1]) < 5 / read.sum() ** 0.5
+    with pytest.raises(CouplingError, match=r"'M' is drawn from .*or coupling='independent', which needs none"):
+        SEM(people(law), UNFAIR).nodes(3, random_state=0)
+
+
+@pytest.mark.parametrize("name", ["VonMises", "Folded"])
+def test_given_people_have_independent_noise_without_a_quantile_function(name: str) -> None:
+    given = pd.DataFrame({"A": [0, 1, 1], "Q": [1, 1, 0], "M": [0.5, 0.7, 0.9]})
+    sem = SEM(people(CLOSED[name]), UNFAIR, coupling="independent")
+    found = sem.counterfactual(given, draws=2000, random_state=0)
+    with isolated(1):
+        mean = [CLOSED[name](torch.full((50_000,), arm)).sample().mean().item() for arm in (0.0, 1.0)]
+    np.testing.assert_allclose(found.baseline["M"], [0.5, mean[0], 0.9], atol=0.08)
+    np.testing.assert_allclose(found.switched["M"], [mean[1], 0.7, 0.9], atol=0.08)
+    assert found.switched["M"].tolist()[1:] == pytest.approx([0.7, 0.9], abs=1e-12)
+
+
+def test_values_of_one_law_are_drawn_once() -> None:
+    noise = Noise(6, "independent", seed=3)
+    laws = [CLOSED["VonMises"](torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])), CLOSED["VonMises"](torch.zeros(6))]
+    redraws = noise.redraw("M", laws[0])
+    assert redraws is not None
+    first, second = (noise.draw_apart("M", law, redraws) for law in laws)
+    assert torch.equal(first[:3], second[:3])
+    assert bool((first[3:] != second[3:]).all())
+    assert torch.equal(noise.draw_apart("M", laws[1], redraws), second)
+    assert torch.equal(noise.draw_apart("M", laws[0], redraws), first)
+    assert noise.redraw("D", dist.Normal(0.0, 1.0)) is None
+
+
+def test_a_temperature_tells_two_laws_apart() -> None:
+    one, other = (law_parameters(dist.RelaxedBernoulli(t, logits=torch.zeros(2))) for t in (0.5, 0.7))
+    assert [bool((a == b).all()) for a, b in zip(one, other, strict=True)] == [True, False]
+
+
+def test_a_law_without_declared_parameters_is_refused() -> None:
+    class Bare(dist.Normal):  # type: ignore[misc]
+        arg_constraints: dict[str, Any] = {}  # noqa: RUF012
+
+    with pytest.raises(CouplingError, match="Bare declares no parameters"):
+        law_parameters(Bare(torch.zeros(3), torch.ones(3)))
+
+
+def test_straight_through_values_are_rounded() -> None:
+    law = dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=torch.zeros(1000)).mask(True)
+    with isolated(0):
+        assert set(draw_from(law).tolist()) == {0.0, 1.0}
+
+
+def test_numbers_of_a_transform_are_found_in_a_dictionary() -> None:
+    class Shift(dist.transforms.AffineTransform):  # type: ignore[misc]
+        def __init__(self, by: Tensor) -> None:
+            super().__init__(0.0, 1.0)
+            self.held = {"by": by}
+
+    law = dist.TransformedDistribution(dist.Normal(torch.zeros(2), 1.0), [Shift(torch.tensor([3.0, 4.0]))])
+    assert [3.0, 4.0] in [each.tolist() for each in law_parameters(law)]
+
+
+def test_an_unobserved_step_without_a_quantile_function_is_refused_for_given_rows() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            step = pyro.sample("step", dist.VonMises(A, 2.0))
+            pyro.sample("M", dist.Normal(step, 1.0))
+
+    unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    sem = SEM(program, unfair, coupling="independent")
+    baseline, switched = sem.nodes(20_000, random_state=0)
+    with isolated(1):
+        mean = dist.VonMises(torch.ones(100_000), 2.0).sample().mean().item()
+    assert abs((switched["M"] - baseline["M"]).mean() - mean) < 0.06
+    with pytest.raises(CouplingError, match="'step' is an unobserved random step drawn from VonMises"):
+        sem.counterfactual(pd.DataFrame({"A": [0, 1], "M": [0.0, 1.0]}))

@@ -1,0 +1,410 @@
+"""Does the safe ``do`` hold where Pyro's own surprises, and does it compose with what Pyro offers?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from pyro.contrib.autoname import scope
+from pyro.infer import SVI, Predictive, Trace_ELBO, TraceEnum_ELBO, config_enumerate, infer_discrete
+from pyro.infer.autoguide import AutoDelta, AutoNormal
+from pyro.infer.inspect import get_dependencies
+from pyro.infer.mcmc.util import initialize_model
+from pyro.infer.reparam import LocScaleReparam
+from torch import Tensor
+
+from pyrofair._random import isolated
+from pyrofair.programs.interventions import NATURAL, InterventionError, do
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    with isolated(0), pyro.validation_enabled(True):
+        pyro.clear_param_store()
+        yield
+
+
+def chain() -> Tensor:
+    """X -> M -> Y for four people; the noise of M and Y is explicit."""
+    with pyro.plate("people", 4):
+        x = pyro.sample("X", dist.Normal(0.0, 1.0))
+        u = pyro.sample("U", dist.Normal(0.0, 1.0))
+        m = pyro.deterministic("M", 2.0 * x + u)
+        return pyro.sample("Y", dist.Normal(m, 1.0))
+
+
+def subsampled() -> None:
+    with pyro.plate("people", 10, subsample_size=5):
+        a = pyro.sample("A", dist.Normal(0.0, 1.0))
+        pyro.sample("B", dist.Normal(a, 1.0))
+
+
+def coded() -> None:
+    with pyro.plate("people", 4):
+        c = pyro.sample("C", dist.Categorical(torch.tensor([0.2, 0.3, 0.5])))
+        pyro.sample("B", dist.Bernoulli(torch.tensor([0.1, 0.5, 0.9])[c]))
+
+
+def sites(program: Callable[..., Any]) -> dict[str, Any]:
+    nodes = poutine.trace(program).get_trace().nodes
+    return {k: v for k, v in nodes.items() if v["type"] == "sample" and not poutine.util.site_is_subsample(v)}
+
+
+def values(program: Callable[..., Any]) -> dict[str, Tensor]:
+    return {name: site["value"] for name, site in sites(program).items()}
+
+
+# -- names and values -------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_site_is_refused_with_the_sites_that_there_are() -> None:
+    with pytest.raises(InterventionError, match=r"no site 'Z' to intervene on. Its sites: X, U, M, Y\."):
+        do(chain, {"Z": 1})()
+    with pytest.raises(InterventionError, match="Did you mean 'M'"):
+        do(chain, {"m": 1})()
+
+
+def test_nothing_but_a_dictionary_is_taken() -> None:
+    with pytest.raises(InterventionError, match="program=3 must be a function, say of the number of units"):
+        do(3, {"A": 1})  # type: ignore[arg-type]
+    with pytest.raises(InterventionError, match=r"values=\[\('X', 1\)\] must be a dictionary from sites to values"):
+        do(chain, [("X", 1)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        (None, "is None; leave the site out"),
+        ("high", "must be a number, an array or a tensor"),
+        (lambda: 1.0, "must be a number, an array or a tensor"),
+        (math.nan, "outside its support"),
+    ],
+)
+def test_what_is_no_value_is_refused(given: Any, match: str) -> None:
+    with pytest.raises(InterventionError, match=match):
+        do(chain, {"X": given})()
+
+
+@pytest.mark.parametrize("site", ["X", "M"])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, [0.0, 0.0, math.inf, 0.0]])
+def test_infinite_values_are_refused(site: str, bad: Any) -> None:
+    with pytest.raises(
+        InterventionError, match=rf"value for the site {site!r} is .*inf.* not finite; set it to finite"
+    ):
+        do(chain, {site: bad})()
+
+
+def test_missing_values_of_a_computed_site_are_refused() -> None:
+    with pytest.raises(InterventionError, match="value for the site 'M' is nan, which is not finite"):
+        do(chain, {"M": math.nan})()
+
+
+def test_an_array_that_cannot_be_written_is_copied() -> None:
+    table = np.arange(4.0)
+    table.flags.writeable = False
+    for given in (table, pd.Series(table, copy=False)):
+        assert values(do(chain, {"X": given}))["X"].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        1,
+        1.0,
+        True,
+        np.float64(1),
+        np.bool_(True),
+        np.array(1),
+        np.ones(4),
+        [1, 1, 1, 1],
+        torch.tensor(1, dtype=torch.int8),
+        torch.ones(4, dtype=torch.float64),
+    ],
+)
+def test_b6_numbers_are_cast_and_broadcast(one: Any) -> None:
+    found = [values(poutine.condition(do(chain, {"X": x}), {"U": torch.arange(4.0)})) for x in (one, torch.ones(4))]
+    assert found[0]["X"].dtype == torch.float32
+    assert found[0]["X"].shape == (4,)
+    torch.testing.assert_close(found[0]["M"], found[1]["M"], rtol=0, atol=0)
+    torch.testing.assert_close(found[0]["M"], 2.0 + torch.arange(4.0), rtol=0, atol=0)
+
+
+def test_b6_a_wrong_length_names_site_and_plate() -> None:
+    with pytest.raises(InterventionError, match=r"'X' has the shape \(3,\).*\(4,\) in the plate 'people' of size 4"):
+        do(chain, {"X": [1.0, 2.0, 3.0]})()
+    with pytest.raises(InterventionError, match=r"'M' has the shape \(3,\)"):
+        do(chain, {"M": torch.zeros(3)})()
+
+
+def test_whole_numbers_stay_whole() -> None:
+    found = values(do(coded, {"C": 2.0}))
+    assert found["C"].dtype == torch.int64
+    assert found["C"].tolist() == [2, 2, 2, 2]
+    with pytest.raises(InterventionError, match=r"'C' holds int64, which cannot take the value 0.5"):
+        do(coded, {"C": 0.5})()
+
+
+@pytest.mark.parametrize(("program", "bad"), [(coded, {"C": 3}), (coded, {"B": 0.5}), (coded, {"B": -1})])
+def test_values_outside_the_support_are_refused(program: Callable[..., Any], bad: dict[str, Any]) -> None:
+    with pytest.raises(InterventionError, match="outside its support"):
+        do(program, bad)()
+
+
+def test_each_person_may_have_a_value_and_gradients_flow_through_it() -> None:
+    x = torch.arange(4.0, requires_grad=True)
+    values(do(chain, {"X": x}))["M"].sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 2.0, 2.0, 2.0]
+
+
+def test_a_constant_of_the_program_can_differ_between_people() -> None:
+    def program() -> Tensor:
+        with pyro.plate("people", 4):
+            return 1.0 + pyro.deterministic("K", torch.tensor(3.0))
+
+    assert do(program, {"K": 5})().shape == ()
+    assert do(program, {"K": [0, 1, 2, 3]})().tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_vector_sites() -> None:
+    def program() -> Tensor:
+        with pyro.plate("people", 4):
+            return pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+
+    assert do(program, {"V": [1.0, 2.0, 3.0]})().tolist() == [[1.0, 2.0, 3.0]] * 4
+    assert do(program, {"V": 1})().shape == (4, 3)
+    with pytest.raises(InterventionError, match=r"\(4,\), which does not fit the site's \(4, 3\)"):
+        do(program, {"V": torch.ones(4)})()
+
+
+# -- what the trace says ----------------------------------------------------------------------------------------------
+
+
+def test_the_trace_has_the_intervened_value_under_its_name_and_the_natural_one_beside() -> None:
+    natural = torch.tensor([1.0, -1.0, 2.0, 0.0])
+    found = sites(do(poutine.condition(chain, {"X": natural}), {"X": 5}))
+    assert list(found) == ["X", "X" + NATURAL, "U", "M", "Y"]
+    assert found["X"]["value"].tolist() == [5.0] * 4
+    assert torch.equal(found["X" + NATURAL]["value"], natural)
+
+
+def test_descendants_equal_those_of_plain_do_with_the_same_noise() -> None:
+    noise = {"U": torch.randn(4)}
+    seen = [
+        values(poutine.condition(plain, noise))
+        for plain in (do(chain, {"X": 1}), poutine.do(chain, {"X": torch.ones(4)}))
+    ]
+    assert torch.equal(seen[0]["M"], seen[1]["M"])
+    torch.manual_seed(3)
+    ours = values(do(coded, {"C": 2}))
+    torch.manual_seed(3)
+    theirs = values(poutine.do(coded, {"C": torch.full((4,), 2)}))
+    assert torch.equal(ours["B"], theirs["B"])
+    assert torch.equal(ours["C" + NATURAL], theirs["C"])
+
+
+def test_deterministic_sites_can_be_set() -> None:
+    found = values(do(poutine.condition(chain, {"X": torch.zeros(4), "U": torch.ones(4)}), {"M": 7}))
+    assert found["M"].tolist() == [7.0] * 4
+    assert found["M" + NATURAL].tolist() == [1.0] * 4
+
+
+def test_b6_every_scale_stays_as_it_is_in_a_subsampled_plate() -> None:
+    found = sites(do(subsampled, {"A": 1}))
+    assert {name: site["scale"] for name, site in found.items()} == {"A": 2.0, "A" + NATURAL: 2.0, "B": 2.0}
+
+
+def test_the_intervened_site_adds_no_log_probability_but_evidence_on_the_natural_one_does() -> None:
+    free = poutine.trace(do(subsampled, {"A": 1})).get_trace()
+    free.compute_log_prob()
+    assert free.log_prob_sum() == free.nodes["B"]["log_prob_sum"]
+    given = poutine.trace(do(poutine.condition(subsampled, {"A": torch.zeros(5)}), {"A": 1})).get_trace()
+    given.compute_log_prob()
+    evidence = 2 * dist.Normal(0.0, 1.0).log_prob(torch.zeros(5)).sum()
+    torch.testing.assert_close(given.log_prob_sum() - given.nodes["B"]["log_prob_sum"], evidence)
+
+
+def test_of_two_interventions_the_outer_one_holds() -> None:
+    natural = torch.arange(4.0)
+    found = values(do(do(poutine.condition(chain, {"X": natural}), {"X": 1, "U": 0}), {"X": 2}))
+    assert found["X"].tolist() == [2.0] * 4
+    assert found["M"].tolist() == [4.0] * 4
+    assert torch.equal(found["X" + NATURAL], natural)
+
+
+def test_a_plate_outside_gives_each_copy_a_natural_value_of_its_own() -> None:
+    with pyro.plate("copies", 3, dim=-2):
+        found = values(do(chain, {"X": [0.0, 1.0, 2.0, 3.0]}))
+    assert found["X"].tolist() == [[0.0, 1.0, 2.0, 3.0]] * 3
+    assert len(found["X" + NATURAL].unique()) == 12
+
+
+def test_an_error_in_the_program_leaves_no_handler_behind() -> None:
+    def program() -> None:
+        chain()
+        raise KeyError("lost")
+
+    before = list(poutine.runtime._PYRO_STACK)
+    with pytest.raises(KeyError, match="lost"):
+        do(program, {"X": 1})()
+    with pytest.raises(InterventionError):
+        do(chain, {"X": [1.0, 2.0]})()
+    assert list(poutine.runtime._PYRO_STACK) == before
+
+
+# -- other handlers ---------------------------------------------------------------------------------------------------
+
+
+def test_condition_outside_on_an_intervened_site_is_refused_and_on_another_holds() -> None:
+    with pytest.raises(InterventionError, match=r"do\(poutine.condition\(program, seen\), values\)"):
+        poutine.condition(do(chain, {"X": 1}), {"X": torch.zeros(4)})()
+    found = sites(poutine.condition(do(chain, {"X": 1}), {"Y": torch.zeros(4)}))
+    assert found["Y"]["is_observed"]
+    assert found["Y"]["value"].tolist() == [0.0] * 4
+
+
+def test_scope_inside_and_outside() -> None:
+    inside = values(do(scope(chain, prefix="s"), {"s/X": 1}))
+    assert list(inside) == ["s/X", "s/X" + NATURAL, "s/U", "s/M", "s/Y"]
+    outside = values(scope(do(chain, {"X": 1}), prefix="s"))
+    assert list(outside) == list(inside)
+    for found in (inside, outside):
+        torch.testing.assert_close(found["s/M"], 2.0 + found["s/U"])
+    with pytest.raises(InterventionError, match="no site 'X'"):
+        do(scope(chain, prefix="s"), {"X": 1})()
+
+
+@pytest.mark.parametrize("site", ["X", "Y"])
+def test_reparam_inside_and_outside(site: str) -> None:
+    plan = {site: LocScaleReparam(0.0)}
+    for program in (
+        do(poutine.reparam(chain, plan), {"X": 1}),
+        poutine.reparam(do(chain, {"X": 1}), {"Y": LocScaleReparam(0.0)}),
+    ):
+        found = values(program)
+        assert found["X"].tolist() == [1.0] * 4
+        torch.testing.assert_close(found["M"], 2.0 + found["U"])
+
+
+def test_reparam_outside_of_an_intervened_site_is_refused() -> None:
+    with pytest.raises(InterventionError, match=r"'X' is intervened on and reparametrised outside"):
+        poutine.reparam(do(chain, {"X": 1}), {"X": LocScaleReparam(0.0)})()
+
+
+def test_mask_scale_and_block() -> None:
+    found = sites(
+        poutine.scale(poutine.mask(do(chain, {"X": 1}), mask=torch.tensor([True, True, False, False])), scale=3.0)
+    )
+    assert {site["scale"] for site in found.values()} == {3.0}
+    assert list(values(poutine.block(do(chain, {"X": 1}), hide=["X"]))) == ["X" + NATURAL, "U", "M", "Y"]
+
+
+def test_inspection_sees_through_it() -> None:
+    found = get_dependencies(do(chain, {"X": 1}))["prior_dependencies"]
+    assert set(found["Y"]) == {"Y", "U"}  # type: ignore[index]
+
+
+# -- inference --------------------------------------------------------------------------------------------------------
+
+
+def mixed(y: Tensor | None = None) -> None:
+    """Z -> X -> Y and Z -> Y, all but Y binary."""
+    with pyro.plate("people", 3):
+        z = pyro.sample("Z", dist.Bernoulli(0.3))
+        x = pyro.sample("X", dist.Bernoulli(0.2 + 0.6 * z))
+        pyro.sample("Y", dist.Normal(x + 2.0 * z, 1.0), obs=y)
+
+
+SEEN = torch.tensor([0.5, 2.0, 3.5])
+
+
+@pytest.mark.parametrize("order", ["enumerate inside", "enumerate outside"])
+def test_enumeration_gives_the_exact_evidence(order: str) -> None:
+    if order == "enumerate inside":
+        program = do(config_enumerate(mixed), {"X": 1})
+    else:
+        program = config_enumerate(do(mixed, {"X": 1}))
+    loss = TraceEnum_ELBO(max_plate_nesting=1).loss(program, lambda y: None, SEEN)
+    z = torch.tensor([0.0, 1.0]).unsqueeze(-1)
+    terms = dist.Normal(1.0 + 2.0 * z, 1.0).log_prob(SEEN) + torch.tensor([0.7, 0.3]).log().unsqueeze(-1)
+    assert loss == pytest.approx(-terms.logsumexp(0).sum().item(), rel=1e-6)
+
+
+def test_enumeration_with_evidence_on_the_natural_value() -> None:
+    natural = torch.tensor([1.0, 0.0, 1.0])
+    program = do(poutine.condition(config_enumerate(mixed), {"X": natural}), {"X": 0})
+    loss = TraceEnum_ELBO(max_plate_nesting=1).loss(program, lambda y: None, SEEN)
+    z = torch.tensor([0.0, 1.0]).unsqueeze(-1)
+    terms = dist.Normal(2.0 * z, 1.0).log_prob(SEEN) + torch.tensor([0.7, 0.3]).log().unsqueeze(-1)
+    terms = terms + dist.Bernoulli(0.2 + 0.6 * z).log_prob(natural)
+    assert loss == pytest.approx(-terms.logsumexp(0).sum().item(), rel=1e-6)
+
+
+def test_infer_discrete() -> None:
+    program = infer_discrete(config_enumerate(do(mixed, {"X": 1})), first_available_dim=-2, temperature=0)
+    found = poutine.trace(program).get_trace(torch.tensor([0.0, 3.0, 1.0])).nodes
+    assert found["Z"]["value"].tolist() == [0.0, 1.0, 0.0]
+    assert found["X"]["value"].expand(3).tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("family", [AutoNormal, AutoDelta])
+def test_automatic_guides_leave_an_intervened_discrete_site_out(family: type[Any]) -> None:
+    def program() -> None:
+        loc = pyro.sample("loc", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", 3):
+            x = pyro.sample("X", dist.Bernoulli(0.5))
+            pyro.sample("Y", dist.Normal(loc + x, 1.0), obs=SEEN)
+
+    guide = family(do(program, {"X": 1}))
+    loss = SVI(do(program, {"X": 1}), guide, pyro.optim.Adam({"lr": 0.1}), Trace_ELBO()).step()
+    assert math.isfinite(loss)
+    assert set(guide.median()) == {"loc"}
+
+
+def test_svi_finds_the_posterior_of_the_intervened_program() -> None:
+    def program() -> None:
+        loc = pyro.sample("loc", dist.Normal(0.0, 10.0))
+        with pyro.plate("people", 3):
+            x = pyro.sample("X", dist.Normal(loc, 1.0))
+            pyro.sample("Y", dist.Normal(loc + x, 1.0), obs=SEEN)
+
+    guide = AutoDelta(do(program, {"X": 1}))
+    svi = SVI(do(program, {"X": 1}), guide, pyro.optim.Adam({"lr": 0.1}), Trace_ELBO())
+    for _ in range(200):
+        svi.step()
+    assert guide.median()["loc"].item() == pytest.approx((SEEN - 1).sum().item() / (3 + 0.01), abs=1e-2)
+
+
+def test_nuts_sees_only_what_is_left_to_infer() -> None:
+    initial, _, _, _ = initialize_model(do(mixed, {"X": 1, "Z": 0}), (SEEN,))
+    assert initial == {}
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_predictive_returns_both_values(parallel: bool) -> None:
+    draws = {"loc": torch.tensor([0.0, 10.0, 20.0])}
+
+    def program() -> None:
+        loc = pyro.sample("loc", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", 2):
+            x = pyro.sample("X", dist.Normal(loc, 0.01))
+            pyro.deterministic("M", 2 * x)
+
+    found = Predictive(do(program, {"X": [1.0, 3.0]}), draws, parallel=parallel)()
+    assert found["X"].reshape(-1, 2).tolist() == [[1.0, 3.0]] * 3
+    assert found["M"].reshape(-1, 2).tolist() == [[2.0, 6.0]] * 3
+    natural = found["X" + NATURAL].reshape(-1, 2)
+    torch.testing.assert_close(natural, draws["loc"].unsqueeze(-1).expand(3, 2), atol=0.1, rtol=0)
+
+
+def test_posterior_samples_of_the_intervened_site_are_refused() -> None:
+    with pytest.raises(InterventionError, match="leave the site out of the samples"):
+        Predictive(do(mixed, {"X": 1}), {"X": torch.zeros(5, 3)})(None)

@@ -1,0 +1,246 @@
+"""Categories without an order: what is found does not depend on how they are coded, and is named by its coupling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from torch import Tensor
+
+from pyrofair import SEM, CausalGraph, DataError, effect_posterior, learn_mechanisms
+from pyrofair._random import isolated
+from pyrofair.inference import abduct
+from pyrofair.mechanisms.families import Categories, choose_family
+from pyrofair.programs.couplings import gumbel_max, is_nominal
+from pyrofair.programs.distributions import OrderedCategorical
+from pyrofair.programs.noise import noise_given
+
+GRAPH = CausalGraph("A -> J; J -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> J -> Y")
+LAW = torch.tensor([[0.4, 0.3, 0.3], [0.3, 0.3, 0.4]])
+"""P(J = x, y, z | A)."""
+
+
+def both_y() -> float:
+    """P(J = y in both worlds) under Gumbel noise: 1 / sum_k max_a P(k | a) / P(y | a)."""
+    ratios = LAW.numpy().astype(float) / LAW.numpy().astype(float)[:, [1]]
+    return float(1.0 / ratios.max(axis=0).sum())
+
+
+PIU = 0.3 + 0.3 - 2.0 * both_y()
+"""PIU of a model that says yes to y alone: .0545."""
+CODINGS = list(permutations(range(3)))
+
+
+class YesTo:
+    """A model that says yes to one code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.classes_ = np.array([0, 1])
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        yes = (np.asarray(X["J"]) == self.code).astype(float)
+        return np.column_stack([1.0 - yes, yes])
+
+
+def drawn_from(family: Callable[[Tensor], Any], order: tuple[int, ...] = (0, 1, 2)) -> Callable[[int], None]:
+    """Return a program whose codes 0, 1, 2 stand for x, y, z in some order."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("J", family(LAW[:, list(order)][A.long()]))
+
+    return program
+
+
+def one_hot(p: Tensor) -> Any:
+    return dist.OneHotCategorical(p)
+
+
+def by_one_hot(order: tuple[int, ...]) -> Callable[[int], None]:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            place = pyro.sample("place", one_hot(LAW[:, list(order)][A.long()]))
+            pyro.deterministic("J", place.argmax(-1).float())
+
+    return program
+
+
+@pytest.mark.parametrize("order", CODINGS)
+@pytest.mark.parametrize("family", ["Categorical", "OneHotCategorical"])
+def test_piu_does_not_depend_on_the_coding(order: tuple[int, ...], family: str) -> None:
+    program = drawn_from(dist.Categorical, order) if family == "Categorical" else by_one_hot(order)
+    sem = SEM(program, UNFAIR)
+    found = sem.truth(YesTo(order.index(1)), n=20_000, random_state=0)
+    assert found.piu.value == pytest.approx(PIU, abs=4 * found.piu.error)
+    assert pytest.approx(0.0545, abs=1e-4) == PIU
+    assert found.coupling == "gumbel"
+    assert "gumbel noise of" in str(found)
+    assert any("as the gumbel coupling says" in said for said in sem.assumptions)
+
+
+@pytest.mark.parametrize("order", CODINGS)
+def test_nor_does_a_counterfactual(order: tuple[int, ...]) -> None:
+    """A person with y in the baseline keeps it with P(both y) / P(y)."""
+    given = pd.DataFrame({"A": [0], "J": [order.index(1)]})
+    found = SEM(drawn_from(dist.Categorical, order), UNFAIR).counterfactual(given, draws=4000, random_state=0)
+    assert found.coupling == "gumbel"
+    assert found.draws is not None
+    kept = found.draws[1]["J"] == order.index(1)
+    assert kept.mean() == pytest.approx(both_y() / 0.3, abs=0.02)
+    alone = abduct(drawn_from(dist.Categorical, order), given, draws=4000, random_state=0).do({"A": 1.0})
+    assert "across the worlds: gumbel noise of J" in str(abduct(drawn_from(dist.Categorical, order), given, draws=10))
+    assert alone.draws is not None
+    assert (alone.draws["J"] == order.index(1)).mean() == pytest.approx(both_y() / 0.3, abs=0.02)
+
+
+@pytest.mark.filterwarnings("ignore:The program takes 'A' .by __setitem__.")  # as OrderedLogistic does inside
+@pytest.mark.parametrize(("order", "piu"), [((0, 1, 2), 0.2), ((0, 2, 1), 0.0), ((2, 1, 0), 0.2)])
+def test_monotone_is_by_rank_for_ordered_categories_and_where_it_is_asked_for(
+    order: tuple[int, ...], piu: float
+) -> None:
+    model = YesTo(order.index(1))
+    cut = LAW[:, list(order)].cumsum(-1)[:, :2]
+
+    def ordered_logistic(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("J", dist.OrderedLogistic(0.0 * A, torch.logit(cut)[A.long()]))
+
+    for program, settings in (
+        (drawn_from(dist.Categorical, order), {"coupling": "monotone"}),
+        (drawn_from(OrderedCategorical, order), {}),
+        (ordered_logistic, {}),
+    ):
+        found = SEM(program, UNFAIR, **settings).truth(model, n=20_000, random_state=0)
+        assert found.piu.value == pytest.approx(piu, abs=0.015)
+        assert found.coupling == "monotone"
+
+
+def test_two_categories_are_ordered_either_way() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("J", dist.Categorical(torch.tensor([[0.75, 0.25], [0.4, 0.6]])[A.long()]))
+
+    found = SEM(program, UNFAIR).truth(YesTo(1), n=20_000, random_state=0)
+    assert found.piu.value == pytest.approx(0.35, abs=4 * found.piu.error)
+
+
+def test_the_coupling_is_named_by_what_it_is_about() -> None:
+    """Without categories among the coupled sites Gumbel noise plays no part."""
+
+    def program(n: int) -> None:
+        b = pyro.sample("b", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.sample("aside", dist.Categorical(LAW[A.long()]))
+            pyro.sample("J", dist.Poisson(torch.exp(A * b)))
+
+    sem = SEM(program, UNFAIR, posterior={"b": [0.0, 0.5]})
+    assert sem.truth(YesTo(1), n=500, random_state=0).coupling == "monotone"
+    assert effect_posterior(sem, None, YesTo(1), {"b": [0.5]}, people=500, progress=False).coupling == "monotone"
+    assert set(sem.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"monotone", "independent", "antithetic"}
+    nominal = SEM(drawn_from(dist.Categorical), UNFAIR)
+    assert set(nominal.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"gumbel", "independent"}
+
+
+def test_a_category_without_probability_is_never_drawn() -> None:
+    law = dist.Categorical(torch.tensor([0.0, 0.5, 0.5, 0.0])).expand([50_000])
+    with isolated(0):
+        extreme = torch.zeros(50_000, 4)
+        extreme[:, 0] = 1000.0
+        assert set(gumbel_max(law, extreme).unique().tolist()) <= {1, 2}
+        values = law.sample()
+        noise, _, _ = noise_given("J", law, values, "gumbel")
+    assert bool(noise.isfinite().all())
+    torch.testing.assert_close(gumbel_max(law, noise), values)
+    # The winner says nothing of the noise of a category that cannot win.
+    assert noise[:, 3].mean().item() == pytest.approx(0.5772, abs=0.03)
+
+
+def test_a_row_without_probability_is_refused() -> None:
+    """J = z has none where A = 1, whatever the noise that its law reads."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Uniform(0.2, 0.8))
+            pyro.sample("J", dist.Categorical(torch.stack([U, 1.0 - U, 1.0 - A], -1)))
+
+    rows = pd.DataFrame({"A": [0, 1], "J": [2, 2]})
+    SEM(program, UNFAIR).counterfactual(rows[:1], random_state=0)
+    with pytest.raises(DataError, match="Row 1: J = 2 given A=1 has no probability under the program"):
+        SEM(program, UNFAIR).counterfactual(rows, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("law", "nominal"),
+    [
+        (dist.Categorical(torch.ones(3)), True),
+        (dist.Categorical(torch.ones(4, 3)).to_event(1), True),
+        (dist.Categorical(torch.ones(3)).expand([5]).mask(False), True),
+        (dist.OneHotCategorical(torch.ones(3)), True),
+        (OrderedCategorical(torch.ones(3)), False),
+        (OrderedCategorical(torch.ones(3)).expand([5]), False),
+        (dist.OrderedLogistic(torch.zeros(4), torch.tensor([0.0, 1.0])), False),
+        (dist.Bernoulli(0.5), False),
+        (dist.Binomial(3, 0.5), False),
+    ],
+)
+def test_what_is_nominal(law: Any, nominal: bool) -> None:
+    assert is_nominal(law) is nominal
+
+
+@pytest.mark.parametrize(
+    ("values", "ordered"),
+    [
+        (pd.Series(["x", "y", "z", "x"]), False),
+        (pd.Series(["x", "y", "z", "x"], dtype="category"), False),
+        (pd.Series(pd.Categorical(["x", "y", "z", "x"], categories=["z", "x", "y"], ordered=True)), True),
+        (pd.Series([1, 2, 3, 1]), True),
+        (pd.Series([1, 2, 3, 1]).astype("category"), False),
+    ],
+)
+def test_learned_categories_are_ordered_as_their_column_is(values: pd.Series[Any], ordered: bool) -> None:
+    family = choose_family(values)
+    assert isinstance(family, Categories)
+    assert family.ordered is ordered
+    assert isinstance(family.law(torch.zeros(2, 3)), OrderedCategorical) is ordered
+
+
+def test_a_learned_program_couples_its_columns_by_their_type() -> None:
+    rng = np.random.default_rng(0)
+    A = np.repeat([0, 1], 100)
+    codes = [rng.choice(3, p=LAW[a].numpy().astype(float) / float(LAW[a].double().sum())) for a in A]
+    J = pd.Series(np.array(["x", "y", "z"])[codes])
+    for column, coupling in (
+        (J.astype("category"), "gumbel"),
+        (J.astype(pd.CategoricalDtype(["x", "y", "z"], ordered=True)), "monotone"),
+    ):
+        table = pd.DataFrame({"A": A, "J": column, "Y": rng.integers(0, 2, 200)})
+        laws = learn_mechanisms(
+            table, GRAPH, nodes=["A", "J"], posterior="point", steps=30, progress=False, random_state=0
+        )
+        found = SEM.from_mechanisms(laws, UNFAIR).truth(YesToLabel(), n=200, random_state=0)
+        assert found.coupling == coupling
+
+
+class YesToLabel(YesTo):
+    """A model that says yes to the label y."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        return super().predict_proba(pd.DataFrame({"J": (X["J"] == "y").astype(int)}))

@@ -1,0 +1,887 @@
+"""What is read off a program: its sites, who reads whom, and the causal graph; and which programs are refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from torch import Tensor
+
+from pyrofair.exceptions import GraphError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.inference.abduction import abduct
+from pyrofair.inference.posterior import predictive
+from pyrofair.programs.interventions import do
+from pyrofair.programs.sites import Program, read_sites
+from pyrofair.sources.sem import SEM
+
+# -- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def linear(graph: CausalGraph) -> Program:
+    """Write a graph as a program: a node of two columns has a site for each, a latent node is noise."""
+
+    def program(n: int) -> None:
+        value: dict[str, Tensor] = {}
+        with pyro.plate("people", n):
+            for node in graph.order:
+                if node in graph.latent:
+                    value[node] = pyro.sample(node, dist.Normal(0.0, 1.0))
+                    continue
+                for column in graph.columns[node]:
+                    u = pyro.sample(f"U_{column}", dist.Normal(0.0, 1.0))
+                    total = sum((value[parent] for parent in graph.parents(node)), start=u)
+                    value[node] = pyro.deterministic(column, total + value.get(node, 0.0))
+
+    return program
+
+
+HIRING = CausalGraph("Q -> A; {A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+ADULT = CausalGraph(
+    "{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y",
+    sensitive="A",
+    outcome="Y",
+    columns={"R": ["workclass", "hours"], "C": ["age", "country"]},
+)
+LATENT = CausalGraph("A -> R; H -> R; {A R} -> M; {A R M H} -> Y", sensitive="A", outcome="Y", latent=["H"])
+
+
+@pytest.mark.parametrize("graph", [HIRING, ADULT, LATENT])
+def test_a_graph_written_as_a_program_is_read_back(graph: CausalGraph) -> None:
+    names = {"sensitive": graph.sensitive, "outcome": graph.outcome}
+    columns = {node: own for node, own in graph.columns.items() if own != [node]}
+    found = CausalGraph.from_pyro(linear(graph), nodes=graph.observed, columns=columns, **names)
+    assert set(found.edges) == set(graph.edges)
+    assert found.latent == graph.latent
+    assert found.nodes == (*graph.observed, *graph.latent)
+    assert found.columns == graph.columns
+
+
+def test_labels_and_columns_are_kept() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            sex = pyro.sample("sex", dist.Bernoulli(0.5))
+            pyro.sample("Y", dist.Bernoulli(logits=sex))
+
+    found = CausalGraph.from_pyro(
+        program,
+        nodes=["A", "Y"],
+        sensitive="A",
+        outcome="Y",
+        columns={"A": "sex"},
+        baseline="woman",
+        contrast="man",
+        positive="yes",
+    )
+    assert (found.baseline, found.contrast, found.positive) == ("woman", "man", "yes")
+    assert found.columns == {"A": ["sex"], "Y": ["Y"]}
+    assert found.edges == (("A", "Y"),)
+
+
+def test_noise_becomes_latent_only_where_it_feeds_two_nodes() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            far = pyro.sample("far", dist.Normal(0.0, 1.0))
+            near = pyro.sample("near", dist.Normal(far, 1.0))
+            own = pyro.sample("own", dist.Normal(0.0, 1.0))
+            A = pyro.deterministic("A", (own > 0).float())
+            between = pyro.sample("between", dist.Normal(A, 1.0))
+            single = pyro.sample("single", dist.Normal(A, 1.0))
+            step = pyro.deterministic("step", near + 1)
+            D = pyro.deterministic("D", step + between + single)
+            M = pyro.deterministic("M", step * between)
+            pyro.sample("Y", dist.Bernoulli(logits=D + M))
+
+    found = CausalGraph.from_pyro(program, nodes=["A", "D", "M", "Y"], sensitive="A", outcome="Y")
+    assert found.latent == ("near", "between")
+    assert set(found.edges) == {
+        ("A", "D"),
+        ("A", "between"),
+        ("between", "D"),
+        ("between", "M"),
+        ("near", "D"),
+        ("near", "M"),
+        ("D", "Y"),
+        ("M", "Y"),
+    }
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_sites_parameters_shapes_and_types() -> None:
+    def program(n: int) -> str:
+        loc = pyro.sample("loc", dist.Normal(0.0, 1.0))
+        twice = pyro.deterministic("twice", 2 * loc)
+        pyro.param("weight", torch.ones(2))
+        with pyro.plate("features", 3):
+            table = pyro.sample("table", dist.Normal(0.0, 1.0))
+        with pyro.plate("people", n, dim=-1):
+            A = pyro.sample("A", dist.Categorical(torch.ones(3)))
+            V = pyro.sample("V", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+            one = pyro.deterministic("one", torch.tensor(1.0))
+            pyro.deterministic("eye", torch.eye(2))
+            with pyro.plate("repeats", 4, dim=-2):
+                R = pyro.sample("R", dist.Normal(twice, 1.0))
+            M = pyro.sample("M", dist.Normal(table[A] + V.sum(-1) + one, 1.0))
+        with pyro.plate("two", 2):
+            both = pyro.deterministic("both", torch.stack([M, 2 * M])[:, :1].mean() * 0 + torch.zeros(2))
+        pyro.deterministic("Y", R.sum(0) + M + both[0])
+        return "whatever"
+
+    found = read_sites(program)
+    assert found.sites == ("A", "V", "one", "R", "M", "Y")
+    assert found.parameters == ("loc", "table")
+    assert found.random == {"A", "V", "R", "M"}
+    assert found.observed == frozenset()
+    assert found.shapes == {"A": (-1,), "V": (-1, 2), "one": (), "R": (4, -1), "M": (-1,), "Y": (-1,)}
+    assert found.dimensions["V"] == 2
+    assert found.shape("R", 7) == (4, 7)
+    assert found.dtypes["A"] == torch.int64
+    # What is computed outside the plate is no site of theirs, and passes on what it reads.
+    assert found.reads == {"A": (), "V": (), "one": (), "R": (), "M": ("A", "V", "one"), "Y": ("R", "M")}
+
+
+def reads_of(law: Callable[[Tensor, Tensor], Any]) -> tuple[str, ...]:
+    """Return what a site D reads, whose law or value is made of A, which is 0, 1 or 2, and Q."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Categorical(torch.ones(3)))
+            Q = pyro.sample("Q", dist.Normal(1.0, 1.0))
+            pyro.sample("E", dist.Normal(0.0, 1.0))
+            made = law(A, Q)
+            if isinstance(made, Tensor):
+                pyro.deterministic("D", made)
+            else:
+                pyro.sample("D", made)
+
+    return read_sites(program).reads["D"]
+
+
+TABLE = torch.arange(6.0).reshape(3, 2)
+
+
+class Improper(dist.Normal):  # type: ignore[misc]
+    """A law without a density."""
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: torch.where(A == 1, Q, -Q),
+        lambda A, Q: TABLE[A, 0] * Q,
+        lambda A, Q: TABLE[:, 0].gather(0, A) * Q,
+        lambda A, Q: torch.nn.functional.one_hot(A, 3)[..., 1] * Q,
+        lambda A, Q: torch.nn.functional.embedding(A, TABLE)[..., 0] + Q,
+        lambda A, Q: torch.stack([A, Q], -1) @ torch.ones(2),
+        lambda A, Q: A * Q - (A * Q) / 2,
+        lambda A, Q: A + Q > 1,
+        lambda A, Q: torch.einsum("i,i->i", A.float(), Q),
+        lambda A, Q: torch.nn.Linear(2, 1).requires_grad_(False)(torch.stack([A, Q], -1)).squeeze(-1) * 0 + A + Q,
+        lambda A, Q: dist.Normal(A.float(), Q.exp()),
+        lambda A, Q: dist.Categorical(logits=torch.stack([A, Q], -1)),
+        lambda A, Q: dist.Uniform(Q, Q + A + 1),
+        lambda A, Q: dist.Delta(A + Q),
+        lambda A, Q: Improper(A.float(), Q.exp()),
+        lambda A, Q: dist.LogNormal(A + Q, 1.0).mask(False),
+        lambda A, Q: dist.TransformedDistribution(
+            dist.Normal(torch.zeros(len(A)), 1.0), [dist.transforms.AffineTransform(A, Q.exp())]
+        ),
+        lambda A, Q: dist.MixtureSameFamily(
+            dist.Categorical(logits=torch.stack([Q, -Q], -1)), dist.Normal(torch.stack([A, 0 * A], -1).float(), 1.0)
+        ),
+        lambda A, Q: dist.Normal(torch.stack([A, Q], -1), 1.0).to_event(1),
+        lambda A, Q: dist.ZeroInflatedPoisson(A + 1.0, gate=torch.sigmoid(Q)),
+        lambda A, Q: torch.log(A + Q),  # with NaN
+    ],
+)
+def test_dependencies_through_torch_need_no_warning(law: Callable[[Tensor, Tensor], Any]) -> None:
+    assert reads_of(law) == ("A", "Q")
+
+
+def assigned(A: Tensor, Q: Tensor) -> Tensor:
+    made = torch.zeros(len(Q))
+    made[A > 0] = 1.0
+    made[:] += Q
+    return made
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: torch.tensor([float(q) * int(a) for a, q in zip(A, Q, strict=True)]),
+        lambda A, Q: torch.stack([torch.as_tensor(q.item() + a.item()) for a, q in zip(A, Q, strict=True)]),
+        lambda A, Q: torch.as_tensor(A.numpy() + Q.numpy()),
+        lambda A, Q: torch.as_tensor(np.where(np.asarray(A) > 0, np.asarray(Q), 0)),
+        lambda A, Q: torch.tensor([a + q for a, q in zip(A.tolist(), Q.tolist(), strict=True)]),
+        lambda A, Q: dist.Normal(torch.tensor(Q.tolist()), 1.0 + torch.tensor(A.tolist())),
+        lambda A, Q: torch.tensor([1.0 if a > 1 or q < 0 else 0.0 for a, q in zip(A, Q, strict=True)]),
+        lambda A, Q: dist.Normal(torch.vmap(lambda a, q: a * q)(A, Q), 1.0),
+        assigned,
+    ],
+)
+def test_what_torch_does_not_show_is_found_with_a_warning(law: Callable[[Tensor, Tensor], Any]) -> None:
+    with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'A', 'Q' in a way that torch does not show"):
+        assert reads_of(law) == ("A", "Q")
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: np.where((A > 1) & (Q > 9), 1.0, 0.0),  # needs both, and a value that nobody has
+        lambda A, Q: np.where((Q > 3.0) & (Q < 3.1), A, 0.0),  # one in a hundred
+    ],
+)
+def test_a_rare_dependence_is_looked_for_where_values_leave_torch(law: Callable[[Any, Any], Any]) -> None:
+    with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'A', 'Q' in a way"):
+        assert reads_of(lambda A, Q: torch.as_tensor(law(A.numpy(), Q.numpy()))) == ("A", "Q")
+
+
+def test_a_rare_dependence_through_a_tensor_without_marks_is_found() -> None:
+    def law(A: Tensor, Q: Tensor) -> Tensor:
+        return torch.vmap(lambda a, q: torch.where((q > 3.0) & (q < 3.1), a, q))(A.float(), Q)
+
+    with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'Q', 'A' in a way"):
+        assert reads_of(law) == ("A", "Q")
+
+
+def test_what_leaves_torch_and_is_not_found_again_is_warned_of() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            hit = np.sin(1e3 * Q.numpy().astype(float)) > 1 - 1e-12
+            pyro.deterministic("D", torch.as_tensor(np.where(hit, A.tolist(), 0.0)))
+
+    with pytest.warns(PyrofairWarning, match=r"takes 'Q' \(by numpy\), 'A' \(by tolist\) out of torch.*1009 people"):
+        assert read_sites(program).reads["D"] == ()
+
+
+def test_a_value_that_changes_for_no_cause_found_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrofair.programs.sites.perturbed", lambda *_: {})
+    with pytest.warns(PyrofairWarning, match="The parents of 'D' cannot be followed: the value or law changes"):
+        reads_of(lambda A, Q: torch.vmap(lambda a, q: a * q)(A, Q))
+
+
+def test_a_check_of_all_people_needs_no_warning() -> None:
+    def law(A: Tensor, Q: Tensor) -> Tensor:
+        if not bool((A >= 0).all()) or Q.isnan().any().item():
+            raise ArithmeticError("never")
+        return A * Q
+
+    assert reads_of(law) == ("A", "Q")
+
+
+def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None:
+    assert reads_of(lambda A, Q: torch.ones(len(A))) == ()
+
+
+# -- other people -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: Q - Q.mean(),
+        lambda A, Q: (Q - Q.mean()) / Q.std(),
+        lambda A, Q: Q.cumsum(0),
+        lambda A, Q: Q.flip(0),
+        lambda A, Q: Q.roll(1),
+        lambda A, Q: Q.sort()[0],
+        lambda A, Q: Q.argsort().argsort(),
+        lambda A, Q: torch.where(Q.median() < Q, 1.0, 0.0),
+        lambda A, Q: torch.where(Q.quantile(0.95) < Q, 1.0, 0.0),
+        lambda A, Q: Q / Q.max(),
+        lambda A, Q: torch.softmax(Q, 0),
+        lambda A, Q: torch.nn.functional.normalize(Q, dim=0),
+        lambda A, Q: torch.where(torch.arange(len(Q)) == 5, Q[6], Q),
+        lambda A, Q: Q if Q.mean() > 1.0 else -Q,
+        lambda A, Q: torch.as_tensor(Q.numpy() - Q.numpy().mean()),
+        lambda A, Q: Q.mean(),
+        lambda A, Q: dist.Normal(Q.mean(), 1.0),
+        lambda A, Q: dist.Normal(Q.mean().item(), 1.0),
+        lambda A, Q: dist.Categorical(logits=torch.stack([Q, Q.mean().expand(len(Q))], -1)),
+        lambda A, Q: Improper(Q - Q.mean(), 1.0),
+        lambda A, Q: TABLE[:, 0][A] * 0 + Q - Q.mean(),  # no value of A but its own may be tried
+    ],
+)
+def test_equations_that_mix_people_are_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
+    match = r"'D' mixes people: it reads 'Q' of others.*write the equation for one person.*as a number or a parameter"
+    with pytest.raises(GraphError, match=match):
+        reads_of(law)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: Q * A.float().mean(),
+        lambda A, Q: Q * A.max(),
+        lambda A, Q: Q + A.min(),
+        lambda A, Q: Q + A.median(),
+        lambda A, Q: Q + (A.sum() > 105),
+        lambda A, Q: Q + torch.bincount(A, minlength=3)[A],
+    ],
+)
+def test_mixing_levels_is_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
+    with pytest.raises(GraphError, match="'D' mixes people: it reads 'A' of others"):
+        reads_of(law)
+
+
+def test_people_are_mixed_by_what_needs_two_sites() -> None:
+    with pytest.raises(GraphError, match="'D' mixes people: it reads 'A', 'Q' of others"):
+        reads_of(lambda A, Q: (A * Q).sum() / A.sum() + torch.zeros(len(Q)))
+
+
+def test_people_are_mixed_by_steps_outside_their_plate() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            M = pyro.sample("M", dist.Normal(0.0, 1.0))
+        mean = pyro.deterministic("mean", M.mean())
+        pyro.deterministic("Y", mean + torch.zeros(n))
+
+    with pytest.raises(GraphError, match="'Y' mixes people: it reads 'M' of others"):
+        read_sites(program)
+
+
+def test_people_in_another_dimension_are_mixed_and_are_not() -> None:
+    def program(n: int, shift: int = 0) -> None:
+        with pyro.plate("people", n, dim=-2), pyro.plate("features", 3):
+            V = pyro.sample("V", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+        with pyro.plate("people again", n, dim=-1):
+            total = pyro.deterministic("total", V.sum((-1, -2)))
+            weighed = torch.nn.Linear(6, 1).requires_grad_(False)
+            weighed.weight.fill_(1 / 3)
+            pyro.sample("Y", dist.Normal(weighed(V.flatten(-2))[:, 0] * 0 + total.roll(shift), 1.0))
+
+    assert read_sites(program).reads["Y"] == ("V", "total")
+    with pytest.raises(GraphError, match="'Y' mixes people: it reads 'total' of others"):
+        read_sites(lambda n: program(n, shift=1))
+
+
+def test_rounding_that_depends_on_others_is_no_mixing() -> None:
+    assert reads_of(lambda A, Q: Q + 1e-7 * A.float().mean()) == ("A", "Q")
+
+
+def test_a_parameter_that_reads_people_outside_torch_is_refused() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.sample("theta", dist.Normal(A.numpy().mean().item(), 1.0))
+
+    with pytest.raises(GraphError, match=r"'theta' is drawn once, outside the plate of people, and yet reads.*: A"):
+        read_sites(program)
+
+
+@pytest.mark.parametrize("law", [dist.Bernoulli(0.5), dist.Categorical(torch.ones(3)), dist.Geometric(0.3)])
+def test_a_law_made_outside_the_program_is_read_again_and_again(law: Any) -> None:
+    def program(n: int) -> None:
+        pyro.sample("theta", law)
+        with pyro.plate("people", n):
+            pyro.sample("D", dist.Normal(pyro.sample("A", law).float(), 1.0))
+
+    assert [read_sites(program).reads["D"] for _ in range(3)] == [("A",)] * 3
+
+
+def test_noise_read_outside_torch_is_shared_all_the_same() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            U = pyro.sample("U", dist.Normal(0.0, 1.0))
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            D = pyro.deterministic("D", A + torch.as_tensor(U.numpy()))
+            pyro.deterministic("Y", D + U)
+
+    with pytest.warns(PyrofairWarning, match="'D' reads 'U'"):
+        found = CausalGraph.from_pyro(program, nodes=["A", "D", "Y"], sensitive="A", outcome="Y")
+    assert found.latent == ("U",)
+
+
+def test_what_is_not_read_is_not_found() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5, validate_args=False).mask(torch.tensor(True)))
+            G = pyro.sample("G", dist.Gamma(A + 0.1, 1.0))  # takes a number of random numbers that depends on A
+            with poutine.mask(mask=A > 0):
+                Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            pyro.deterministic("D", torch.log(-Q.abs()))  # NaN for everybody
+            pyro.sample("P", dist.Poisson(Q.exp()), infer={"enumerate": "sequential"})
+            pyro.deterministic("Y", G)
+
+    assert read_sites(program).reads == {
+        "A": (),
+        "G": ("A",),
+        "Q": (),
+        "D": ("Q",),
+        "P": ("Q",),
+        "Y": ("G",),
+    }
+
+
+def test_an_intervened_program_reads_nothing_there() -> None:
+    program = do(linear(HIRING), {"A": 1, "D": 2})
+    found = read_sites(program)
+    assert found.reads["D"] == ()
+    assert found.causes("Y", ["A", "Q", "D", "M"])[0] == ("A", "Q", "D", "M")
+
+
+def test_reading_ignores_the_handlers_around_it() -> None:
+    with pyro.plate("copies", 3, dim=-3), poutine.trace() as outer:
+        assert read_sites(linear(HIRING)).reads["M"] == ("Q", "A", "U_M")
+    assert not [name for name in outer.trace.nodes if name not in ("_INPUT", "_RETURN")]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def without_plate(n: int) -> None:
+    pyro.sample("A", dist.Bernoulli(0.5))
+
+
+def fixed(n: int) -> None:
+    with pyro.plate("people", 100):
+        pyro.sample("A", dist.Bernoulli(0.5))
+
+
+def outside(n: int) -> None:
+    pyro.sample("A", dist.Bernoulli(torch.full((n,), 0.5)).to_event(1))
+
+
+def one_by_one(n: int) -> None:
+    for i in pyro.plate("people", n):
+        pyro.sample(f"A_{i}", dist.Bernoulli(0.5))
+
+
+def subsampled(n: int) -> None:
+    with pyro.plate("people", n, subsample_size=5):
+        pyro.sample("A", dist.Bernoulli(0.5))
+
+
+def hard_coded(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.deterministic("D", A + torch.zeros(100))
+
+
+def hidden_noise(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.deterministic("D", A + torch.randn(n))
+
+
+def group_level(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+    pyro.sample("theta", dist.Normal(A.mean(), 1.0))
+
+
+def squared(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        pyro.deterministic("distance", (A[:, None] - A).abs())
+
+
+@pytest.mark.parametrize(
+    ("program", "match"),
+    [
+        (without_plate, "no per-person sites.*Write it as program"),
+        (fixed, "no per-person sites.*size that it was called with"),
+        (lambda n: None, "no per-person sites"),
+        (outside, r"'A' has a value for each of n people, but stands outside the plate"),
+        (one_by_one, r"other sites for 61 people than for 53: A_53.*do not loop over people"),
+        (subsampled, r"'A' stands in the plate 'people', which takes a subsample of 5 of 61 \(subsample_size="),
+        (hard_coded, r"failed when it was called with n=61 people: RuntimeError.*It must run for any number"),
+        (lambda: None, "failed when it was called with n=61 people: TypeError"),
+        (3, "A program is a function of the number of people, not 3"),
+        (hidden_noise, r"'D' differs from run to run.*name it, U = pyro.sample"),
+        (group_level, "'theta' is drawn once, outside the plate of people, and yet reads.*: A"),
+        (
+            poutine.do(linear(HIRING), {"Q": torch.tensor(2.0)}),
+            r"pyro\.poutine\.do sets 'Q' inside the program.*pyrofair\.interventions",
+        ),
+        (squared, r"'distance' has the shapes \(61, 61\) for 61 people and \(53, 53\) for 53"),
+    ],
+)
+def test_programs_that_are_no_model_of_people_are_refused(program: Any, match: str) -> None:
+    with pytest.raises(GraphError, match=match):
+        read_sites(program)
+
+
+def test_nodes_that_are_no_sites_are_refused() -> None:
+    def program(n: int) -> None:
+        pyro.sample("theta", dist.Normal(0.0, 1.0))
+        linear(HIRING)(n)
+
+    for nodes, match in [
+        (["A", "Y", "theta"], "'theta' is drawn once, outside the plate of people, so it is a parameter and no node"),
+        (["A", "Y", "m"], "no per-person site 'm'. It has: U_Q, Q, .*Did you mean 'M'"),
+        (["Y", "M"], "'A', named as the sensitive attribute, is not in the graph"),
+    ]:
+        with pytest.raises(GraphError, match=match):
+            CausalGraph.from_pyro(program, nodes=nodes, sensitive="A", outcome="Y")
+
+
+def test_the_warning_points_at_the_caller() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            pyro.deterministic("Y", torch.as_tensor(A.numpy()))
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_sites(program)
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_reading_a_large_model_takes_few_runs() -> None:
+    runs = []
+    k = 20
+
+    def program(n: int) -> None:
+        runs.append(n)
+        total: Any = 0.0
+        with pyro.plate("people", n):
+            for i in range(k):
+                total = pyro.sample(f"X{i}", dist.Normal(total, 1.0))
+
+    assert read_sites(program).reads["X7"] == ("X6",)
+    assert len(runs) <= 3 * k + 30
+
+
+# -- a step that fails is a refusal -----------------------------------------------------------------------------------
+
+T = dist.transforms
+LAWS: dict[str, Callable[[], Any]] = {
+    "Gumbel": lambda: dist.Gumbel(0.0, 1.0),
+    "sigmoid inverted": lambda: dist.TransformedDistribution(dist.Uniform(0.0, 1.0), [T.SigmoidTransform().inv]),
+    "tanh inverted": lambda: dist.TransformedDistribution(dist.Uniform(-1.0, 1.0), [T.TanhTransform().inv]),
+    "two inverses": lambda: dist.TransformedDistribution(
+        dist.Normal(0.0, 1.0), [T.ExpTransform(), T.AffineTransform(0.0, 2.0).inv, T.ExpTransform().inv.inv.inv]
+    ),
+}
+
+
+def shifted(law: Callable[[], Any], prior: Callable[[], Any] | None = None) -> Program:
+    """M is A plus noise from a law; a parameter from a prior moves everybody alike."""
+
+    def program(n: int) -> None:
+        b = 0.0 if prior is None else pyro.sample("b", prior())
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            M = pyro.deterministic("M", A + pyro.sample("U", law()) + b)
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    return program
+
+
+CHAIN = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+
+
+def both_readings(program: Program) -> list[Callable[[], Any]]:
+    """The graph of a program, and its nodes in both worlds."""
+    return [
+        lambda: CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y").edges,
+        lambda: SEM(program, CHAIN.unfair("A -> M -> Y")).nodes(200, random_state=0),
+    ]
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("as_prior", [False, True])
+def test_laws_that_hold_their_own_inverse_are_read(name: str, as_prior: bool) -> None:
+    normal = lambda: dist.Normal(0.0, 1.0)  # noqa: E731
+    program = shifted(normal, LAWS[name]) if as_prior else shifted(LAWS[name])
+    graph, nodes = both_readings(program)
+    assert graph() == (("A", "M"), ("M", "Y"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)  # of a parameter without a posterior
+        baseline, switched = nodes()
+    assert (switched["M"] - baseline["M"]).round(5).unique().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("made", [T.SigmoidTransform, T.TanhTransform, lambda: T.AffineTransform(0.0, 2.0)])
+def test_parents_are_found_behind_an_inverse(made: Callable[[], Any]) -> None:
+    def law(A: Tensor, Q: Tensor) -> Any:
+        class Hidden(dist.TransformedDistribution):  # type: ignore[misc]
+            def log_prob(self, value: Tensor) -> Tensor:
+                raise NotImplementedError
+
+        return Hidden(dist.Uniform(0.0 * A, 1.0 + Q.abs()), [made().inv, T.AffineTransform(A, 1.0).inv])
+
+    assert reads_of(law) == ("A", "Q")
+
+
+READING = [
+    "probing._numbers",
+    "probing.says",
+    "probing.get_provenance",
+    "probing.run_program",
+    "trials.says",
+    "trials.run_program",
+    "trials._differ",
+    "trials._near",
+    "programs.run_program",
+    "programs._shapes",
+    "programs.followed",
+    "programs.separated",
+    "trials.require_exchangeable",
+    "programs.perturbed",
+    "programs._unclear",
+]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, MemoryError, ValueError])
+@pytest.mark.parametrize("step", READING)
+def test_a_step_of_the_reading_that_fails_is_a_refusal(
+    step: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error("no more")
+
+    monkeypatch.setattr(f"pyrofair.{step}", fail)
+    for read in both_readings(shifted(lambda: dist.Normal(0.0, 1.0))):
+        with pytest.raises(GraphError, match=f"{error.__name__}: no more"):
+            read()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, ValueError, TypeError, IndexError])
+def test_a_law_that_cannot_be_read_is_named(error: type[Exception]) -> None:
+    class Broken(dist.Normal):  # type: ignore[misc]
+        def log_prob(self, value: Tensor) -> Tensor:
+            raise error("no density here")
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            M = pyro.sample("M", Broken(A, 1.0))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    for read in both_readings(program):
+        with pytest.raises(GraphError, match=f"law of the site 'M', Broken, cannot be read: {error.__name__}: no den"):
+            read()
+
+
+def test_a_law_without_density_and_numbers_is_refused() -> None:
+    class Closed(dist.Normal):  # type: ignore[misc]
+        def __init__(self, A: Tensor) -> None:
+            super().__init__(0.0, 1.0)
+            self._batch_shape = A.shape
+            self.hidden = lambda: A
+            del self.loc, self.scale
+
+        def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+            return self
+
+        def rsample(self, sample_shape: Any = ()) -> Tensor:
+            return self.hidden() + torch.randn(self._batch_shape)
+
+        def log_prob(self, value: Tensor) -> Tensor:
+            raise NotImplementedError("closed")
+
+    with pytest.raises(GraphError, match="law of the site 'D', Closed, cannot be read: NotImplementedError: closed"):
+        reads_of(lambda A, Q: Closed(A.float()))
+
+
+def test_values_that_never_go_together_are_passed_over() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            D = pyro.deterministic("D", A + Q.exp())
+            if bool((D < A).any()):
+                raise ValueError("D is at least A")
+            pyro.deterministic("Y", torch.as_tensor(A.numpy()) + D)
+
+    with pytest.warns(PyrofairWarning, match="'Y' reads 'A' in a way that torch does not show"):
+        assert read_sites(program).reads == {"A": (), "Q": (), "D": ("A", "Q"), "Y": ("A", "D")}
+
+
+def test_a_site_that_can_never_be_changed_alone_is_named() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            D = pyro.deterministic("D", 2 * A)
+            if not torch.equal(D, 2 * A):
+                raise ValueError("D is twice A")
+            pyro.deterministic("Y", D)
+
+    with pytest.raises(
+        GraphError, match=r"Who reads the site 'A' cannot be seen.*after its site 'D': ValueError: D is"
+    ):
+        read_sites(program)
+
+
+def test_a_program_that_fails_with_other_people_is_refused() -> None:
+    first: list[Tensor] = []
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Normal(0.0, 1.0))
+            first.append(A)
+            if len(first) > 9:
+                raise ValueError("too late")
+            pyro.deterministic("Y", A)
+
+    with pytest.raises(GraphError, match=r"Whether the program mixes people cannot be seen.*ValueError: too late"):
+        read_sites(program)
+
+
+# -- where people stand -----------------------------------------------------------------------------------------------
+
+KNOWN = torch.linspace(-1.0, 1.0, 3000)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda A, Q: A * KNOWN[: len(A)] + Q,
+        lambda A, Q: Q + torch.arange(len(A)) % 2,
+        lambda A, Q: Q + (torch.arange(len(A)) == 17),
+        lambda A, Q: A * torch.cat([torch.zeros(500), KNOWN])[: len(A)] + Q,
+        lambda A, Q: dist.Normal(Q, 1.0 + torch.arange(len(A))),
+        lambda A, Q: dist.Bernoulli(torch.linspace(0.1, 0.9, len(A))),
+        lambda A, Q: torch.where(torch.arange(len(A)) < len(A) // 2, Q, A),
+        lambda A, Q: TABLE[torch.arange(len(A)) % 3, 0] * Q,
+        lambda A, Q: torch.as_tensor(np.arange(len(A)) * 1.0),
+        lambda A, Q: torch.stack([Q, Q + torch.arange(len(A))], -1),
+    ],
+)
+def test_equations_that_depend_on_the_place_are_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
+    match = (
+        r"'D' depends on a person's place among the n people.*with_covariates\(program, table\).*in place of x\[:n\]"
+    )
+    with pytest.raises(GraphError, match=match):
+        reads_of(law)
+
+
+def test_indices_of_the_plate_are_places() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n) as place:
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            M = pyro.sample("M", dist.Normal(A * KNOWN[place], 1.0))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    for read in both_readings(program):
+        with pytest.raises(GraphError, match="'M' depends on a person's place"):
+            read()
+
+
+@pytest.mark.parametrize("size", [53, 61, 997, 1009])
+def test_a_table_of_as_many_rows_as_people_is_no_place(size: int) -> None:
+    weight = torch.arange(1.0, size + 1)
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            K = pyro.sample("K", dist.Categorical(weight))
+            pyro.deterministic("Y", A + weight[K])
+
+    assert read_sites(program).reads["Y"] == ("A", "K")
+
+
+SORTED = torch.cat([torch.zeros(2000), torch.ones(3000)])
+LONG = torch.cat([torch.zeros(110_000), torch.ones(40_000)])
+PLACE = "'M' depends on a person's place among the n people, or on n"
+LENGTH = r"A tensor of fixed length that it closes over.*with_covariates\(program, table\)"
+ROWS = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]})
+
+
+def one_child(equation: Callable[[Tensor, int], Any]) -> Program:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            U = pyro.sample("U", dist.Normal(0.0, 1.0))
+            pyro.deterministic("M", equation(A, n) + U)
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("equation", "match"),
+    [
+        (lambda A, n: A * SORTED[:n], LENGTH),
+        (lambda A, n: A * SORTED[torch.arange(n) % 5000], PLACE),
+        (lambda A, n: A * SORTED.repeat(30)[:n], PLACE),
+        (lambda A, n: A * (torch.arange(n) > 2000), PLACE),
+        (lambda A, n: (1 - A) * (torch.arange(n) == 4321), PLACE),
+        (lambda A, n: A * n / 100, PLACE),
+        (lambda A, n: A * torch.ones(500)[:n], LENGTH),
+        (lambda A, n: A * torch.ones(1000), LENGTH),
+    ],
+)
+def test_what_shows_beyond_the_first_thousand_people_is_refused(
+    equation: Callable[[Tensor, int], Any], match: str
+) -> None:
+    sem = SEM(one_child(equation), CHAIN.unfair("A -> M -> Y"))
+    asked: list[Callable[[], Any]] = [
+        lambda: sem.nodes(3),
+        lambda: sem.counterfactual(ROWS),
+        lambda: abduct(sem.program, ROWS),
+        lambda: CausalGraph.from_pyro(sem.program, nodes=["A", "M"], sensitive="A", outcome="M"),
+    ]
+    for ask in asked:
+        with pytest.raises(GraphError, match=f"(?s){match}"):
+            ask()
+
+
+@pytest.mark.parametrize("unit", ["noise", "shared"])
+def test_equations_are_compared_at_the_number_of_people_that_a_result_takes(unit: Any) -> None:
+    program = one_child(lambda A, n: A * LONG[:n])
+    sem = SEM(program, CHAIN.unfair("A -> M -> Y"), unit=unit, draws=2)
+    baseline, _ = sem.worlds(1000, random_state=0)
+    assert len(baseline.rows) == (1000 if unit == "noise" else 2000)
+    with pytest.raises(GraphError, match=f"{PLACE}: for n=120000"):
+        sem.worlds(120_000 if unit == "noise" else 60_000, random_state=0)
+    odd = one_child(lambda A, n: A * (2 if n == 7 else 1))
+    posterior = {"U": np.zeros((2, 7))}
+    rows = pd.DataFrame({"A": [0.0, 1.0] * 4, "M": np.arange(8.0)})
+    other = SEM(odd, CHAIN.unfair("A -> M -> Y"), unit="noise")
+    assert len(other.nodes(8, random_state=0)[0]) == len(abduct(odd, rows).do({"A": 1}).rows) == 8
+    asked: list[Callable[[], Any]] = [
+        lambda: other.nodes(7),
+        lambda: other.counterfactual(rows[:7]),
+        lambda: abduct(odd, rows[:7]),
+        lambda: predictive(odd, posterior, n=7),
+    ]
+    for ask in asked:
+        with pytest.raises(GraphError, match=f"{PLACE}: for n=7"):
+            ask()
+
+
+def test_comparing_equations_changes_no_number() -> None:
+    program = one_child(lambda A, n: 2 * A)
+    sem = SEM(program, CHAIN.unfair("A -> M -> Y"))
+    first, second = (sem.nodes(5, random_state=0)[0] for _ in range(2))  # compared in the first call alone
+    pd.testing.assert_frame_equal(first, second)
+    before = torch.random.get_rng_state()
+    read_sites(program).confirm(12)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_values_that_never_go_together_do_not_hide_a_place() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.02))
+            D = pyro.deterministic("D", 2 * A + 1)
+            if bool(((D - 1) * 100 < A).any() | (D > 3).any() | (D < 1).any()):
+                raise ValueError("D is 1 or 3")
+            pyro.deterministic("M", A + D * (torch.arange(n) == 40))
+
+    with pytest.raises(GraphError, match=PLACE):
+        read_sites(program)
+
+
+def test_data_of_another_number_of_people_are_named_as_such() -> None:
+    program = poutine.condition(one_child(lambda A, n: A), data={"U": torch.zeros(1000)})
+    with pytest.raises(GraphError, match=LENGTH) as told:
+        read_sites(program)
+    assert "Rows of data are handed over as a table" in str(told.value)

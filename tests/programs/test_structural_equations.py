@@ -1,0 +1,209 @@
+"""Does a program say what its graph says? Common causes that the graph does not declare."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from pyro.infer.reparam import LocScaleReparam, TransformReparam
+
+from pyrofair.exceptions import GraphError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.inference.abduction import abduct
+from pyrofair.inference.likelihood import PosteriorError
+from pyrofair.inference.posterior import fit_posterior
+from pyrofair.programs.sites import Program, read_sites
+from pyrofair.programs.structural_equations import read_equations
+from pyrofair.simulate.scenarios import scenario
+from pyrofair.sources.sem import SEM
+
+
+def confounded(n: int) -> None:
+    """H feeds D and M, and U feeds M and the outcome."""
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        H, U = (pyro.sample(name, dist.Normal(0.0, 1.0)) for name in "HU")
+        D = pyro.sample("D", dist.Normal(A + H, 1.0))
+        M = pyro.deterministic("M", A + H + U)
+        pyro.deterministic("Y", D + M + U + pyro.sample("U_Y", dist.Normal(0.0, 1.0)))
+
+
+EDGES = "A -> D; A -> M; {D M} -> Y"
+
+
+def read(program: Any, edges: str, **settings: Any) -> None:
+    read_equations(program, CausalGraph(edges, sensitive="A", outcome="Y", **settings).unfair("A -> D -> Y"))
+
+
+def test_a_common_cause_that_the_graph_does_not_declare() -> None:
+    with pytest.warns(PyrofairWarning, match="nodes 'D', 'M' have the site 'H' of the program in common") as w:
+        read(confounded, EDGES)
+    assert [each.filename for each in w] == [__file__]
+    assert "CausalGraph('H -> {D M}; ...', latent=['H'])" in str(w[0].message)
+    assert "'U'" not in str(w[0].message)
+
+
+def test_noise_of_the_sensitive_attribute_counts() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            U = pyro.sample("U", dist.Normal(0.0, 1.0))
+            A = pyro.sample("A", dist.Bernoulli(logits=U))
+            step = pyro.sample("step", dist.Normal(U, 1.0))
+            D = pyro.deterministic("D", A + step)
+            pyro.deterministic("M", A + step + D)
+
+    with pytest.warns(PyrofairWarning) as w:
+        read(program, "A -> D; {A D} -> M; {D M} -> Y")
+    assert [str(each.message).split(" of the program")[0] for each in w] == [
+        "The nodes 'A', 'D', 'M' have the site 'U'",
+        "The nodes 'D', 'M' have the site 'step'",
+    ]
+
+
+@pytest.mark.parametrize("name", ["H", "talent"])
+def test_declared_common_causes_are_fine_by_any_name(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(confounded, f"{EDGES}; {name} -> {{D M}}", latent=[name])
+        graph = CausalGraph.from_pyro(confounded, nodes=["A", "D", "M", "Y"], sensitive="A", outcome="Y")
+        read_equations(confounded, graph.unfair("A -> D -> Y"))
+
+
+def test_another_latent_node_does_not_make_up_for_it() -> None:
+    with pytest.warns(PyrofairWarning, match="nodes 'D', 'M' have the site 'H'"):
+        read(confounded, f"{EDGES}; L -> {{D Y}}", latent=["L"])
+
+
+@pytest.mark.parametrize("name", ["hiring", "additive", "latent"])
+def test_the_papers_scenarios_are_fine(name: str) -> None:
+    paper = scenario(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_equations(paper.program, paper.unfair)
+
+
+# -- plates and handlers ----------------------------------------------------------------------------------------------
+
+CHAIN = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+UNFAIR = CHAIN.unfair("A -> M -> Y")
+
+
+def drawn(law: Any, **plate: Any) -> Program:
+    """M is drawn from a law that reads A."""
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n, **plate):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            M = pyro.sample("M", law(A))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    return program
+
+
+@pytest.mark.parametrize("centered", [0.0, 0.5, 1.0, None])
+def test_a_reparametrised_node_is_what_it_was(centered: float | None) -> None:
+    program = poutine.reparam(drawn(lambda A: dist.Normal(3 * A, 2.0)), {"M": LocScaleReparam(centered)})
+    found = CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y")
+    assert [edge for edge in found.edges if not {*edge} & {*found.latent}] == [("A", "M"), ("M", "Y")]
+    baseline, switched = SEM(program, UNFAIR).nodes(2000, random_state=0)
+    np.testing.assert_allclose(switched["M"] - baseline["M"], 3.0, atol=1e-5)
+    assert abs(baseline["M"].mean()) < 4 * 2 / 2000**0.5
+    assert abs(baseline["M"].std() - 2.0) < 4 * 2 / 4000**0.5
+
+
+def test_a_transformed_node_is_what_it_was() -> None:
+    program = poutine.reparam(drawn(lambda A: dist.LogNormal(A, 1.0)), {"M": TransformReparam()})
+    baseline, switched = SEM(program, UNFAIR).nodes(500, random_state=0)
+    np.testing.assert_allclose(np.log(switched["M"] / baseline["M"]), 1.0, atol=1e-4)
+
+
+def test_noise_of_a_reparametrised_node_is_inferred() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            E = pyro.sample("E", dist.Normal(1.0, 2.0))
+            pyro.deterministic("M", 3 * A + E)
+
+    reparametrised = poutine.reparam(program, {"E": LocScaleReparam(0.0)})
+    given = pd.DataFrame({"A": [0, 1], "M": [0.5, 4.0]})
+    assert abduct(reparametrised, given).do({"A": 1}).rows["M"].round(4).tolist() == [3.5, 4.0]
+
+
+def test_a_reparametrised_node_has_no_density_to_fit() -> None:
+    def program(n: int) -> None:
+        w = pyro.sample("w", dist.Normal(0.0, 3.0))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            pyro.sample("M", dist.Normal(w * A, 2.0))
+
+    df = pd.DataFrame({"A": [0, 1], "M": [0.0, 1.0]})
+    with pytest.raises(PosteriorError, match=r"The node 'M' is reparametrised \(poutine.reparam\).*Leave it out"):
+        fit_posterior(poutine.reparam(program, {"M": LocScaleReparam(0.0)}), df, CHAIN)
+
+
+def test_data_are_still_told_from_computed_values() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.4))
+            pyro.sample("M", dist.Normal(A, 1.0), obs=torch.ones(n))
+
+    assert read_sites(program).observed == {"M"}
+    assert read_sites(program).reparametrised == frozenset()
+
+
+def test_straight_through_laws_mix_nobody() -> None:
+    program = drawn(lambda A: dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=A))
+    assert read_sites(program).reads == {"A": (), "M": ("A",), "Y": ("M",)}
+
+
+def test_a_plate_may_have_another_dimension() -> None:
+    def law(A: Any) -> Any:
+        return dist.Normal(A, 1.0)
+
+    for one, other in zip(
+        SEM(drawn(law, dim=-2), UNFAIR).nodes(3, random_state=0),
+        SEM(drawn(law), UNFAIR).nodes(3, random_state=0),
+        strict=True,
+    ):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def test_a_plate_in_another_dimension_than_what_it_holds_is_named() -> None:
+    program = drawn(lambda A: dist.Normal(torch.zeros(A.shape[0]), 1.0), dim=-2)
+    with pytest.raises(GraphError, match=r"'M' has the shapes .*Their plate has another dimension"):
+        SEM(program, UNFAIR).nodes(3, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "plate",
+    [
+        {"subsample_size": 5},
+        {"subsample_size": 52},
+        {"subsample": torch.arange(5)},
+    ],
+)
+def test_a_subsample_is_named(plate: dict[str, Any]) -> None:
+    program = drawn(lambda A: dist.Normal(A, 1.0), **plate)
+    for ask in (
+        lambda: CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y"),
+        lambda: SEM(program, UNFAIR).nodes(3, random_state=0),
+        lambda: fit_posterior(program, pd.DataFrame({"A": [0], "M": [0.0]}), CHAIN),
+    ):
+        with pytest.raises(GraphError, match=r"'A' stands in the plate 'people', which takes a subsample of \d+ of 61"):
+            ask()
+
+
+def test_a_subsample_of_as_many_people_as_asked_for_is_one() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", 10_000, subsample_size=n):
+            pyro.sample("A", dist.Bernoulli(0.4))
+
+    with pytest.raises(GraphError, match="which takes a subsample of 61 of 10000"):
+        read_sites(program)

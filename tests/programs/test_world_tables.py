@@ -1,0 +1,227 @@
+"""Labels in place of codes: in all tables that are handed out, and in those that are taken in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.programs.couplings import Coupling
+from pyrofair.sources.effect_posterior import effect_posterior
+from pyrofair.sources.sem import SEM
+
+GRAPH = CausalGraph("{A J} -> S; {A J S M} -> Y; A -> M", sensitive="A", outcome="Y", columns={"J": "job"})
+UNFAIR = GRAPH.unfair("A -> S -> Y")
+LEVELS: Any = {"J": ["nurse", "cook"], "S": [10, 20, 40]}
+
+
+def program(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        J = pyro.sample("J", dist.Bernoulli(0.3))
+        S = pyro.deterministic("S", A + pyro.sample("U_S", dist.Bernoulli(0.4)) * 1.0)
+        M = pyro.sample("M", dist.Normal(A, 1.0))
+        pyro.sample("Y", dist.Bernoulli(logits=A + S + M + J))
+
+
+class Rule:
+    """Reads labels."""
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        p = np.where(X["job"] == "cook", 0.2, 0.0) + X["S"].to_numpy() / 100
+        return np.column_stack([1 - p, p])
+
+
+def test_tables_hold_labels() -> None:
+    plain, labelled = SEM(program, UNFAIR), SEM(program, UNFAIR, levels=LEVELS)
+    for codes, named in zip(plain.nodes(200, 0), labelled.nodes(200, 0), strict=True):
+        np.testing.assert_array_equal(named["J"], np.array(LEVELS["J"])[codes["J"].astype(int)])
+        np.testing.assert_array_equal(named["S"], np.array(LEVELS["S"])[codes["S"].astype(int)])
+        assert named["S"].dtype.kind == "i"
+        pd.testing.assert_frame_equal(codes[["A", "M"]], named[["A", "M"]])
+    first, second = labelled.worlds(200, 0)
+    assert set(first.rows["job"]) == {"nurse", "cook"}
+    assert set(second.rows["S"]) == {20, 40}
+    shared = SEM(program, UNFAIR, levels=LEVELS, unit="shared", draws=3).worlds(50, 0)[0].rows
+    assert set(shared["job"]) == {"nurse", "cook"}
+
+
+def test_a_model_of_labels_has_a_truth() -> None:
+    sem = SEM(program, UNFAIR, levels=LEVELS)
+    truth = sem.truth(Rule(), n=20_000, random_state=0, decisions="shared")
+    assert truth.mean_unfair_effect.value == pytest.approx(0.6 * 0.1 + 0.4 * 0.2, abs=0.002)
+    assert "groups of identical" in truth.grouping or "share" in truth.grouping
+
+    def learned(n: int) -> None:
+        pyro.sample("b", dist.Normal(0.0, 1.0))
+        program(n)
+
+    found = effect_posterior(
+        SEM(learned, UNFAIR, levels=LEVELS),
+        None,
+        Rule(),
+        {"b": [0.0, 1.0]},
+        people=2000,
+        decisions="shared",
+        progress=False,
+        random_state=0,
+    )
+    assert found.samples["mean_unfair_effect"].mean() == pytest.approx(0.14, abs=0.02)
+    assert found.coupled == sem.coupled == ("M",)
+
+
+def test_draws_of_parameters_keep_the_types_of_a_model() -> None:
+    seen = []
+
+    class Seen(Rule):
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            seen.append(X.dtypes["job"])
+            return super().predict_proba(X)
+
+    def learned(n: int) -> None:
+        pyro.sample("b", dist.Normal(0.0, 1.0))
+        program(n)
+
+    jobs = pd.CategoricalDtype(["cook", "nurse"])
+    sem = SEM(learned, UNFAIR, levels=LEVELS, dtypes={"job": jobs})
+    effect_posterior(sem, None, Seen(), {"b": [0.0]}, people=50, progress=False, random_state=0)
+    assert set(seen) == {jobs}
+
+
+def test_given_people_come_and_go_with_labels() -> None:
+    sem = SEM(program, UNFAIR, levels=LEVELS)
+    people = pd.DataFrame({"A": [0, 1], "job": ["cook", "nurse"], "S": [20, 40], "M": [0.0, 1.5]}, index=["x", "y"])
+    found = sem.counterfactual(people.astype({"job": "category"}), random_state=0)
+    assert found.exact
+    assert found.baseline["job"].tolist() == ["cook", "nurse"]
+    assert found.baseline["S"].tolist() == [20, 20]
+    assert found.switched["S"].tolist() == [40, 40]
+    np.testing.assert_allclose(found.scores(Rule())["effect"], 0.2)
+    assert (found.worlds[0].sd == 0.0).all(axis=None)
+    for name in ("J", "job"):
+        kept = sem.counterfactual(people, do={name: "nurse"})
+        assert kept.switched["job"].tolist() == ["nurse"] * 2
+    jobs = pd.Series(["cook", "nurse"], ["x", "y"])
+    assert sem.counterfactual(people, do={"J": jobs}).switched["job"].tolist() == ["cook", "nurse"]
+    with pytest.raises(DataError, match=r"index of do\['J'\] is not that of the table"):
+        sem.counterfactual(people, do={"J": jobs[::-1]})
+
+
+@pytest.mark.parametrize(
+    ("coupling", "high"),
+    [
+        # Of the noise below .6 that gives "low", what exceeds .3 gives "high" where A = 1.
+        ("monotone", 0.5),
+        # Exponential times E / p race: P(low, then high) = .2 + .7 / 3, over P(low) = .6.
+        ("gumbel", 13 / 18),
+    ],
+)
+def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None:
+    def drawn(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            p = torch.stack([0.6 - 0.5 * A, torch.full_like(A, 0.2), 0.2 + 0.5 * A], -1)
+            pyro.sample("S", dist.Categorical(p))
+
+    graph = CausalGraph("A -> S -> Y", sensitive="A", outcome="Y")
+    sem = SEM(drawn, graph.unfair("A -> S -> Y"), coupling=coupling, levels={"S": ["low", "mid", "high"]})
+    people = pd.DataFrame({"A": [0, 0, 1], "S": ["low", "high", "high"]})
+    found = sem.counterfactual(people, draws=400, random_state=0)
+    assert not found.exact
+    assert found.baseline["S"].tolist()[:2] == ["low", "high"]
+    assert found.switched["S"].tolist()[1:] == ["high", "high"]
+    assert found.draws is not None
+    assert set(found.draws[1]["S"][0]) == {"low", "mid", "high"}
+    assert found.worlds[1].sd["S"].isna().tolist() == [True, False, False]
+
+    class High:
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            p = np.where(X["S"] == "high", 1.0, 0.0)
+            return np.column_stack([1 - p, p])
+
+    assert found.scores(High()).loc[0, "switched"] == pytest.approx(high, abs=0.1)
+    text = str(found)
+    assert "counterfactuals of 3 people" in text
+    assert "drawn for 2 of 3 people (67%), 400 draws each" in text
+    assert "means are shown, of labels the most frequent one" in text
+    assert "high" in text
+
+
+def test_a_text_is_short() -> None:
+    sem = SEM(program, UNFAIR)
+    rows = pd.DataFrame({"A": [0, 1] * 50, "job": 0, "S": 1, "M": 0.5})
+    text = repr(sem.counterfactual(rows))
+    assert text.startswith("counterfactuals of 100 people (methods: ")
+    assert "... (100 rows)" in text
+    assert "baseline" in text
+    assert "switched" in text
+    assert len(text.splitlines()) < 15
+
+
+@pytest.mark.parametrize(
+    ("levels", "match"),
+    [
+        ({"A": ["f", "m"]}, "levels names 'A', the sensitive attribute, whose labels are the graph's baseline"),
+        ({"SS": [1]}, "levels names 'SS', which is no node site. They are: .*S.*Did you mean 'S'"),
+        ({"S": "abc"}, r"levels\['S'\]='abc' must be a list of labels, each once"),
+        ({"S": [1, 1]}, "must be a list of labels, each once"),
+        ({"S": []}, "must be a list of labels"),
+        ({"S": 2}, r"levels\['S'\]=2 must be a list of labels"),
+        ({"S": None}, r"levels\['S'\]=None must be a list of labels"),
+        ({"S": [["low"], ["high"]]}, "must be a list of labels"),
+        ({"Y": ["no", "yes"]}, "outcome's code 1 another label than the graph's positive=1. List the positive label"),
+        ({"Y": [1, 0]}, r"levels\['Y'\]=\[1, 0\] gives the outcome's code 1 another label"),
+        ([1], r"levels=\[1\] must be a dictionary"),
+        ({"S": ["low"]}, "site 'S' takes the value 1, but its 1 levels have the codes 0 to 0. Correct levels"),
+        ({"M": ["low", "high"]}, "site 'M' takes the value .*, but its 2 levels have the codes 0 to 1"),
+    ],
+)
+def test_levels_that_do_not_fit(levels: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        SEM(program, UNFAIR, levels=levels).nodes(100, 0)
+
+
+def test_unseen_labels_and_missing_values() -> None:
+    sem = SEM(program, UNFAIR, levels=LEVELS)
+    people = pd.DataFrame({"A": [0], "job": ["cok"], "S": [20], "M": [0.0]})
+    with pytest.raises(
+        DataError, match=r"'job' holds 'cok', which is none of its 2 levels: 'nurse', 'cook'.*Did you mean"
+    ):
+        sem.counterfactual(people)
+    with pytest.raises(DataError, match="'S' holds 30, which is none of its 3 levels: 10, 20, 40"):
+        sem.counterfactual(people.assign(job="cook", S=30))
+    with pytest.raises(DataError, match="'J' holds 'pilot', which is none of its 2 levels"):
+        sem.counterfactual(people.assign(job="cook"), do={"J": "pilot"})
+    with pytest.raises(DataError, match="missing value"):
+        sem.counterfactual(people.assign(job=None))
+
+
+def test_labels_of_several_kinds() -> None:
+    named = SEM(program, UNFAIR, levels={"J": [True, "x"]}).nodes(50, 0)[0]
+    assert set(named["J"]) == {True, "x"}
+
+
+def test_the_outcome_comes_back_with_the_labels_of_the_table() -> None:
+    graph = CausalGraph(
+        "A -> S; {A S M J} -> Y; A -> M", sensitive="A", outcome="Y", positive="yes", columns={"Y": "hired"}
+    )
+    sem = SEM(program, graph.unfair("A -> S -> Y"))
+    rows = pd.DataFrame({"A": [0, 0], "S": 1.0, "M": 0.0, "J": 0.0, "hired": ["no", "yes"]})
+    found = sem.counterfactual(rows, draws=50, random_state=0)
+    assert found.baseline["hired"].tolist() == ["no", "yes"]
+    assert found.draws is not None
+    assert set(found.draws[1]["hired"][0]) == {"no", "yes"}
+    kinds = pd.CategoricalDtype(["no", "yes"])
+    assert sem.counterfactual(rows[1:].astype({"hired": kinds}), draws=5).baseline["hired"].tolist() == ["yes"]
+    with pytest.warns(PyrofairWarning, match=r"'hired' is always 'yes' here.*levels={'Y': \[..., 'yes'\]}") as w:
+        assert sem.counterfactual(rows[1:], draws=5).baseline["hired"].tolist() == [1.0]
+    assert [each.filename for each in w] == [__file__]
+    with pytest.raises(DataError, match="'hired' holds 'no', 'maybe' besides positive='yes', but it must be binary"):
+        sem.counterfactual(pd.concat([rows, rows[:1].assign(hired="maybe")], ignore_index=True))

@@ -1,0 +1,649 @@
+"""Are both worlds right, for any program and any set of paths? Against arithmetic without Pyro, and exact cases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from scipy import stats
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pyrofair._random import isolated
+from pyrofair.exceptions import NotIdentifiedError
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.parse import EdgeList
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.programs.couplings import COUPLINGS, Coupling
+from pyrofair.programs.noise import Noise
+from pyrofair.programs.sites import Program
+from pyrofair.programs.structural_equations import read_equations
+from pyrofair.programs.worlds import World, WorldAxisError, both_worlds, choose_way, factual, node_by_node, side_by_side
+
+EXPLICIT = ("linear", "threshold", "product", "floor")
+SEEDS = 30
+IMPLICIT = ("bernoulli", "poisson", "normal", "step")
+
+
+# -- programs at random, and the same arithmetic without Pyro ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Model:
+    """A random DAG with an equation for each node; a latent H may feed two nodes."""
+
+    parents: dict[str, tuple[str, ...]]
+    kind: dict[str, str]
+    weight: dict[tuple[str, str], float]
+    shift: dict[str, float]
+    fed: tuple[str, ...]
+    declared: bool
+
+    @classmethod
+    def draw(cls, seed: int, kinds: tuple[str, ...] = EXPLICIT + IMPLICIT) -> Model:
+        random = np.random.default_rng(seed)
+        k = int(random.integers(4, 7))
+        order = [f"V{i}" for i in range(k)]
+        order[-1], order[int(random.integers(0, 2))] = "Y", "A"
+        parents = {v: tuple(p for p in order[:i] if random.random() < 0.75) for i, v in enumerate(order)}
+        if "A" not in parents["Y"]:
+            parents["Y"] += ("A",)
+        binary = [each for each in kinds if each in ("bernoulli", "threshold")]
+        kind = {v: str(random.choice(binary if v == "A" else kinds)) for v in order}
+        weight = {(p, v): float(random.choice([-1.5, -0.5, 0.5, 1.0, 2.0])) for v, own in parents.items() for p in own}
+        shift = {v: float(random.normal()) for v in order}
+        fed = tuple(str(v) for v in random.choice(order, 2, replace=False)) if random.random() < 0.4 else ()
+        return cls(parents, kind, weight, shift, fed, bool(random.random() < 0.5))
+
+    @cached_property
+    def graph(self) -> CausalGraph:
+        edges = [(p, v) for v, own in self.parents.items() for p in own]
+        hidden = ("H",) if self.fed and self.declared else ()
+        edges = [(h, v) for h in hidden for v in self.fed] + edges
+        return CausalGraph(EdgeList((*hidden, *self.parents), tuple(edges), hidden), sensitive="A", outcome="Y")
+
+    def unfair(self, seed: int) -> UnfairPaths:
+        every = self.graph.directed_paths("A", "Y")
+        keep = np.random.default_rng(seed).random(len(every)) < 0.5
+        return self.graph.unfair(*itertools.compress(every, keep))
+
+    def drive(self, node: str, value: Mapping[str, Tensor], h: Tensor | None) -> Tensor:
+        total = torch.tensor(self.shift[node])
+        for parent in self.parents[node]:
+            total = total + self.weight[parent, node] * value[parent]
+        return total + h if h is not None and node in self.fed else total
+
+    def program(self, n: int) -> None:
+        value: dict[str, Tensor] = {}
+        with pyro.plate("people", n):
+            h = pyro.sample("H", dist.Normal(0.0, 1.0)) if self.fed else None
+            for node in self.parents:
+                x = self.drive(node, value, h)
+                kind = self.kind[node]
+                if kind in EXPLICIT:
+                    u = pyro.sample(f"U_{node}", dist.Normal(0.0, 1.0))
+                    value[node] = pyro.deterministic(node, explicit(kind, x, u))
+                elif kind == "bernoulli":
+                    value[node] = pyro.sample(node, dist.Bernoulli(logits=x))
+                elif kind == "poisson":
+                    value[node] = pyro.sample(node, dist.Poisson(x.clamp(-2, 2).exp()))
+                elif kind == "normal":
+                    value[node] = pyro.sample(node, dist.Normal(x, 1.0))
+                else:
+                    value[node] = pyro.deterministic(node, 2 * pyro.sample(f"E_{node}", dist.Normal(x, 1.0)))
+
+
+def explicit(kind: str, x: Tensor, u: Tensor) -> Tensor:
+    if kind == "linear":
+        return x + u
+    if kind == "threshold":
+        return (x + u > 0).float()
+    return x * u if kind == "product" else torch.floor(x * u)
+
+
+def law_of(kind: str, x: Tensor) -> Tensor:
+    if kind == "bernoulli":
+        return torch.sigmoid(x)
+    return x.clamp(-2, 2).exp() if kind == "poisson" else x
+
+
+def implicit(kind: str, x: Tensor, u: Tensor) -> Tensor:
+    if kind == "bernoulli":
+        return (u > 1 - law_of(kind, x)).float()
+    if kind == "poisson":
+        return torch.tensor(stats.poisson(law_of(kind, x).double()).ppf(u.double())).float()
+    value = torch.distributions.Normal(x, 1.0).icdf(u)
+    return value if kind == "normal" else 2 * value
+
+
+def by_hand(model: Model, unfair: UnfairPaths, noise: Noise) -> tuple[World, World]:
+    """Evaluate the outcome's every ancestor along every path, as the definition says, without Pyro."""
+    h = noise.values.get("H")
+    low = unfair.regimes[0].on_fair
+    memo: dict[Any, Tensor] = {}
+
+    def driven(node: str, way: tuple[str, ...], world: int) -> Tensor:
+        regime = unfair.regimes[world]
+        value = {
+            p: torch.full((noise.n,), float(regime.value(("A", node, *way)) if world else low))
+            if p == "A"
+            else at(p, (node, *way), world)
+            for p in model.parents[node]
+        }
+        return model.drive(node, value, h)
+
+    def at(node: str, way: tuple[str, ...], world: int) -> Tensor:
+        if (node, way, world) not in memo:
+            memo[node, way, world] = evaluate(node, way, world)
+        return memo[node, way, world]
+
+    def evaluate(node: str, way: tuple[str, ...], world: int) -> Tensor:
+        x, kind = driven(node, way, world), model.kind[node]
+        if kind in EXPLICIT:
+            return explicit(kind, x, noise.values[f"U_{node}"]).expand(noise.n)
+        first, second = noise.pairs.get(f"E_{node}" if kind == "step" else node, (None, None))
+        if first is None:  # its law depends on no node, so that it is noise itself
+            value = noise.values[f"E_{node}" if kind == "step" else node]
+            return 2 * value if kind == "step" else value
+        as_base = law_of(kind, x) == law_of(kind, driven(node, way, 0))
+        u = first if world == 0 else torch.where(as_base, first, second)
+        return implicit(kind, x, u)
+
+    found: tuple[World, World] = ({}, {})
+    for node in model.parents:
+        ways = model.graph.directed_paths(node, "Y")
+        if node != "A" and ways:
+            way = min(ways, key=len)[1:]
+            for world in (0, 1):
+                found[world][node] = at(node, way, world)
+    return found
+
+
+def assert_same(one: tuple[World, World], other: tuple[World, World]) -> None:
+    for left, right in zip(one, other, strict=True):
+        for site in set(left) & set(right):
+            torch.testing.assert_close(left[site], right[site], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_programs(seed: int) -> None:
+    model = Model.draw(seed)
+    equations = read_equations(model.program, model.unfair(seed))
+    unfair = equations.unfair
+    for node, parents in model.parents.items():
+        assert set(equations.causes[node]) - {"H"} == set(parents)
+    n = (30, 2, 3)[seed % 3]
+    for coupling in ("monotone", COUPLINGS[seed % 3]):
+        for chosen in (unfair, unfair.reversed()):
+            chosen_equations = replace(equations, unfair=chosen)
+            with isolated(seed):
+                noise = Noise(n, coupling)
+                slow = node_by_node(chosen_equations, noise)
+                assert set(slow[0]) == set(chosen_equations.sites)
+                assert_same(slow, by_hand(model, chosen, noise))
+                if unfair.recanting_witnesses():
+                    with pytest.raises(NotIdentifiedError, match="recanting witness"):
+                        side_by_side(chosen_equations, noise)
+                    continue
+                for narrow in (False, True):
+                    fast = side_by_side(chosen_equations, noise, narrow=narrow)
+                    assert set(fast[0]) == set(slow[0])
+                    assert_same(slow, fast)
+                wanted = [site for site in equations.sites if equations.node_of[site] in unfair.graph.inputs]
+                alone = side_by_side(chosen_equations, Noise(n, coupling, seed=noise.seed), wanted, narrow=True)
+                assert set(alone[0]) == set(wanted)
+                assert_same(slow, alone)
+
+
+def test_random_programs_cover_what_they_should() -> None:
+    models = [Model.draw(seed) for seed in range(SEEDS)]
+    kinds = {kind for model in models for node, kind in model.kind.items() if node not in "AY"}
+    assert kinds == {*EXPLICIT, *IMPLICIT}
+    witnesses = [bool(model.unfair(seed).recanting_witnesses()) for seed, model in enumerate(models)]
+    assert 8 <= sum(witnesses) <= SEEDS - 8
+    assert any(model.parents["A"] for model in models)
+    assert any(model.fed and model.declared for model in models)
+    assert any(model.fed and not model.declared for model in models)
+
+
+# -- laws -------------------------------------------------------------------------------------------------------------
+
+
+def evaluate(
+    program: Program, unfair: UnfairPaths, n: int = 200, coupling: Coupling = "monotone"
+) -> tuple[World, World]:
+    equations = read_equations(program, unfair)
+    with isolated(0):
+        noise = Noise(n, coupling)
+        slow = node_by_node(equations, noise)
+        if choose_way(equations, coupling) != "node by node":
+            assert_same(slow, side_by_side(equations, noise))
+    return slow
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_no_unfair_path_makes_no_difference(seed: int, coupling: Coupling) -> None:
+    model = Model.draw(seed)
+    first, second = evaluate(model.program, model.graph.unfair(), coupling=coupling)
+    for site, values in first.items():
+        assert torch.equal(values, second[site])
+
+
+@pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
+@pytest.mark.parametrize("seed", range(104, 110))
+def test_all_paths_unfair_is_the_total_effect_of_plain_do(seed: int) -> None:
+    model = Model.draw(seed, kinds=EXPLICIT)
+    equations = read_equations(model.program, model.graph.unfair(predicate=lambda path: True))
+    with isolated(seed):
+        noise = Noise(100, "monotone")
+        worlds = side_by_side(equations, noise)
+        known: dict[str, Any] = noise.values
+        for value, world in enumerate(worlds):
+            held: dict[str, Any] = {"A": torch.full((100,), float(value))}
+            plain = poutine.trace(poutine.do(poutine.condition(model.program, data=known), data=held)).get_trace(100)
+            for site in {"Y", *model.graph.ancestors("Y")} & set(world):
+                assert torch.equal(world[site], plain.nodes[site]["value"])
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_relabelling_nodes_and_reordering_equations_changes_nothing(coupling: Coupling) -> None:
+    def one(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            D = pyro.sample("D", dist.Poisson((0.3 * Q + A).exp()))
+            M = pyro.sample("M", dist.Bernoulli(logits=Q - A))
+            pyro.deterministic("Y", A + D + M)
+
+    def other(n: int) -> None:
+        with pyro.plate("crowd", n):
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            M = pyro.sample("M", dist.Bernoulli(logits=Q - A))
+            D = pyro.sample("D", dist.Poisson((0.3 * Q + A).exp()))
+            pyro.deterministic("Y", A + D + M)
+
+    left = CausalGraph("{A Q} -> D; {A Q} -> M; {A D M} -> Y", sensitive="A", outcome="Y")
+    right = CausalGraph("M -> Y; D -> Y; A -> Y; Q -> M; A -> M; Q -> D; A -> D", sensitive="A", outcome="Y")
+    found = [
+        evaluate(program, graph.unfair("A -> D -> Y"), coupling=coupling)
+        for program, graph in ((one, left), (other, right))
+    ]
+    assert_same(*found)
+
+
+# -- exact cases ------------------------------------------------------------------------------------------------------
+
+
+def linear(n: int) -> None:
+    with pyro.plate("people", n):
+        u_a = pyro.sample("u_a", dist.Normal(0.0, 1.0))
+        u_m = pyro.sample("u_m", dist.Normal(0.0, 1.0))
+        u_y = pyro.sample("u_y", dist.Normal(0.0, 1.0))
+        a = pyro.deterministic("A", (u_a > 0).float())
+        m = pyro.deterministic("M", 2 * a + u_m)
+        pyro.deterministic("Y", a + 3 * m + u_y)
+
+
+@pytest.mark.parametrize(("paths", "effect"), [(["A -> Y", "A -> M -> Y"], 7), (["A -> Y"], 1), (["A -> M -> Y"], 6)])
+def test_b1_linear(paths: list[str], effect: float) -> None:
+    graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    first, second = evaluate(linear, graph.unfair(*paths))
+    torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), float(effect)), rtol=0, atol=1e-5)
+    first, second = evaluate(linear, graph.unfair(*paths).reversed())
+    torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), -float(effect)), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("noise", "seen"),
+    [
+        ({"U_D": 1.5, "U_M": 0.7}, {"A": 0.0, "D": 3.0, "M": 1.7}),  # the paper's woman
+        ({"U_D": 1.5, "U_M": 0.7}, {"A": 1.0, "D": 4.0, "M": 4.7}),  # and its man
+    ],
+)
+def test_b2_woman_and_man(noise: dict[str, float], seen: dict[str, float]) -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Normal(2.0, 1.0))
+            D = pyro.deterministic("D", A + pyro.sample("U_D", dist.Normal(0.0, 1.0)) * Q)
+            M = pyro.deterministic("M", 3 * A + 0.5 * Q + pyro.sample("U_M", dist.Normal(0.0, 1.0)))
+            pyro.sample("Y", dist.Bernoulli(logits=A + Q + D + M))
+
+    graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    equations = read_equations(program, graph.unfair("A -> Y", "A -> D -> Y"))
+    people = {name: torch.tensor([value]) for name, value in ({"Q": 2.0, "A": seen["A"]} | noise).items()}
+    with isolated(0):
+        world = factual(equations, Noise(1, "monotone", dict(people)))
+        worlds = side_by_side(equations, Noise(1, "monotone", dict(people)), ["Q", "D", "M"])
+    assert {name: round(world[name].item(), 5) for name in seen} == seen
+    shown = [{name: round(values.item(), 5) for name, values in each.items()} for each in worlds]
+    assert shown == [{"Q": 2.0, "D": 3.0, "M": 1.7}, {"Q": 2.0, "D": 4.0, "M": 1.7}]
+
+
+def test_b3_pearl() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            x = pyro.sample("X", dist.Normal(0.0, 1.0))
+            h = pyro.deterministic("H", 0.5 * x + pyro.sample("u_h", dist.Normal(0.0, 1.0)))
+            pyro.deterministic("Y", 0.7 * x + 0.4 * h + pyro.sample("u_y", dist.Normal(0.0, 1.0)))
+
+    noise: dict[str, Any] = {"X": torch.tensor([0.5]), "u_h": torch.tensor([0.75]), "u_y": torch.tensor([0.75])}
+    known = poutine.condition(program, data=noise)
+    nodes = poutine.trace(known).get_trace(1).nodes
+    assert [round(nodes[name]["value"].item(), 5) for name in ("H", "Y")] == [1.0, 1.5]
+    nodes = poutine.trace(poutine.do(known, data={"H": torch.tensor([2.0])})).get_trace(1).nodes
+    assert nodes["Y"]["value"].item() == pytest.approx(1.90)
+
+
+def kite(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        M1 = pyro.deterministic("M1", A + pyro.sample("u1", dist.Normal(0.0, 1.0)))
+        M2 = pyro.deterministic("M2", 2 * M1 + pyro.sample("u2", dist.Normal(0.0, 1.0)))
+        pyro.deterministic("Y", A + M1 + 5 * M2)
+
+
+@pytest.mark.parametrize(
+    ("paths", "effect"),
+    [
+        (["A -> M1 -> M2 -> Y"], 10),
+        (["A -> M1 -> Y"], 1),
+        (["A -> Y"], 1),
+        (["A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y"], 12),
+    ],
+)
+def test_b5_kite(paths: list[str], effect: float) -> None:
+    graph = CausalGraph("A -> M1; M1 -> M2; {A M1 M2} -> Y", sensitive="A", outcome="Y")
+    first, second = evaluate(kite, graph.unfair(*paths))
+    torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), float(effect)), rtol=0, atol=1e-4)
+
+
+# -- couplings --------------------------------------------------------------------------------------------------------
+
+
+def coin(n: int) -> None:
+    with pyro.plate("people", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        D = pyro.sample("D", dist.Bernoulli(0.25 + 0.35 * A))
+        pyro.deterministic("Y", D)
+
+
+COIN = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y")
+
+
+@pytest.mark.parametrize(("coupling", "piu"), [("monotone", 0.35), ("independent", 0.55), ("antithetic", 0.85)])
+@pytest.mark.parametrize("unfair", [COIN, COIN.reversed()])
+def test_b4_the_coupling_decides_and_the_seed_does_not(unfair: UnfairPaths, coupling: Coupling, piu: float) -> None:
+    equations = read_equations(coin, unfair)
+    n = 100_000
+    for seed in (0, 1):
+        with isolated(seed):
+            first, second = side_by_side(equations, Noise(n, coupling))
+        assert (first["D"] != second["D"]).float().mean().item() == pytest.approx(piu, abs=4 * 0.5 / n**0.5)
+        for values, p in zip((first, second), (0.6, 0.25) if unfair.swapped else (0.25, 0.6), strict=True):
+            assert values["D"].mean().item() == pytest.approx(p, abs=4 * 0.5 / n**0.5)
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_a_person_whose_law_is_the_same_in_both_worlds_has_the_same_value(coupling: Coupling) -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Bernoulli(0.5))
+            D = pyro.sample("D", dist.Poisson(3.0 + A * Q))
+            C = pyro.sample("C", dist.Categorical(logits=torch.stack([0 * D, D * Q, -D], -1)))
+            pyro.deterministic("Y", C + A)
+
+    graph = CausalGraph("{A Q} -> D; {D Q} -> C; {A C} -> Y", sensitive="A", outcome="Y")
+    for paths in (["A -> D -> C -> Y"], ["A -> D -> C -> Y", "A -> Y"]):
+        first, second = evaluate(program, graph.unfair(*paths), n=500, coupling=coupling)
+        unmoved = first["Q"] == 0
+        assert torch.equal(first["D"][unmoved], second["D"][unmoved])
+        same = unmoved & (first["D"] == second["D"])
+        assert torch.equal(first["C"][same], second["C"][same])
+        assert bool((first["D"][~unmoved] != second["D"][~unmoved]).any())
+
+
+def test_gumbel_max_shares_the_noise_of_each_category() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            logits = torch.stack([A, -A, 0.5 * A], -1)
+            C = pyro.sample("C", dist.Categorical(logits=logits))
+            pyro.deterministic("Y", C)
+
+    unfair = CausalGraph("A -> C -> Y", sensitive="A", outcome="Y").unfair("A -> C -> Y")
+    n = 50_000
+    worlds = {kind: evaluate(program, unfair, n=n, coupling=kind) for kind in ("gumbel", "monotone")}
+    for first, second in worlds.values():
+        for world, a in ((first, 0.0), (second, 1.0)):
+            expected = torch.softmax(torch.tensor([a, -a, 0.5 * a]), -1)
+            share = torch.bincount(world["C"], minlength=3) / n
+            torch.testing.assert_close(share, expected, atol=4 * 0.5 / n**0.5, rtol=0)
+    # Gumbel-max is stable: whoever leaves category 0 for another does so only where that one gained in relative odds.
+    first, second = worlds["gumbel"]
+    assert not bool(((first["C"] == 0) & (second["C"] != 0)).any())
+    first, second = worlds["monotone"]
+    assert bool((second["C"] <= first["C"]).float().mean() > 0.5)
+
+
+@pytest.mark.parametrize("coupling", ["antithetic", "gumbel"])
+def test_values_stay_in_the_support_of_their_sites(coupling: Coupling) -> None:
+    def laws(A: Tensor) -> dict[str, Any]:
+        return {
+            "bernoulli": dist.Bernoulli(0.2 + 0.5 * A),
+            "binomial": dist.Binomial(7, 0.2 + 0.5 * A),
+            "poisson": dist.Poisson(1.0 + 4 * A),
+            "geometric": dist.Geometric(0.2 + 0.5 * A),
+            "negative": dist.NegativeBinomial(3.0, 0.2 + 0.5 * A),
+            "gamma": dist.Gamma(0.3 + A, 2.0),
+            "beta": dist.Beta(0.3 + A, 0.4),
+            "lognormal": dist.LogNormal(A, 2.0),
+            "uniform": dist.Uniform(A, 1.0 + 2 * A),
+            "exponential": dist.Exponential(0.5 + A),
+            "halfcauchy": dist.HalfCauchy(0.5 + A),
+            "pareto": dist.Pareto(1.0 + A, 2.0),
+            "inversegamma": dist.InverseGamma(1.5 + A, 1.0),
+            "zeroinflated": dist.ZeroInflatedPoisson(3.0 + A, gate=torch.tensor(0.3)),
+            "categorical": dist.Categorical(torch.stack([0.5 + A, 1.0 + 0 * A, 2.0 - A], -1)),
+        }
+
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            total = A
+            for name, law in laws(A).items():
+                total = total + pyro.sample(name, law)
+            pyro.deterministic("Y", total)
+
+    names = list(laws(torch.zeros(())))
+    edges = [("A", name) for name in names] + [(name, "Y") for name in (*names, "A")]
+    graph = CausalGraph(edges, sensitive="A", outcome="Y")
+    worlds = evaluate(program, graph.unfair(predicate=lambda path: True), n=2000, coupling=coupling)
+    for world, a in zip(worlds, (0.0, 1.0), strict=True):
+        for name, law in laws(torch.tensor(a)).items():
+            assert bool(law.support.check(world[name]).all()), name
+
+
+# -- what programs may look like --------------------------------------------------------------------------------------
+
+DIAMOND = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+SOME = DIAMOND.unfair("A -> Y", "A -> D -> Y")
+
+
+def diamond(step: Callable[[Tensor, Tensor], Tensor]) -> Program:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            D = pyro.deterministic("D", step(A, Q) + pyro.sample("U_D", dist.Normal(0.0, 1.0)))
+            M = pyro.deterministic("M", step(A, Q) * 2 + pyro.sample("U_M", dist.Normal(0.0, 1.0)))
+            pyro.deterministic("Y", A + Q + D + M)
+
+    return program
+
+
+def with_numpy(A: Tensor, Q: Tensor) -> Tensor:
+    return torch.as_tensor(np.where(A.numpy() > 0, Q.numpy(), 0.0))
+
+
+def in_rows(A: Tensor, Q: Tensor) -> Tensor:
+    return torch.as_tensor([a * q for a, q in zip(A.tolist(), Q.tolist(), strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("step", "way"),
+    [
+        (lambda A, Q: A * Q, "narrow"),
+        (lambda A, Q: torch.where(A > 0, Q, 0 * Q), "narrow"),
+        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()] * Q, "narrow"),
+        (lambda A, Q: torch.nn.functional.one_hot(A.long(), 2)[..., 1] * Q, "narrow"),
+        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()], "narrow"),
+        (lambda A, Q: torch.stack([A, Q.expand_as(A)], -1).prod(-1), "wide"),
+        (lambda A, Q: torch.stack([A, Q], -1).prod(-1), "node by node"),
+        (lambda A, Q: (A.reshape(len(Q), 1) * Q.reshape(len(Q), 1)).reshape(len(Q)), "node by node"),
+        (lambda A, Q: (A[:, None] * Q[:, None]).sum(1), "node by node"),
+    ],
+)
+def test_a_program_that_carries_no_world_axis_along_is_run_node_by_node(
+    step: Callable[[Tensor, Tensor], Tensor], way: str
+) -> None:
+    program = diamond(step)
+    equations = read_equations(program, SOME)
+    assert choose_way(equations, "monotone") == way
+    with isolated(0):
+        noise = Noise(50, "monotone")
+        first, second = node_by_node(equations, noise)
+        assert torch.equal(first["M"], second["M"])
+        ones, zeros = torch.ones(50), torch.zeros(50)
+        gap = step(ones, noise.values["Q"]) - step(zeros, noise.values["Q"])
+        torch.testing.assert_close(second["D"] - first["D"], gap)
+        torch.testing.assert_close(second["Y"] - first["Y"], 1 + gap, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [with_numpy, in_rows])
+def test_equations_outside_torch(step: Callable[[Tensor, Tensor], Tensor]) -> None:
+    with pytest.warns(UserWarning, match="in a way that torch does not show"):
+        equations = read_equations(diamond(step), SOME)
+    with isolated(0):
+        noise = Noise(50, "monotone")
+        first, second = node_by_node(equations, noise)
+        if choose_way(equations, "monotone") != "node by node":
+            assert_same((first, second), side_by_side(equations, noise))
+    torch.testing.assert_close(second["D"] - first["D"], noise.values["Q"])
+
+
+def test_a_site_that_changes_its_shape_later_is_caught() -> None:
+    program = diamond(lambda A, Q: A * Q if Q.shape[-1] < 60 else (A * Q).flatten()[: Q.shape[-1]])
+    equations = read_equations(program, SOME)
+    assert choose_way(equations, "monotone") == "narrow"
+    big = diamond(lambda A, Q: (A * Q).unsqueeze(0))
+    with (
+        isolated(0),
+        pytest.raises(WorldAxisError, match=r"'D' has the shape \(1, 2, 50\) in 2 worlds, and \(50,\) in one"),
+    ):
+        side_by_side(replace(equations, program=big), Noise(50, "monotone"))
+    odd = replace(equations, program=diamond(lambda A, Q: (A * Q).unsqueeze(0) if A.ndim > 1 else A * Q))
+    with isolated(0):
+        noise = Noise(50, "monotone")
+        assert_same(both_worlds(odd, noise, way="wide"), node_by_node(equations, noise))
+
+
+@pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
+def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect() -> None:
+    def program(n: int) -> None:
+        scale = pyro.sample("scale", dist.LogNormal(0.0, 0.1))
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Categorical(torch.tensor([0.4, 0.6])))
+            V = pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+            L = pyro.sample("L", dist.Normal(A + V[..., 0], scale))  # a latent mediator
+            E = pyro.sample("E", dist.Poisson((0.3 * A).exp()))  # a step that is no node
+            step = pyro.deterministic("step", 2 * E)
+            D = pyro.deterministic("D", L + step + V[..., 1])
+            M = pyro.deterministic("M", L - step + A)
+            pyro.deterministic("W", D + 10 * A)  # leads nowhere
+            pyro.sample("Z", dist.Normal(M, 1.0))  # neither
+            pyro.deterministic("Y", D + M + A)
+
+    graph = CausalGraph(
+        "A -> L; {A L} -> D; {A L} -> M; {A D} -> W; M -> Z; {A D M} -> Y", sensitive="A", outcome="Y", latent=["L"]
+    )
+    unfair = graph.unfair("A -> D -> Y", "A -> L -> D -> Y", "A -> L -> M -> Y")
+    equations = read_equations(program, unfair)
+    assert equations.info.parameters == ("scale",)
+    assert equations.endogenous == {"L", "E", "Z"}
+    with isolated(3):
+        noise = Noise(300, "antithetic")
+        slow = node_by_node(equations, noise)
+        assert_same(slow, side_by_side(equations, noise))
+    first, second = slow
+    # D reads the step with A = 1, M with A = 0, although it is one site.
+    rise = (second["D"] - first["D"]) - (second["L"] - first["L"])
+    assert bool((rise != 0).any())
+    torch.testing.assert_close(second["M"] - first["M"], second["L"] - first["L"])
+    torch.testing.assert_close(second["W"] - first["W"], second["D"] - first["D"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_node_of_several_columns_of_which_one_reads_another() -> None:
+    def program(n: int) -> None:
+        with pyro.plate("people", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            s1 = pyro.deterministic("s1", A + pyro.sample("u1", dist.Normal(0.0, 1.0)))
+            s2 = pyro.sample("s2", dist.Poisson((0.1 * s1).exp() + A))
+            D = pyro.deterministic("D", s1 + s2)
+            pyro.deterministic("Y", D + s2 + A)
+
+    graph = CausalGraph("A -> S -> D -> Y; A -> Y; S -> Y", sensitive="A", outcome="Y", columns={"S": ["s1", "s2"]})
+    for paths in (["A -> S -> D -> Y", "A -> S -> Y"], ["A -> S -> D -> Y"], ["A -> Y"]):
+        first, second = evaluate(program, graph.unfair(*paths))
+        switched = "A -> S -> Y" in paths  # the columns of S are shown as Y reads them
+        torch.testing.assert_close(second["s1"] - first["s1"], torch.full((200,), float(switched)))
+
+
+def test_memory_is_linear_in_worlds() -> None:
+    class Largest(TorchDispatchMode):
+        size = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            for each in out if isinstance(out, tuple) else (out,):
+                if isinstance(each, Tensor):
+                    self.size = max(self.size, each.untyped_storage().nbytes() // each.element_size())
+            return out
+
+    model = Model.draw(7, kinds=EXPLICIT)
+    seed = next(s for s in range(50) if not model.unfair(s).recanting_witnesses() and model.unfair(s).paths)
+    equations = read_equations(model.program, model.unfair(seed))
+    with isolated(0), Largest() as largest:
+        side_by_side(equations, Noise(1000, "monotone"))
+    assert largest.size <= 3 * 1000
+
+
+# -- the world as it is -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("seed", range(6))
+def test_people_of_each_group_are_as_in_the_world_of_their_group(seed: int, coupling: Coupling) -> None:
+    model = Model.draw(seed)
+    equations = read_equations(model.program, model.graph.unfair(predicate=lambda path: True))
+    with isolated(seed):
+        noise = Noise(200, coupling)
+        baseline, contrast = node_by_node(equations, noise)
+        seen = factual(equations, noise)
+    for site in equations.sites:
+        if "Y" in (site, *model.graph.descendants(site)):
+            expected = torch.where(seen["A"] == 0, baseline[site], contrast[site])
+            torch.testing.assert_close(seen[site], expected, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,294 @@
+"""The main job, with training cut short, and its command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+import pyrofair
+from pyrofair.__main__ import main
+from pyrofair.datasets.uci import load_german
+from pyrofair.exceptions import DataError
+from pyrofair.reproduce import compare as reproduce
+from pyrofair.reproduce.compare import SETTINGS, Comparison, compare
+from pyrofair.sources import propensity
+
+METHODS = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO"]
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[list[str]]:
+    """German with two epochs and stumps, and what was said meanwhile."""
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(SETTINGS, "german", dataclasses.replace(SETTINGS["german"], epochs=2))
+        patched.setattr(
+            propensity,
+            "HistGradientBoostingClassifier",
+            lambda **settings: HistGradientBoostingClassifier(**settings | {"max_iter": 2}),
+        )
+        yield said
+
+
+@pytest.fixture(scope="module")
+def result(quick: list[str]) -> Comparison:
+    return compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, say=quick.append)
+
+
+def test_all_methods_are_audited_on_test_rows(result: Comparison) -> None:
+    assert list(result.audit.table["model"].unique()) == METHODS
+    assert result.audit.context["rows"] == 100
+    assert result.audit.context["replicates"] == 40
+    assert list(result.boosted.table["model"].unique()) == METHODS
+    assert result.boosted.context["replicates"] == 0
+    one, other = (
+        each.table.set_index(["model", "decisions", "quantity"])["estimate"] for each in (result.audit, result.boosted)
+    )
+    keys = [(model, "threshold", quantity) for model in METHODS for quantity in ("accuracy", "positive_rate")]
+    pd.testing.assert_series_equal(one[keys], other[keys])
+    assert one["Unconstrained", "score", "p_ypi"] != other["Unconstrained", "score", "p_ypi"]
+    share = (load_german().split(random_state=1)[1]["risk"] == "good").mean()
+    assert one["FIO", "threshold", "majority_rate"] == pytest.approx(max(share, 1 - share))
+
+
+def test_the_trade_off_of_both_penalties(result: Comparison) -> None:
+    assert list(result.path["method"].unique()) == ["Proposed", "FIO"]
+    assert sorted(result.path["strength"].unique()) == [0.0, 1.0]
+    assert len(result.path) == 2 * 2 * 2
+    plain = result.path[result.path["strength"] == 0.0].drop(columns="method")
+    pd.testing.assert_frame_equal(plain.iloc[:2].reset_index(drop=True), plain.iloc[2:].reset_index(drop=True))
+
+
+def test_the_text(result: Comparison) -> None:
+    text = result.text
+    assert text.startswith(str(result.audit))
+    assert (
+        "The paper prints as test accuracies: Proposed 75.0, FIO 78.0, PSCF 76.0, Unconstrained 81.0, Remove 73.0."
+        in text
+    )
+    majority = result.audit.table.set_index(["model", "quantity"])["estimate"]["FIO", "majority_rate"]
+    assert f"The majority class alone is right for {majority:.1%} of these test rows" in text
+    assert "every bound on PIU falls to 0 with a constant classifier" in text
+    assert "Each strength starts from the one above, the audited classifiers from scratch" in text
+    assert "These numbers rest on:\n  1. The graph is right" in text
+    assert "Independent errors across worlds (NPSEM-IE)" in text
+    for model in METHODS:
+        assert f"\n{model}\n  accuracy " in text
+    table = text[text.index("Thresholded decisions on test rows") :].splitlines()
+    assert table[1].split()[1:] == [
+        "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
+    ]  # fmt: skip
+    assert [line.split("  ")[0] for line in table[3:8]] == METHODS
+    assert "and cross-fitted boosted propensities, points only:" in text
+    boosted = text[text.index("and cross-fitted boosted") : text.index("Trade-off over")]
+    assert "NaN" not in boosted
+    assert "<NA>" not in boosted
+
+
+def test_progress_is_said(result: Comparison, quick: list[str]) -> None:
+    steps = [line.partition("s] ")[2] for line in quick]
+    assert steps[:5] == [f"training {model}" for model in METHODS]
+    assert steps[5] == "auditing on 100 test rows, logistic propensities, 40 bootstrap replicates"
+    assert steps[-1] == "done"
+
+
+def test_files(result: Comparison, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    paths = result.save(folder)
+    names = [
+        "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt", "settings.json",
+    ]  # fmt: skip
+    assert paths == [folder / name for name in names]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    empty = {name: [""] for name in ("estimate", "lower", "upper")}
+    read = pd.read_csv(folder / "audit.csv", keep_default_na=False, na_values=empty)
+    for propensity_name, report in [("logistic", result.audit), ("boosted", result.boosted)]:
+        part = read[read["propensity"] == propensity_name].drop(columns="propensity").reset_index(drop=True)
+        pd.testing.assert_frame_equal(part, report.table, check_dtype=False)
+    groups = pd.read_csv(folder / "groups.csv")
+    assert set(groups["propensity"]) == {"logistic", "boosted"}
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "trade-off.csv"), result.path, check_dtype=False)
+    assert (folder / "reading.txt").read_text(encoding="utf-8") == result.text + "\n"
+    for name in ("audit.png", "trade-off.png"):
+        with Image.open(folder / name) as image:
+            assert image.width > 900
+    result.save(folder)  # again, over the same files
+    other = dataclasses.replace(result, settings=result.settings | {"seed": 2})
+    with pytest.raises(
+        DataError, match=r"holds audit\.csv, .* of another run\. Name another folder, or pass --overwrite"
+    ):
+        other.save(folder)
+    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 1
+    other.save(folder, overwrite=True)
+    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 2
+
+
+def test_unknown_data() -> None:
+    with pytest.raises(DataError, match=r"no packaged data set 'german credit'; choose one of 'adult', 'german'"):
+        compare("german credit")
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """Calls of compare from the command line, none of which computes anything, in a folder of their own."""
+    seen: list[Any] = []
+    monkeypatch.chdir(tmp_path)
+
+    class Saved:
+        text = "the reading"
+
+        def save(self, folder: Path, *, overwrite: bool) -> list[Path]:
+            seen.append(folder)
+            (folder / "audit.csv").write_text("new")
+            return [folder / "audit.csv"]
+
+    def computed(*args: Any, say: Any, **settings: Any) -> Saved:
+        seen.append((args, settings))
+        say("[    0 s] done")
+        return Saved()
+
+    monkeypatch.setattr("pyrofair.__main__.compare", computed)
+    return seen
+
+
+def test_compare_by_default(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["compare", "adult"])
+    assert calls == [(("adult",), {"strength": 1.0, "n_boot": 50, "seed": 0}), Path("compare-adult")]
+    out = capsys.readouterr().out
+    assert out == f"[    0 s] done\nthe reading\nwrote {Path('compare-adult') / 'audit.csv'}\n"
+
+
+def test_compare_with_options(calls: list[Any]) -> None:
+    main(["compare", "german", "--strength", "0", "--replicates", "70", "--seed", "3", "--output", "elsewhere"])
+    assert calls == [(("german",), {"strength": 0.0, "n_boot": 70, "seed": 3}), Path("elsewhere")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: command"),
+        (["train"], "invalid choice: 'train'"),
+        (["compare"], "the following arguments are required: data"),
+        (["compare", "iris"], "invalid choice: 'iris'"),
+        (["compare", "german", "--replicates", "49"], "--replicates must be at least 50"),
+        (["compare", "german", "--replicates", "many"], "invalid int value: 'many'"),
+        (["compare", "german", "--strength", "-1"], "--strength must be a finite number that is not negative"),
+        (["compare", "german", "--strength", "nan"], "--strength must be a finite number that is not negative"),
+        (["compare", "german", "--strength", "inf"], "--strength must be a finite number that is not negative"),
+        (["compare", "german", "--seed", "-1"], "--seed must not be negative"),
+    ],
+)
+def test_wrong_arguments(
+    calls: list[Any], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert message in capsys.readouterr().err
+    assert calls == []
+
+
+def test_an_output_that_is_a_file_or_below_one_is_refused_first(
+    calls: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").write_text("mine")
+    for output in ("file", "file/below", "file/far/below"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["compare", "adult", "--output", output])
+        assert "cannot be made: 'file' is a file. Name another." in capsys.readouterr().err
+    assert calls == []
+    assert Path("file").read_text() == "mine"
+
+
+def test_an_output_that_cannot_be_written_to_is_refused_first(
+    calls: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(reproduce.tempfile, "TemporaryFile", refused)
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "adult", "--output", "locked"])
+    assert "The output folder 'locked' cannot be written to: [Errno 13] Permission denied" in capsys.readouterr().err
+    assert calls == []
+
+
+def test_files_of_another_run_are_kept(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out").mkdir()
+    Path("out/audit.csv").write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "adult", "--output", "out"])
+    assert "'out' holds audit.csv of another run. Name another folder, or pass --overwrite" in capsys.readouterr().err
+    assert calls == []
+    assert Path("out/audit.csv").read_text() == "mine"
+    main(["compare", "adult", "--output", "out", "--overwrite"])
+    assert capsys.readouterr().out.startswith("replacing audit.csv in out\n")
+    assert Path("out/audit.csv").read_text() == "new"
+
+
+def test_the_same_run_replaces_its_files_and_says_so(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out").mkdir()
+    Path("out/audit.csv").write_text("old")
+    Path("out/settings.json").write_text(json.dumps(reproduce.settings_of("adult", seed=3)))
+    Path("out/notes.txt").write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "adult", "--output", "out"])  # another seed
+    capsys.readouterr()
+    main(["compare", "adult", "--output", "out", "--seed", "3"])
+    assert capsys.readouterr().out.startswith("replacing audit.csv, settings.json in out\n")
+    assert Path("out/notes.txt").read_text() == "mine"
+
+
+class Broken(io.StringIO):
+    """A standard output that takes some lines and then fails: a closed pipe, or a full disk."""
+
+    def __init__(self, lines: int, error: Exception) -> None:
+        super().__init__()
+        self.lines, self.error = lines, error
+
+    def flush(self) -> None:
+        self.lines -= 1
+        if self.lines < 0:
+            raise self.error
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError(32, "Broken pipe")])
+def test_a_broken_standard_output_loses_nothing(
+    calls: list[Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    lines: int,
+    error: Exception,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Broken(lines, error))
+    with pytest.raises(SystemExit, match="1"):
+        main(["compare", "adult", "--output", "out"])
+    assert Path("out/audit.csv").read_text() == "new"
+    assert f"Standard output cannot be written to ({error}); the results are in out." in capsys.readouterr().err
+
+
+def test_the_command_line_is_there() -> None:
+    done = subprocess.run([sys.executable, "-m", "pyrofair", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"pyrofair {pyrofair.__version__}\n"
+    assert done.stderr == ""
+
+
+def test_help_names_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["compare", "--help"])
+    assert "{adult,german}" in capsys.readouterr().out
+    assert set(reproduce.SETTINGS) == {"adult", "german"}

@@ -1,0 +1,237 @@
+"""The paper's structural equation models: the equations, what is true in them, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pytest
+import torch
+from scipy import stats
+
+from pyrofair.exceptions import DataError
+from pyrofair.simulate.facts import whole_law
+from pyrofair.simulate.scenarios import scenario
+from pyrofair.sources.sem import SEM
+
+NAMES = ("hiring", "additive", "latent")
+
+
+def sigmoid(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def cut_normal(rng: np.random.Generator, n: int, loc: float, scale: float) -> np.ndarray:
+    """Draw a normal variable and draw again what falls outside [.1, 3], which is the definition of truncation."""
+    x = rng.normal(loc, scale, n)
+    while (outside := (x < 0.1) | (x > 3.0)).any():
+        x[outside] = rng.normal(loc, scale, outside.sum())
+    return x
+
+
+def by_hand(name: str, n: int, seed: int) -> pd.DataFrame:
+    """Write the paper's equations in NumPy."""
+    rng = np.random.default_rng(seed)
+    a = (rng.random(n) < 0.6).astype(float)
+    if name == "latent":
+        h = rng.normal(1, 0.5, n)
+        r = 3 * a + np.floor(10 * h) + np.floor(rng.normal(1, 0.5, n))
+        m = a + r + np.floor(rng.normal(1, 0.5, n))
+        p = sigmoid(-10 + 5 * a + r + m + 10 * h)
+        return pd.DataFrame({"A": a, "R": r, "M": m, "p": p})
+    q = np.floor(rng.normal(2 if name == "hiring" else 2.5, 5, n))
+    if name == "hiring":
+        d = a + np.floor(0.5 * q * cut_normal(rng, n, 2, 1))
+        m = 3 * a + 0.4 * q * cut_normal(rng, n, 3, 2)
+    else:
+        d = a + np.floor(0.1 * q) + np.floor(rng.normal(1, 0.5, n))
+        m = 3 * a + np.floor(0.4 * q) + np.floor(rng.normal(1, 0.5, n))
+    return pd.DataFrame({"A": a, "Q": q, "D": d, "M": m, "p": sigmoid(-10 + 5 * a + q + d + m)})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_follow_the_papers_equations(name: str) -> None:
+    ours, theirs = scenario(name).draw(40_000, random_state=3), by_hand(name, 40_000, 4)
+    assert list(ours) == [*theirs.columns[:-1], "Y"]
+    for a in (0, 1):
+        one, other = ours[ours["A"] == a], theirs[theirs["A"] == a]
+        for column in theirs.columns[1:-1]:
+            assert stats.ks_2samp(one[column], other[column]).pvalue > 1e-3, (a, column)
+        assert one["Y"].mean() == pytest.approx(other["p"].mean(), abs=0.012)
+        inputs = list(theirs.columns[1:-1])
+        np.testing.assert_allclose(one[inputs].corr(), other[inputs].corr(), atol=0.03)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_draw_is_a_table_of_people(name: str) -> None:
+    found = scenario(name)
+    people = found.draw(500, random_state=1)
+    assert tuple(people) == found.graph.observed
+    assert len(people) == 500
+    assert people["A"].dtype == people["Y"].dtype == np.int64
+    assert set(people["A"]) == set(people["Y"]) == {0, 1}
+    assert "H" not in people
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_decides_the_draw_and_global_state_stays(name: str) -> None:
+    found = scenario(name)
+    before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    names = sorted(pyro.get_param_store())
+    one, again, other = (found.draw(100, random_state=seed) for seed in (1, 1, 2))
+    found.facts(n=1000)
+    pd.testing.assert_frame_equal(one, again)
+    assert not one.equals(other)
+    assert random.getstate() == before[0]
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[2])
+    assert sorted(pyro.get_param_store()) == names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graph_and_program_agree(name: str) -> None:
+    found = scenario(name)
+    equations = SEM(found.program, found.unfair).equations()
+    edges = {(cause, site) for site, causes in equations.causes.items() for cause in causes}
+    assert edges == set(found.graph.edges)
+
+
+def test_the_graphs_are_the_papers() -> None:
+    assert scenario("hiring").unfair.paths == (("A", "D", "Y"), ("A", "Y"))
+    assert scenario("hiring").unfair.fair_paths == (("A", "M", "Y"),)
+    assert scenario("additive").graph.edges == scenario("hiring").graph.edges
+    found = scenario("latent")
+    assert found.graph.latent == ("H",)
+    assert found.graph.children("H") == ("R", "Y")
+    assert found.unfair.paths == (("A", "Y"),)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_is_pickled(name: str) -> None:
+    for found in (scenario(name), scenario(name, p_a=0.5, truncation="truncate")):
+        again = pickle.loads(pickle.dumps(found))
+        pd.testing.assert_frame_equal(again.draw(50, random_state=0), found.draw(50, random_state=0))
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_arguments() -> None:
+    people = scenario("hiring", p_a=0.9, m_a=30.0, u_q=(0.5, 0.01)).draw(2000, random_state=0)
+    assert people["A"].mean() == pytest.approx(0.9, abs=0.03)
+    assert (people["Q"] == 0).all()
+    assert (people["M"] == 30.0 * people["A"]).all()
+
+
+def test_floor_and_truncation_differ_below_zero() -> None:
+    floor, cut = (scenario("hiring", truncation=kind).draw(2000, random_state=0) for kind in ("floor", "truncate"))
+    assert (cut["Q"] - floor["Q"]).isin([0, 1]).all()
+    up = floor["Q"] >= 0
+    assert (cut["Q"] == floor["Q"])[up].all()
+    assert (cut["Q"] == floor["Q"] + 1)[~up].all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: scenario("hirings"),
+            r"name='hirings' is not known; it is 'hiring', 'additive' or 'latent'. Did you mean 'hiring'",
+        ),
+        (lambda: scenario("latent", u_q=(0, 1)), r"'latent' has no parameter 'u_q'; it has p_a, h, u_r"),
+        (lambda: scenario("hiring", n=3), r"'hiring' has no parameter 'n'"),
+        (
+            lambda: scenario("hiring", truncation="round"),
+            r"truncation='round' is not known; it is 'floor' or 'truncate'",
+        ),
+        (lambda: scenario("hiring").draw(0), r"n=0 must be an integer from 1"),
+        (lambda: scenario("hiring").draw(2.5), r"n=2.5 must be an integer from 1"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_unknown_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        call()
+
+
+# -- facts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "majority", "bayes"), [("hiring", 0.533, 0.958), ("additive", 0.555, 0.937), ("latent", 0.954, 0.991)]
+)
+def test_the_best_accuracies_are_stated(name: str, majority: float, bayes: float) -> None:
+    facts = scenario(name).facts(n=100_000)
+    assert facts.majority_accuracy.value == pytest.approx(majority, abs=0.004)
+    assert facts.bayes_accuracy.value == pytest.approx(bayes, abs=0.002)
+    assert 0.0001 < facts.bayes_accuracy.error < 0.001
+    by_hand_p = by_hand(name, 100_000, 5)["p"]
+    assert facts.majority_accuracy.value == pytest.approx(max(by_hand_p.mean(), 1 - by_hand_p.mean()), abs=0.008)
+    if name != "latent":  # there p depends on H, which no classifier reads
+        assert facts.bayes_accuracy.value == pytest.approx(np.maximum(by_hand_p, 1 - by_hand_p).mean(), abs=0.002)
+    else:
+        assert facts.bayes_accuracy.value < np.maximum(by_hand_p, 1 - by_hand_p).mean()
+
+
+def test_facts_are_found_once_and_by_simulation() -> None:
+    found = scenario("hiring")
+    assert found.facts(n=2000) is found.facts(n=2000)
+    assert found.facts(n=2000) is scenario("hiring").facts(n=2000)
+    assert found.facts(n=2000) != found.facts(n=2000, random_state=1)
+    easier = scenario("hiring", y_a=50.0).facts(n=2000)
+    assert easier.bayes_accuracy.value > found.facts(n=2000).bayes_accuracy.value
+
+
+def test_the_hiring_facts_are_those_of_its_equations() -> None:
+    """For |Q| <= 2 the groups share no value of M; D(1) exceeds the largest D(0) in a quarter of people."""
+    people = scenario("hiring").draw(200_000, random_state=0)
+    near = people[people["Q"].abs() <= 2]
+    for _, same in near.groupby("Q"):
+        assert same.loc[same["A"] == 0, "M"].max() < same.loc[same["A"] == 1, "M"].min()
+    for q in (3, -3):
+        same = people[people["Q"] == q]
+        assert same.loc[same["A"] == 0, "M"].max() > same.loc[same["A"] == 1, "M"].min()
+    facts = {(each.node, each.value): each for each in scenario("hiring").facts().overlap}
+    share = stats.norm.cdf(3, 2, 5) - stats.norm.cdf(-2, 2, 5)
+    assert facts["M", 0].disjoint.value == pytest.approx(share, abs=0.004)
+
+    largest = people[people["A"] == 0].groupby("Q")["D"].max()
+    switched = people["D"] - people["A"] + 1
+    beyond = (switched > people["Q"].map(largest))[people["Q"].between(-10, 14)]
+    assert facts["D", 1].unsupported.value == pytest.approx(beyond.mean(), abs=0.005)
+    assert facts["D", 1].unsupported.value == pytest.approx(0.24, abs=0.005)
+    # U_M would have to be 3 / (.4 Q) smaller (larger below zero), and leaves [.1, 3].
+    rng = np.random.default_rng(1)
+    q, u = np.floor(rng.normal(2, 5, 200_000)), cut_normal(rng, 200_000, 3, 2)
+    with np.errstate(divide="ignore"):
+        needed = u - 3 / (0.4 * q)
+    assert facts["M", 0].unsupported.value == pytest.approx(((needed < 0.1) | (needed > 3)).mean(), abs=0.005)
+
+
+def test_additive_noise_has_support_but_it_is_scarce() -> None:
+    facts = {(each.node, each.value): each for each in scenario("additive").facts(n=50_000).overlap}
+    assert facts["M", 0].unsupported.value < 1e-3
+    steps = np.arange(-4, 7)
+    p = stats.norm.cdf(steps + 1, 1, 0.5) - stats.norm.cdf(steps, 1, 0.5)
+    sought = stats.norm.cdf(steps - 2, 1, 0.5) - stats.norm.cdf(steps - 3, 1, 0.5)
+    assert facts["M", 0].scarce.value == pytest.approx(p[sought < 0.01 * p].sum(), abs=0.004)
+
+
+def test_facts_are_printed() -> None:
+    text = str(scenario("latent").facts(n=2000))
+    assert text.startswith("majority accuracy 0.9")
+    assert "R(0) sought in the group A=1: unsupported 0.0000" in text
+
+
+@pytest.mark.parametrize("truncation", ["floor", "truncate"])
+@pytest.mark.parametrize("scale", [1.3, -1.3, 0.0])
+def test_the_law_of_a_whole_number(truncation: str, scale: float) -> None:
+    whole = np.floor if truncation == "floor" else np.trunc
+    draws = whole(scale * np.random.default_rng(0).normal(0.4, 1.0, 200_000))
+    x = np.arange(-4.0, 5.0)
+    law = torch.distributions.Normal(torch.tensor(0.4, dtype=torch.float64), 1.0)
+    p = whole_law(law, torch.tensor(x), torch.tensor(scale), truncation=truncation).numpy()
+    np.testing.assert_allclose(p, [(draws == each).mean() for each in x], atol=0.004)

@@ -1,0 +1,391 @@
+"""GComputation against IPW, the true program, enumeration, and its own two ways; and what a user may do wrong."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import clone
+
+import pyrofair as pf
+from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
+from pyrofair.mechanisms import fitting as law_learning
+from pyrofair.sources.gcomputation import GComputation
+from pyrofair.sources.gformula import LawGraph
+
+EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; {Q A} -> N; {Q A D M N} -> Y"
+GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
+N = 6000
+
+
+@cache
+def people(n: int = N, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    q = rng.integers(0, 2, n)
+    a = (rng.random(n) < expit(0.7 * q - 0.3)).astype(int)
+    d = (rng.random(n) < expit(1.2 * a + 0.8 * q - 1.2)).astype(int)
+    m = np.array(["x", "y", "z"])[(rng.random((n, 1)) > np.array([0.3, 0.65]) - 0.12 * (a + d)[:, None]).sum(axis=1)]
+    k = (rng.random(n) < expit(0.8 * a - 0.5 * q)).astype(int)
+    return pd.DataFrame({"Q": q, "A": a, "D": d, "M": m, "N": k, "Y": rng.integers(0, 2, n)})
+
+
+def score(rows: pd.DataFrame) -> NDArray[np.float64]:
+    level = rows["M"].map({"x": 0.0, "y": 0.5, "z": 1.0}).to_numpy(float)
+    linear = rows["A"] + 0.4 * rows["Q"] - 0.7 * rows["D"] + 2 * level * rows["N"] - rows["A"] * rows["D"]
+    return expit(linear.to_numpy(float) - 1)
+
+
+class Scores:
+    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        p = score(rows)
+        return np.column_stack([1.0 - p, p])
+
+
+def means(worlds: Any) -> tuple[float, float]:
+    first, second = (float(world.weight @ score(world.rows)) for world in worlds)
+    return first, second
+
+
+def make(unfair: pf.UnfairPaths = UNFAIR, **settings: Any) -> GComputation:
+    return GComputation(unfair, **{"progress": False, "random_state": 0, **settings})
+
+
+@cache
+def _fitted(unfair: pf.UnfairPaths, shared: Any) -> GComputation:
+    return make(unfair, shared=shared, hidden=(16,)).fit(people())
+
+
+def fitted(unfair: pf.UnfairPaths = UNFAIR, shared: Any = "observed", draws: int = 200) -> GComputation:
+    """Return a source on the laws of its paths, which are learned once: how many are drawn changes none of them."""
+    source: GComputation = copy.copy(_fitted(unfair, shared)).set_params(draws=draws)
+    return source
+
+
+# --- agreement -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unfair", [UNFAIR, UNFAIR.complement(), GRAPH.unfair(lambda _: True)])
+def test_agrees_with_saturated_weights(unfair: pf.UnfairPaths) -> None:
+    expected = means(pf.IPW(unfair, propensity="saturated", arm="pooled").fit(people()).worlds())
+    assert means(fitted(unfair).worlds(random_state=0)) == pytest.approx(expected, abs=0.02)
+
+
+def test_no_unfair_path_no_difference() -> None:
+    one, other = fitted(GRAPH.unfair()).worlds(random_state=0)
+    pd.testing.assert_frame_equal(one.rows, other.rows)
+    assert fitted(GRAPH.unfair()).laws_ is None
+
+
+def test_units_are_what_both_worlds_share() -> None:
+    one, other = fitted().worlds(random_state=0)
+    assert one.units == other.units == len(people()[["Q", "N"]].drop_duplicates())
+    for world, arm in ((one, 0), (other, 1)):
+        assert list(world.rows.columns) == list(GRAPH.input_columns)
+        assert world.rows.dtypes.equals(people()[list(GRAPH.input_columns)].dtypes)
+        assert set(world.rows["A"]) == {arm}
+        assert world.weight.sum() == pytest.approx(1.0)
+        assert len(world.rows.assign(unit=world.unit)[["Q", "N", "unit"]].drop_duplicates()) == world.units
+    share = [np.bincount(world.place, world.weight) for world in (one, other)]
+    np.testing.assert_allclose(share[0], share[1])
+
+
+def test_sums_and_draws_agree() -> None:
+    """Six values of (D, M) are summed over; with draws=5 they are drawn."""
+    exact, drawn = fitted(), fitted(draws=5)
+    assert len(exact.worlds(random_state=0)[0].rows) == 4 * 6
+    found = means(drawn.worlds(random_state=0))
+    assert found == pytest.approx(means(exact.worlds(random_state=0)), abs=0.01)
+    assert found != means(drawn.worlds(random_state=1))
+    assert len(drawn.worlds(random_state=0)[0].rows) == 5000
+
+
+def test_both_ways_to_what_is_shared_agree() -> None:
+    observed, learned = means(fitted().worlds(random_state=0)), means(fitted(shared="learned").worlds(random_state=0))
+    assert learned == pytest.approx(observed, abs=0.015)
+
+
+def test_agrees_with_its_own_laws_as_a_program() -> None:
+    """The same learned laws, run by SEM with what is shared drawn once for each unit."""
+    laws = pf.learn_mechanisms(people().drop(columns="Y"), GRAPH, hidden=(16,), progress=False, random_state=0)
+    sem = pf.SEM.from_mechanisms(laws, UNFAIR, unit="shared", draws=20)
+    expected = means(sem.worlds(3000, 0))
+    source = fitted(shared="learned")
+    assert means(source.worlds(random_state=0)) == pytest.approx(expected, abs=0.025)
+
+
+def test_agrees_with_the_true_program_where_weights_fail() -> None:
+    """On `hiring` no group overlaps; the true PIU of this rule is known by the program."""
+    hiring = pf.simulate.scenario("hiring")
+    df = hiring.draw(3000, random_state=0)
+
+    class Rule:
+        def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+            p = expit((-10.0 + 5.0 * rows["A"] + rows["Q"] + rows["D"] + rows["M"]).to_numpy(float))
+            return np.column_stack([1.0 - p, p])
+
+    truth = pf.SEM(hiring.program, hiring.unfair).truth(Rule(), n=50_000, random_state=0).piu.value
+    source = GComputation(hiring.unfair, hidden=(16,), components=2, progress=False, random_state=0).fit(df)
+    report = pf.audit({"rule": Rule()}, source, df, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
+    table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
+    low, high = table.loc["piu_lower"], table.loc["piu_upper"]
+    assert low["lower"] <= truth <= high["upper"]
+    assert high["estimate"] - low["estimate"] < 0.03
+    assert table.loc["piu_paper_bound", "estimate"] > 0.9
+    assert high["upper"] - low["lower"] < 0.08
+    assert "given what both worlds share" in str(report)
+    assert "D drawn from its learned law given Q" in str(report)
+
+
+def test_consistent_couplings_are_never_wider() -> None:
+    some = people(1500)
+    plain, tight = (
+        pf.audit({"m": Scores()}, source.fit(some), some, n_boot=0, progress=False, random_state=0)
+        for source in (make(couple=couple, parameters="linear") for couple in (None, "consistent"))
+    )
+    keys = ["decisions", "quantity"]
+    one, other = (report.table.set_index(keys)["estimate"] for report in (plain, tight))
+    for kind in ("score", "threshold"):
+        assert other[kind, "piu_lower"] >= one[kind, "piu_lower"] - 0.01
+        assert other[kind, "piu_upper"] <= one[kind, "piu_upper"] + 0.01
+    gain = one["threshold", "piu_upper"] - other["threshold", "piu_upper"]
+    gain += other["threshold", "piu_lower"] - one["threshold", "piu_lower"]
+    assert gain > 0.02
+
+
+# --- latent nodes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_latent_cause_makes_a_law_read_all_before_it() -> None:
+    graph = pf.CausalGraph("{A H} -> D; {A Q} -> N; H -> Q; {A D N Q} -> Y", sensitive="A", outcome="Y", latent=["H"])
+    laws = LawGraph.of(pf.identify(graph.unfair("A -> Y", "A -> D -> Y")))
+    assert laws.units == ("Q", "N")
+    assert laws.drawn == ("D",)
+    assert set(laws.given["D"]) == {"A", "Q", "N"}
+
+
+def test_a_shared_child_joined_to_an_unfair_one_is_refused() -> None:
+    graph = pf.CausalGraph("{A H} -> D; {A H} -> N; {A D N} -> Y", sensitive="A", outcome="Y", latent=["H"])
+    with pytest.raises(NotIdentifiedError, match="district"):
+        make(graph.unfair("A -> Y", "A -> D -> Y")).fit(people())
+
+
+# --- the object ------------------------------------------------------------------------------------------------------
+
+
+def test_same_seed_same_numbers_and_no_global_state_is_touched() -> None:
+    before = np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
+    small = people(800)
+    one, other = (means(make(hidden=(8,)).fit(small).worlds(random_state=0)) for _ in range(2))
+    assert one == other
+    assert np.random.get_state()[1].tolist() == before[0]  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_copies_and_refits() -> None:
+    source = fitted()
+    assert means(pickle.loads(pickle.dumps(source)).worlds(random_state=0)) == means(source.worlds(random_state=0))
+    assert clone(source).get_params()["draws"] == 200
+    assert means(source.worlds(random_state=0, df=people().copy())) == means(source.worlds(random_state=0))
+    other = source.refit(np.random.default_rng(0).dirichlet(np.ones(N)) * N)
+    assert means(other.worlds(random_state=0)) != means(source.worlds(random_state=0))
+    assert means(other.worlds(random_state=0)) == pytest.approx(means(source.worlds(random_state=0)), abs=0.03)
+
+
+class Twist:
+    """Scores whose effects change sign with what both worlds share."""
+
+    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        p = expit(2.0 * (rows["Q"] + rows["N"] - 0.5) * (rows["A"] + rows["D"] - 1.0).to_numpy(float) + rows["Q"])
+        return np.column_stack([1.0 - p, p])
+
+
+@pytest.mark.parametrize(
+    ("settings", "bootstrap"),
+    [({}, "multinomial"), ({"shared": "learned"}, "bayesian"), ({"most_units": 200}, "bayesian")],
+)
+def test_replicates_keep_the_signs_of_their_own_units(settings: dict[str, Any], bootstrap: Any) -> None:
+    df = people(1200).assign(Q=np.random.default_rng(0).normal(size=1200).round(6)).drop(columns="M")
+    graph = pf.CausalGraph("{Q A} -> D; {Q A} -> N; {Q A D N} -> Y", sensitive="A", outcome="Y")
+    source = make(graph.unfair("A -> Y", "A -> D -> Y"), parameters="linear", draws=20, **settings).fit(df)
+    how: dict[str, Any] = {"bootstrap": bootstrap, "progress": False, "random_state": 0, "n_jobs": 1}
+    report = pf.audit({"twist": Twist()}, source, df, n_boot=16, level=0.8, **how)
+    table = report.table[report.table["quantity"].isin(["piu_lower", "piu_upper", "piu_double_disagreement"])]
+    middle, half = (table["lower"] + table["upper"]) / 2, (table["upper"] - table["lower"]) / 2
+    assert ((half > 0.0) & (half < 0.06)).all()
+    assert ((table["estimate"] - middle).abs() < 2.0 * half).all()
+
+
+def test_refits_and_fits_refuse_bad_weights() -> None:
+    source = fitted()
+    for weight in (np.ones(3), -np.ones(N), np.full(N, np.nan)):
+        with pytest.raises(DataError, match="sample_weight"):
+            source.refit(weight)
+    one_group = (people()["A"] == 1).astype(float)
+    with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
+        make().fit(people(), sample_weight=one_group)
+    with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
+        source.refit(one_group.to_numpy())
+
+
+def test_views_need_rows_in_both_halves() -> None:
+    source = make(parameters="linear").fit(people(30))
+    with pytest.raises(DataError, match=r"either half of the 30 rows .* has only 15; fit on at least 40"):
+        source.views()
+
+
+def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(parameters="linear").fit(people(400))
+    fit_law = law_learning.fit_law
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        return replace(fit_law(*args, **settings), interrupted=True)
+
+    monkeypatch.setattr(law_learning, "fit_law", interrupted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        with pytest.raises(KeyboardInterrupt):
+            source.views()
+    assert set(source.split_.learned) == {"all"}
+    monkeypatch.setattr(law_learning, "fit_law", fit_law)
+
+    def struck(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(law_learning, "refit_law", struck)
+        with pytest.raises(KeyboardInterrupt):
+            source.views()
+    assert set(source.split_.learned) == {"all"}
+    fresh = make(parameters="linear").fit(people(400))
+    for one, other in zip(source.views(random_state=0), fresh.views(random_state=0), strict=True):
+        assert means(one) == means(other)
+
+
+def test_an_interrupted_fit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half learned laws serve no source, in an audit neither; what was fitted before stays as it was."""
+    source = make(parameters="linear").fit(people(400))
+    before = dict(vars(source))
+    fit_law = law_learning.fit_law
+    monkeypatch.setattr(law_learning, "fit_law", lambda *args, **how: replace(fit_law(*args, **how), interrupted=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        with pytest.raises(KeyboardInterrupt):
+            source.fit(people(500))
+        assert vars(source) == before
+        with pytest.raises(KeyboardInterrupt):
+            pf.audit({"scores": Scores()}, make(parameters="linear"), people(400), n_boot=0, progress=False)
+
+
+def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = people(400)
+    source = make(parameters="linear", draws=10).fit(df)
+    source.views()
+    refit_law, calls = law_learning.refit_law, []
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 18:
+            raise KeyboardInterrupt
+        return refit_law(*args)
+
+    monkeypatch.setattr(law_learning, "refit_law", interrupted)
+    how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
+    with pytest.warns(PyrofairWarning, match="Interrupted: intervals rest on the 4 replicates"):
+        pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)
+    assert len(calls) == 19
+
+
+def test_few_rows_bear_both_bootstraps() -> None:
+    df = people(60)
+    source = make(parameters="linear", draws=10).fit(df)
+    how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
+    for bootstrap in ("bayesian", "multinomial"):
+        table = pf.audit({"scores": Scores()}, source, df, n_boot=5, bootstrap=bootstrap, **how).table
+        assert table[["lower", "upper"]].notna().all(axis=None)
+
+
+def test_most_units() -> None:
+    rng = np.random.default_rng(0)
+    df = people(1500).assign(Q=rng.normal(size=1500).round(6))
+    source = make(most_units=300, parameters="linear").fit(df)
+    assert source.worlds(random_state=0)[0].units <= 300
+    assert source.worlds(50, random_state=0)[0].units <= 50
+    assert source.worlds(random_state=0)[0].weight.sum() == pytest.approx(1.0)
+
+
+def test_overlap() -> None:
+    table = fitted().overlap()
+    assert list(table.columns) == ["regime", "column", "arm", "reads", "outside"]
+    assert (table["outside"] == 0).all()
+    df = people(1500)
+    df = df[~((df["A"] == 1) & (df["Q"] == 1))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)
+        found = make(parameters="linear").fit(df).overlap().set_index(["regime", "column"])
+    assert found.loc[("switched", "D"), "outside"] > 0.2
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"draws": 0}, "draws=0 must be an integer of at least 1"),
+        ({"shared": "both"}, "shared='both' is not known"),
+        ({"couple": "tight"}, "couple='tight' is not known"),
+        ({"most_units": 1.5}, "most_units=1.5"),
+    ],
+)
+def test_unknown_settings(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        make(**settings).fit(people())
+    with pytest.raises(DataError, match="needs unfair paths"):
+        GComputation(GRAPH).fit(people())  # type: ignore[arg-type]
+
+
+def test_consistent_needs_few_values() -> None:
+    df = people(1000).assign(D=np.random.default_rng(0).normal(size=1000))
+    source = make(couple="consistent", parameters="linear", components=1).fit(df)
+    with pytest.raises(DataError, match="takes each value of D by itself"):
+        source.views()
+
+
+def test_rows_without_a_baseline() -> None:
+    with pytest.raises(DataError, match="No row has A=0, the baseline, and a weight above 0"):
+        fitted().worlds(df=people()[people()["A"] == 1])
+
+
+# --- what numbers rest on --------------------------------------------------------------------------------------------
+
+
+def few_of_the_baseline(rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    a = np.r_[np.zeros(rows, dtype=int), np.ones(300 - rows, dtype=int)]
+    q = rng.normal(size=300)
+    return pd.DataFrame({"A": a, "Q": q, "M": a + q + rng.normal(size=300)})
+
+
+def test_features_of_one_world_need_no_independent_errors() -> None:
+    """A -> Y alone is unfair: a unit is (Q, M(0)), nothing is drawn, and P(Ypi = 1) is the mean of c(1, Q, M(0))."""
+    graph = pf.CausalGraph("Q -> M; A -> M; {Q A M} -> Y", sensitive="A", outcome="Y")
+    source = pf.GComputation(graph.unfair("A -> Y"), progress=False, random_state=0).fit(few_of_the_baseline(100))
+    assert not any("NPSEM-IE" in text for text in source.assumptions)
+    assert [size.group for size in source.group_sizes()["unfair"]] == [0]
+    shuffled = few_of_the_baseline(100).sample(frac=1.0, random_state=1)
+    assert source.is_fitted_on(shuffled)
+    assert (source.fitted_places(shuffled) == shuffled.index).all()
+
+
+def test_a_group_of_a_few_rows_is_warned_of() -> None:
+    graph = pf.CausalGraph("Q -> M; A -> M; {Q A M} -> Y", sensitive="A", outcome="Y")
+    with pytest.warns(PositivityWarning, match=r"group 0 has 3 row\(s\), effective size 3\.0, fewer than 10"):
+        pf.GComputation(graph.unfair("A -> Y"), progress=False, random_state=0).fit(few_of_the_baseline(3))

@@ -1,0 +1,370 @@
+"""Propensities: right maxima, exact shares, out-of-fold trees, any classifier, weights as repeated rows."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from pyrofair.exceptions import DataError
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.sources.ipw import IPW
+from pyrofair.sources.propensity import Boosted, FromClassifier, Logistic, Propensity, Saturated, make_propensity
+
+ONES = np.ones(400)
+
+
+def people(n: int = 400, seed: int = 0) -> tuple[pd.DataFrame, NDArray[np.int8]]:
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(40, 12, n).round(1),
+            "hours": rng.integers(0, 60, n),
+            "job": rng.choice(["cook", "nurse", "smith"], n),
+            "city": pd.Categorical(rng.choice(["x", "y"], n), categories=["y", "x", "never"]),
+        }
+    )
+    eta = 0.04 * (table["age"] - 40) - 0.02 * table["hours"] + (table["job"] == "nurse") - 0.3 * (table["city"] == "x")
+    return table, (rng.random(n) < expit(eta.to_numpy())).astype(np.int8)
+
+
+def counts(seed: int = 1) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).poisson(1.0, 400).astype(float)
+
+
+def repeated(table: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Any:
+    rows = np.repeat(np.arange(len(a)), weight.astype(int))
+    return table.iloc[rows].reset_index(drop=True), a[rows], np.ones(len(rows))
+
+
+# --- logistic --------------------------------------------------------------------------------------------------------
+
+
+def test_logistic_agrees_with_scikit_learn() -> None:
+    table, a = people()
+    design = make_column_transformer(
+        (StandardScaler(), ["age", "hours"]), (OneHotEncoder(drop="first"), ["job", "city"]), sparse_threshold=0
+    )
+    for weight in (ONES, counts(), np.random.default_rng(2).exponential(size=400)):
+        reference = LogisticRegression(C=np.inf, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
+        X = design.fit_transform(table)
+        expected = reference.fit(X, a, sample_weight=weight).predict_proba(X)[:, 1]
+        model = Logistic().fit(table, a, weight)
+        assert model.fitted == pytest.approx(expected, abs=1e-6)
+        assert model.predict(table) == pytest.approx(model.fitted, abs=1e-14)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_logistic_solves_the_score_equations(weighted: bool) -> None:
+    table, a = people()
+    weight = np.random.default_rng(3).exponential(size=400) if weighted else ONES
+    residual = weight * (a - Logistic().fit(table, a, weight).fitted)
+    columns = [np.ones(400), table["age"], table["hours"], *(table["job"] == j for j in ("cook", "nurse", "smith"))]
+    for column in (*columns, table["city"] == "x"):
+        assert residual @ np.asarray(column, dtype=float) / 400 == pytest.approx(0.0, abs=1e-9)
+
+
+def test_logistic_without_signal_is_the_share_in_each_group_of_rows() -> None:
+    table = pd.DataFrame({"c": ["x"] * 10 + ["y"] * 30})
+    a = np.array([1] * 4 + [0] * 6 + [1] * 21 + [0] * 9, dtype=np.int8)
+    assert Logistic().fit(table, a, np.ones(40)).fitted == pytest.approx([0.4] * 10 + [0.7] * 30, abs=1e-10)
+
+
+def test_logistic_under_separation_ends_near_0_and_1() -> None:
+    x = np.r_[np.linspace(-3, -1, 50), np.linspace(1, 3, 50)]
+    a = (x > 0).astype(np.int8)
+    model = Logistic().fit(pd.DataFrame({"x": x}), a, np.ones(100))
+    assert np.isfinite(model.coef_).all()
+    assert np.abs(model.fitted - a).max() < 1e-4
+    assert ((model.fitted >= 0) & (model.fitted <= 1)).all()
+    assert model.predict(pd.DataFrame({"x": [-1e6, 1e6]})).tolist() == [0.0, 1.0]
+
+
+def test_logistic_with_a_level_of_one_group_only() -> None:
+    """The maximum is at infinity for that level, and the other levels are not disturbed."""
+    table = pd.DataFrame({"c": ["x"] * 20 + ["y"] * 20 + ["z"] * 2})
+    a = np.array([1] * 5 + [0] * 15 + [1] * 12 + [0] * 8 + [1] * 2, dtype=np.int8)
+    fitted = Logistic().fit(table, a, np.ones(42)).fitted
+    assert fitted[:40] == pytest.approx([0.25] * 20 + [0.6] * 20, abs=1e-6)
+    assert (fitted[40:] > 0.999).all()
+
+
+def test_logistic_with_collinear_columns() -> None:
+    table, a = people()
+    double = table.assign(again=table["age"] * 2 + 1, job2=table["job"].str.upper(), constant=3.0)
+    plain = Logistic().fit(table, a, ONES)
+    assert Logistic().fit(double, a, ONES).fitted == pytest.approx(plain.fitted, abs=1e-8)
+
+
+def test_logistic_does_not_depend_on_units() -> None:
+    table, a = people()
+    scaled = table.assign(age=table["age"] * 1e6 + 1e8, hours=table["hours"] / 1e6)
+    assert Logistic().fit(scaled, a, ONES).fitted == pytest.approx(Logistic().fit(table, a, ONES).fitted, abs=1e-8)
+
+
+# --- saturated -------------------------------------------------------------------------------------------------------
+
+
+def test_saturated_is_the_weighted_share_in_each_cell() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"q": rng.integers(0, 3, 400), "job": rng.choice(["cook", "nurse"], 400)})
+    a, weight = rng.integers(0, 2, 400).astype(np.int8), rng.exponential(size=400)
+    model = Saturated().fit(table, a, weight)
+    frame = table.assign(w=weight, wa=weight * a)
+    sums = frame.groupby(["q", "job"])[["w", "wa"]].transform("sum")
+    assert model.fitted == pytest.approx((sums["wa"] / sums["w"]).to_numpy(), abs=1e-14)
+    assert model.predict(table[::-1]) == pytest.approx(model.fitted[::-1])
+
+
+def test_saturated_without_columns_is_the_group_frequency() -> None:
+    a = np.array([0, 1, 1, 1], dtype=np.int8)
+    empty = pd.DataFrame(index=range(4))
+    for kind in ("logistic", "boosted", "saturated", KNeighborsClassifier()):
+        model = make_propensity(kind, empty=True, seed=0)  # type: ignore[arg-type]
+        assert model.fit(empty, a, np.array([3.0, 1, 1, 1])).fitted.tolist() == [0.5] * 4
+        assert model.predict(pd.DataFrame(index=range(2))).tolist() == [0.5] * 2
+
+
+def test_saturated_refuses_a_cell_it_has_not_seen() -> None:
+    table = pd.DataFrame({"q": [0, 0, 1, 1], "d": [0, 1, 0, 0]})
+    model = Saturated().fit(table, np.array([0, 1, 0, 1], dtype=np.int8), np.ones(4))
+    with pytest.raises(DataError, match=r"The cell \{'q': 1, 'd': 1\} was not among the rows.*'logistic' or 'boosted'"):
+        model.predict(pd.DataFrame({"q": [0, 1], "d": [1, 1]}))
+    with pytest.raises(DataError, match="'q' holds 2, not seen in fit"):
+        model.predict(pd.DataFrame({"q": [2], "d": [1]}))
+
+
+# --- boosted ---------------------------------------------------------------------------------------------------------
+
+
+def test_boosted_trees_do_not_see_the_label_of_the_row_they_judge() -> None:
+    rng = np.random.default_rng(0)
+    noise = pd.DataFrame(rng.normal(size=(400, 4)), columns=list("abcd"))
+    a = rng.integers(0, 2, 400).astype(np.int8)
+    model = Boosted(0).fit(noise, a, ONES)
+    assert 0.4 < roc_auc_score(a, model.fitted) < 0.6
+    # The same trees know the rows they were grown on, though they stop early.
+    assert roc_auc_score(a, model.predict(noise)) > 0.8
+
+
+def test_boosted_trees_of_new_rows_are_averaged() -> None:
+    table, a = people()
+    columns = ["age", "hours"]
+    model = Boosted(0).fit(table[columns], a, ONES)
+    each = [trees.predict_proba(table[columns][:50])[:, 1] for trees in model.models_]
+    assert len(each) == 5
+    assert model.predict(table[columns][:50]) == pytest.approx(np.mean(each, axis=0))
+    # A fitted row has the probability of exactly one of the five, the one grown without it.
+    every = np.array([trees.predict_proba(table[columns])[:, 1] for trees in model.models_])
+    assert (every == model.fitted).any(axis=0).all()
+
+
+def test_boosted_trees_find_an_interaction() -> None:
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"x": rng.normal(size=2_000), "c": rng.choice(["u", "v"], 2_000)})
+    p = np.where((table["x"] > 0) == (table["c"] == "u"), 0.8, 0.2)
+    a = (rng.random(2_000) < p).astype(np.int8)
+    weight = np.ones(2_000)
+    assert np.abs(Boosted(0).fit(table, a, weight).fitted - p).mean() < 0.1
+    assert np.abs(Logistic().fit(table, a, weight).fitted - p).mean() > 0.25
+
+
+def test_boosted_trees_follow_the_weights() -> None:
+    rng = np.random.default_rng(2)
+    noise, a = pd.DataFrame({"x": rng.integers(0, 2, 1_000)}), np.arange(1_000, dtype=np.int8) % 2
+    weight = np.where(a == 1, 3.0, 1.0)
+    assert Boosted(0).fit(noise, a, weight).fitted == pytest.approx(np.full(1_000, 0.75), abs=0.05)
+    assert Boosted(0).fit(noise, a, np.ones(1_000)).fitted == pytest.approx(np.full(1_000, 0.5), abs=0.05)
+
+
+def test_boosted_needs_rows_in_both_groups_of_each_fold() -> None:
+    with pytest.raises(
+        DataError, match=r"A group has 3 rows with a weight, too few for 5-fold cross-fitting; .* \(folds=1 fits on all"
+    ):
+        Boosted(0).fit(pd.DataFrame({"x": range(20)}), np.array([1] * 3 + [0] * 17, dtype=np.int8), np.ones(20))
+
+
+# --- any classifier --------------------------------------------------------------------------------------------------
+
+
+class TakesNoWeight(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Remembers the rows it was fitted on."""
+
+    def fit(self, X: pd.DataFrame, y: Any) -> TakesNoWeight:
+        self.classes_, self.rows_, self.share_ = np.unique(y), X, float(np.mean(y))
+        return self
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        return np.tile([1 - self.share_, self.share_], (len(X), 1))
+
+
+def test_a_classifier_is_cloned_and_given_the_columns_as_they_are() -> None:
+    table, a = people()
+    given = TakesNoWeight()
+    model = FromClassifier(given, folds=1).fit(table, a, ONES)
+    assert not hasattr(given, "rows_")
+    assert model.models_[0].rows_.equals(table)
+    assert model.fitted == pytest.approx(np.full(400, a.mean()))
+    assert model.refit(table, a, counts()) is not model
+
+
+def test_a_pipeline_gets_its_weights_at_the_last_step() -> None:
+    table, a = people()
+    pipeline = make_pipeline(
+        make_column_transformer((StandardScaler(), ["age", "hours"]), (OneHotEncoder(), ["job", "city"])),
+        LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000),
+    )
+    weight = counts()
+    weighted = FromClassifier(pipeline, folds=1).fit(table, a, weight)
+    assert weighted.fitted == pytest.approx(Logistic().fit(table, a, weight).fitted, abs=1e-4)
+    assert np.abs(weighted.fitted - Logistic().fit(table, a, ONES).fitted).max() > 0.01
+
+
+def test_without_sample_weight_rows_are_repeated() -> None:
+    table, a = people()
+    table = table[["age", "hours"]]
+    weight = counts()
+    for model in (TakesNoWeight(), KNeighborsClassifier(5), make_pipeline(StandardScaler(), KNeighborsClassifier(5))):
+        rows, groups, ones = repeated(table, a, weight)
+        expected = FromClassifier(model, folds=1).fit(rows, groups, ones).predict(table)
+        for unit in (1.0, 1e-6, 1 / 3):  # only the ratios count
+            weighted = FromClassifier(model, folds=1).fit(table, a, unit * weight)
+            assert weighted.predict(table) == pytest.approx(expected)
+    irrational = weight + np.sqrt(0.5) * (np.arange(400) < 200)
+    with pytest.raises(DataError, match="KNeighborsClassifier takes no sample_weight, and the weights are not in the"):
+        FromClassifier(KNeighborsClassifier()).fit(table, a, irrational)
+    with pytest.raises(DataError, match="KNeighborsClassifier takes no sample_weight"):
+        FromClassifier(make_pipeline(StandardScaler(), KNeighborsClassifier())).fit(table, a, irrational)
+
+
+def test_equal_weights_need_no_support() -> None:
+    table, a = people()
+    FromClassifier(TakesNoWeight()).fit(table, a, ONES)
+
+
+@pytest.mark.parametrize("kind", ["probit", None, 3, LogisticRegression, StandardScaler()])
+def test_unknown_kinds(kind: Any) -> None:
+    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    with pytest.raises(
+        DataError,
+        match=r"propensity=.* is not known\. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classif",
+    ):
+        IPW(graph.unfair(), propensity=kind).fit(pd.DataFrame({"A": [0, 1], "M": [0, 1]}))
+
+
+# --- laws of all of them ---------------------------------------------------------------------------------------------
+
+KINDS: dict[str, Any] = {
+    "logistic": "logistic",
+    "saturated": "saturated",
+    "boosted": "boosted",
+    "tree": DecisionTreeClassifier(max_depth=3, random_state=0),
+    "forest": RandomForestClassifier(5, random_state=0),
+    "neighbours": KNeighborsClassifier(5),
+}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+def discrete() -> tuple[pd.DataFrame, NDArray[np.int8]]:
+    table, a = people()
+    return pd.DataFrame({"old": (table["age"] // 15).astype(int), "busy": (table["hours"] > 30).astype(int)}), a
+
+
+def make(kind: Any, folds: int = 5) -> Propensity:
+    return make_propensity(kind, empty=False, seed=0, folds=folds)
+
+
+@kinds
+def test_probabilities_of_the_fitted_rows_and_of_new_ones(kind: Any) -> None:
+    table, a = discrete()
+    model = make(kind).fit(table, a, ONES)
+    for p, n in ((model.fitted, 400), (model.predict(table[:30]), 30)):
+        assert p.shape == (n,)
+        assert p.dtype == np.float64
+        assert ((p >= 0) & (p <= 1)).all()
+
+
+@kinds
+def test_same_seed_same_numbers_and_no_global_generator_is_touched(kind: Any) -> None:
+    table, a = discrete()
+    before = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    one, two = (make(kind).fit(table, a, counts()) for _ in range(2))
+    after = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    assert np.array_equal(one.fitted, two.fitted, equal_nan=True)  # a cell without weight has no share
+    assert np.array_equal(one.predict(table[counts() > 0]), two.predict(table[counts() > 0]))
+    assert np.array_equal(before[0][1], after[0][1])
+    assert before[0][2] == after[0][2]
+    assert torch.equal(before[1], after[1])
+
+
+@kinds
+def test_a_refit_is_a_fit_with_other_weights(kind: Any) -> None:
+    table, a = discrete()
+    first = make(kind).fit(table, a, ONES)
+    kept = first.fitted.copy()
+    for seed in range(2):
+        weight = counts(seed)
+        refit, fresh = first.refit(table, a, weight), make(kind).fit(table, a, weight)
+        assert refit is not first
+        used = weight > 0
+        assert refit.fitted[used] == pytest.approx(fresh.fitted[used], abs=1e-8)
+        assert refit.predict(table[used]) == pytest.approx(fresh.predict(table[used]), abs=1e-8)
+        assert refit.refit(table, a, ONES).fitted == pytest.approx(first.fitted, abs=1e-8)
+    assert np.array_equal(first.fitted, kept)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "saturated", DecisionTreeClassifier(max_depth=3, random_state=0)])
+def test_a_weight_is_so_many_rows(kind: Any) -> None:
+    table, a = discrete()
+    for weight in (2 * ONES, counts()):
+        rows, groups, ones = repeated(table, a, weight)
+        expected = make(kind, folds=1).fit(rows, groups, ones).predict(table[weight > 0])
+        weighted = make(kind, folds=1).fit(table, a, weight)
+        assert weighted.predict(table[weight > 0]) == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_refit_of_logistic_on_rows_without_a_level() -> None:
+    """A bootstrap that misses a level says nothing of it, and the others are as if it did not exist."""
+    table, a = people()
+    rest = (table["job"] != "cook").to_numpy()
+    weight = counts() * rest
+    refit = Logistic().fit(table, a, ONES).refit(table, a, weight)
+    expected = Logistic().fit(table[rest], a[rest], weight[rest]).fitted
+    assert refit.fitted[rest] == pytest.approx(expected, abs=1e-8)
+    assert np.isfinite(refit.fitted).all()
+
+
+@kinds
+def test_pickles(kind: Any) -> None:
+    table, a = discrete()
+    model = make(kind).fit(table, a, ONES)
+    model.refit(table, a, counts())
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.fitted, model.fitted)
+    assert np.array_equal(again.predict(table), model.predict(table))
+    assert again.refit(table, a, counts()).fitted == pytest.approx(
+        model.refit(table, a, counts()).fitted, abs=1e-12, nan_ok=True
+    )
+
+
+def test_logistic_on_many_rows_recovers_its_coefficients() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=20_000)
+    a = (rng.random(20_000) < expit(0.5 - x)).astype(np.int8)
+    fitted = Logistic().fit(pd.DataFrame({"x": x}), a, np.ones(20_000)).predict(pd.DataFrame({"x": [0.0, 1.0]}))
+    assert logit(fitted) == pytest.approx([0.5, -0.5], abs=0.08)

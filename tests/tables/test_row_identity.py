@@ -1,0 +1,221 @@
+"""Rows are the same by their content and index, whatever their order and types; audits resample shared rows once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+import pyrofair as pf
+from pyrofair.tables.row_identity import hash_rows, match_rows
+
+RNG = np.random.default_rng
+GRAPH = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair("A -> Y")
+
+
+def continuous(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = RNG(seed)
+    q = rng.normal(size=n)
+    a = (rng.random(n) < expit(0.5 * q)).astype(int)
+    return pd.DataFrame({"A": a, "Q": q, "M": 0.5 * a + 0.5 * q + rng.normal(size=n)})
+
+
+def discrete(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = RNG(seed)
+    return pd.DataFrame({"A": rng.integers(0, 2, n), "Q": rng.integers(0, 3, n), "M": rng.choice(["x", "y"], n)})
+
+
+def as_text(df: pd.DataFrame) -> pd.DataFrame:
+    return df.assign(A=df["A"].astype(str))
+
+
+COPIES: dict[str, Any] = {
+    "float32": lambda df: df.astype(np.float32),
+    "float32 but A": lambda df: df.astype({"Q": np.float32, "M": np.float32}),
+    "Int64, Float64": lambda df: df.convert_dtypes(),
+    "Float32": lambda df: df.astype("Float32"),
+    "arrow": lambda df: df.convert_dtypes(dtype_backend="pyarrow"),
+    "arrow float": lambda df: df.astype("float[pyarrow]"),
+    "A as bool": lambda df: df.assign(A=df["A"].astype(bool)),
+    "A as text": as_text,
+    "rounded": lambda df: df.assign(Q=df["Q"] * (1.0 + 3e-8), M=df["M"].round(9)),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES.keys())
+@pytest.mark.parametrize("kept", [slice(None), slice(300, None)])
+def test_a_copy_of_other_precision_or_type_holds_the_same_rows(copy: Any, kept: Any) -> None:
+    df = continuous(800)
+    part = copy(df.iloc[kept])
+    assert (match_rows(part, df) == np.arange(800)[kept]).all()
+    assert (match_rows(df, part)[kept] == np.arange(len(part))).all()
+    if copy is not COPIES["rounded"]:
+        shuffled = part.sample(frac=1.0, random_state=0).reset_index(drop=True)
+        assert (match_rows(shuffled, df) == part.sample(frac=1.0, random_state=0).index).all()
+    assert (match_rows(copy(continuous(800, 1)), df) == -1).all()
+
+
+def test_half_precision_holds_the_same_rows_where_it_is_exact() -> None:
+    df = continuous(400).round({"Q": 1, "M": 1}).assign(Q=lambda df: df["Q"].round(0) / 8, M=lambda df: df.index / 8)
+    assert (match_rows(df.astype(np.float16), df) == np.arange(400)).all()
+
+
+def test_numbers_that_single_precision_cannot_tell_apart_keep_their_own_rows() -> None:
+    df = pd.DataFrame({"M": 2**40 + np.arange(200), "Q": 0})
+    order = RNG(0).permutation(200)
+    assert (match_rows(df.iloc[order].reset_index(drop=True), df) == order).all()
+    assert len(np.unique(hash_rows(df))) == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda df: df.assign(A=df["A"].astype(float)),
+        lambda df: df.assign(A=df["A"].astype(bool)),
+        lambda df: df.assign(A=df["A"].astype(object)),
+        lambda df: df.assign(A=df["A"].astype("Int8")),
+        lambda df: df.assign(A=df["A"].astype("category")),
+        lambda df: df.assign(M=df["M"].astype("category")),
+        lambda df: df.assign(M=df["M"].astype("string")),
+        lambda df: df[["M", "Q", "A"]],
+        lambda df: df.set_axis([f"row {i}" for i in range(len(df))], axis=0),
+        lambda df: df.assign(Q=df["Q"] * -1.0 * -1.0),
+    ],
+)
+def test_a_row_is_its_content(change: Any) -> None:
+    df = discrete(50)
+    changed = change(df)
+    assert (hash_rows(changed) == hash_rows(df)).all()
+    assert (match_rows(changed, df) == np.arange(50)).all()
+
+
+def test_other_contents_have_other_hashes() -> None:
+    df = pd.DataFrame({"A": [0, 1, 0, 1], "M": ["0", "1", 0, 1]})
+    assert len(np.unique(hash_rows(df))) == 4  # text is no number
+    assert (hash_rows(df[["A"]]) != hash_rows(df[["A"]].rename(columns={"A": "B"})[["B"]] + 1)).all()
+
+
+@pytest.mark.parametrize("make", [continuous, discrete])
+@pytest.mark.parametrize("keep_index", [True, False])
+def test_shuffled_rows_are_the_same(make: Any, keep_index: bool) -> None:
+    df = make(200)
+    order = RNG(1).permutation(200)
+    shuffled = df.iloc[order] if keep_index else df.iloc[order].reset_index(drop=True)
+    place = match_rows(shuffled, df)
+    assert sorted(place) == list(range(200))
+    assert (hash_rows(df)[place] == hash_rows(shuffled)).all()
+    if keep_index or make is continuous:
+        assert (place == order).all()
+
+
+@pytest.mark.parametrize("keep_index", [True, False])
+def test_rows_that_overlap_in_part_are_found(keep_index: bool) -> None:
+    df = pd.concat([continuous(100), continuous(60, 1)], ignore_index=True)
+    part = df.iloc[50:] if keep_index else df.iloc[50:].reset_index(drop=True)
+    assert match_rows(part, df.iloc[:100]).tolist() == [*range(50, 100), *[-1] * 60]
+
+
+def test_equal_contents_of_independent_samples_are_no_identity() -> None:
+    """12 cells: each row has its like in the other sample, and more so in its own; labels tell, or nothing does."""
+    df = discrete(300)
+    assert (match_rows(df.iloc[200:], df.iloc[:200]) == -1).all()
+    assert (match_rows(df.iloc[200:].reset_index(drop=True), df.iloc[:200]) == -1).all()
+    assert (match_rows(discrete(100, 1), discrete(200, 2)) == -1).all()
+    # Equal labels with equal contents throughout are no chance.
+    assert match_rows(df.iloc[150:], df.iloc[:200]).tolist() == [*range(150, 200), *[-1] * 100]
+
+
+def test_many_repeated_contents_do_not_hide_rows_in_common() -> None:
+    rng = RNG(0)
+    df = pd.DataFrame({"M": rng.integers(0, 3_000, 4_000)})
+    fitted, other = df.iloc[:2_000].reset_index(drop=True), df.iloc[2_000:].reset_index(drop=True)
+    assert (match_rows(other, fitted) == -1).all()
+    mixed = pd.concat([fitted.iloc[:1_000], other.iloc[:1_000]], ignore_index=True)
+    place = match_rows(mixed, fitted.iloc[::-1].reset_index(drop=True))
+    known = place >= 0
+    assert known.sum() > 400
+    assert (1_999 - place[known] == np.flatnonzero(known))[np.flatnonzero(known) < 1_000].mean() > 0.9
+    assert len(np.unique(place[known])) == known.sum()
+
+
+# --- in an audit -----------------------------------------------------------------------------------------------------
+
+
+def widths(df: pd.DataFrame, source: Any, model: Any, **settings: Any) -> pd.DataFrame:
+    report = pf.audit({"m": model}, source, df, n_boot=60, n_jobs=1, progress=False, random_state=0, **settings)
+    table = report.table.set_index(["decisions", "quantity"])
+    return table.loc["score", ["estimate", "lower", "upper"]].assign(told=report.context["resampling"])
+
+
+@pytest.mark.parametrize("bootstrap", ["bayesian", "multinomial"])
+def test_intervals_do_not_depend_on_order_index_or_type(bootstrap: Any) -> None:
+    df = continuous(600)
+    model = LogisticRegression().fit(df, df["M"] + df["A"] > 0)
+    source = pf.IPW(UNFAIR, arm="paper").fit(df)
+    expected = widths(df, source, model, bootstrap=bootstrap)
+    assert (expected["told"] == "The source was fitted on these rows: a replicate resamples them once, for both.").all()
+    shuffled = df.sample(frac=1.0, random_state=1)
+    for same in (
+        df.set_axis(df.index + 7, axis=0),
+        df.assign(A=df["A"].astype(float)),
+        df.astype(np.float32),
+        df.convert_dtypes(),
+        df.convert_dtypes(dtype_backend="pyarrow"),
+        shuffled,
+        shuffled.reset_index(drop=True)[["M", "A", "Q"]],
+    ):
+        found = widths(same, source, LogisticRegression().fit(same[["A", "Q", "M"]], same["M"] + same["A"] > 0),
+                       bootstrap=bootstrap)  # fmt: skip
+        assert found["told"].str.startswith("The source was fitted on these rows").all()
+        numbers = ["estimate", "lower", "upper"]
+        np.testing.assert_allclose(found[numbers], expected[numbers], atol=2e-3)
+
+
+def test_rows_fitted_on_keep_their_out_of_fold_propensities_in_any_order() -> None:
+    df = continuous(300)
+    source = pf.IPW(UNFAIR, arm="pooled", propensity="boosted", random_state=0).fit(df)
+    own = source.weights(UNFAIR.regimes[1])
+    shuffled = df.sample(frac=1.0, random_state=1)
+    np.testing.assert_allclose(source.weights(UNFAIR.regimes[1], shuffled), own[shuffled.index])
+    more = pd.concat([continuous(50, 1), df.iloc[:100]], ignore_index=True)
+    mixed = source.weights(UNFAIR.regimes[1], more)
+    np.testing.assert_allclose(mixed.iloc[50:], own.iloc[:100])
+    np.testing.assert_allclose(mixed.iloc[:50], source.weights(UNFAIR.regimes[1], more.iloc[:50]))
+    assert source.fitted_places(more).tolist() == [*[-1] * 50, *range(100)]
+    assert source.is_fitted_on(shuffled)
+    assert not source.is_fitted_on(more)
+
+
+@pytest.mark.filterwarnings("ignore:Poor overlap among the audited rows")
+def test_rows_in_common_have_one_weight_in_a_replicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = continuous(300)
+    audited = pd.concat([df.iloc[200:], continuous(50, 1)], ignore_index=True)
+    fits, audits = [], []
+    refit, worlds = pf.IPW.refit, pf.IPW.worlds
+
+    def keep_refit(self: pf.IPW, weight: Any) -> pf.IPW:
+        fits.append(weight)
+        return refit(self, weight)
+
+    def keep_worlds(self: pf.IPW, *args: Any, **settings: Any) -> Any:
+        audits.append(settings["sample_weight"])
+        return worlds(self, *args, **settings)
+
+    source = pf.IPW(UNFAIR, arm="paper").fit(df)
+    monkeypatch.setattr(pf.IPW, "refit", keep_refit)
+    monkeypatch.setattr(pf.IPW, "worlds", keep_worlds)
+    model = LogisticRegression().fit(df, df["M"] > 0)
+    found = widths(audited, source, model)
+    assert found["told"].iloc[0].startswith("100 of these rows are among the 300 that the source was fitted on")
+    assert len(fits) == 60
+    resampled = audits[3::3]  # the pooled source, then each group
+    for fit, audit in zip(fits, resampled, strict=True):
+        assert fit.sum() == pytest.approx(300.0)
+        assert audit.sum() == pytest.approx(150.0)
+        assert np.ptp(audit[:100] / fit[200:]) == pytest.approx(0.0, abs=1e-9)
+        assert abs(np.corrcoef(audit[100:], fit[:50])[0, 1]) < 0.6

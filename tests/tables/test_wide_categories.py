@@ -1,0 +1,84 @@
+"""Categories of thousands of levels are fitted in compressed rows, and what would fill the memory is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+import pyrofair as pf
+from pyrofair import tables
+from pyrofair.exceptions import DataError
+from pyrofair.mechanisms.learn import learn_mechanisms
+from pyrofair.sources import gcomputation, propensity
+from pyrofair.sources import gformula as law_draws
+from pyrofair.sources.propensity import Logistic
+from pyrofair.tables.tables import TableEncoder
+
+
+def people(n: int, levels: int) -> tuple[pd.DataFrame, NDArray[np.int8]]:
+    rng = np.random.default_rng(0)
+    code, q = rng.integers(0, levels, n), rng.normal(size=n)
+    a = (rng.random(n) < expit(q + 0.5 * np.sin(code))).astype(np.int8)
+    return pd.DataFrame({"Q": q, "C": np.char.add("level ", code.astype(str)), "twice": 2.0 * q}), a
+
+
+@pytest.mark.parametrize("levels", [10, 150])
+def test_compressed_rows_give_the_same_fit(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with collinear numbers, with levels of one group only, and with a level that has lost its weight."""
+    table, a = people(600, levels)
+    weight = np.random.default_rng(1).exponential(size=600) * (table["C"] != "level 3").to_numpy()
+    dense = Logistic().fit(table, a, weight)
+    monkeypatch.setattr(propensity, "WIDE", 1)
+    compressed = Logistic().fit(table, a, weight)
+    used = weight > 0
+    assert compressed.fitted[used] == pytest.approx(dense.fitted[used], abs=1e-6)
+    assert compressed.predict(table[:50])[used[:50]] == pytest.approx(dense.predict(table[:50])[used[:50]], abs=1e-6)
+    refit = compressed.refit(table, a, weight[::-1].copy())
+    assert refit.fitted == pytest.approx(compressed.refit(table, a, weight[::-1].copy()).fitted)
+    assert np.isfinite(refit.fitted).all()
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_five_thousand_levels() -> None:
+    table, a = people(20_000, 5_000)
+    df = table.drop(columns="twice").assign(A=a, M=a + table["Q"])
+    graph = pf.CausalGraph("Q -> A; C -> A; {A Q C} -> M; {A Q C M} -> Y", sensitive="A", outcome="Y")
+    unfair = graph.unfair("A -> Y")
+    with pytest.raises(pf.PositivityError, match=r"of the target population has no counterpart .*C=level"):
+        pf.IPW(unfair, arm=0).fit(df)
+    source = pf.IPW(unfair, arm=0, max_unsupported=0.3).fit(df)
+    p = source.nuisances_.model(("Q", "C")).fitted
+    assert p.mean() == pytest.approx(a.mean(), abs=1e-4)  # the score equation of the intercept
+    shares = pd.Series(p).groupby(df["C"]).mean() - pd.Series(a).groupby(df["C"]).mean()
+    assert shares.abs().max() < 1e-3  # and of each level, those of one group included
+
+
+def test_a_matrix_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, a = people(300, 100)
+    monkeypatch.setattr(tables, "MOST_ENTRIES", 10_000)
+    encoder = TableEncoder().fit(table)
+    with pytest.raises(DataError, match=r"300 rows and \d+ encoded columns would take .* GB\. The column 'C' has \d+"):
+        encoder.transform(table)
+    assert encoder.transform_sparse(table).shape == (300, encoder.width_)
+    with pytest.raises(DataError, match="join rare ones, or pass another encoder"):
+        pf.PenalizedClassifier("logistic").fit(table, a)
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_draws_in_parts_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    df = pd.DataFrame({"A": rng.integers(0, 2, 60), "M": rng.choice(list("uvwxyz"), 60)})
+    unfair = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    settings: dict[str, Any] = {"draws": 5, "parameters": "linear", "progress": False, "random_state": 0}
+    monkeypatch.setattr(gcomputation, "learn_mechanisms", partial(learn_mechanisms, steps=2))
+    source = pf.GComputation(unfair, **settings).fit(df)
+    whole = source.worlds()
+    monkeypatch.setattr(law_draws, "MOST_ENTRIES", 100)
+    for one, other in zip(source.worlds(), whole, strict=True):
+        pd.testing.assert_frame_equal(one.rows, other.rows)
