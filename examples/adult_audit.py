@@ -39,7 +39,7 @@ graph = adult.graph
 print(graph)
 
 # %% [markdown]
-# Levels that hardly any woman, or hardly any man, has (a country of one person, the armed forces) have no counterpart
+# Levels that hardly any woman, or hardly any man, has (a country of one unit, the armed forces) have no counterpart
 # in the other group, and a row there would get an enormous weight. They are merged here, by hand and in the open: the
 # package merges nothing, it warns and names such cells.
 

@@ -70,7 +70,7 @@ print(graph)
 # ## A set that is refused
 #
 # Suppose that only the path through work straight to the decision is unfair, and that through the interview is fair.
-# Then `work` would have to be that of a man on one path and that of a woman on the other, for the same person. No
+# Then `work` would have to be that of a man on one path and that of a woman on the other, for the same unit. No
 # table tells that; the error names the node and both paths.
 
 # %%

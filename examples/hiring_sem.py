@@ -1,8 +1,8 @@
 # %% [markdown]
-# # A structural equation model in Pyro: what would this person's score be, had only the unfair paths been switched?
+# # A structural equation model in Pyro: what would this unit's score be, had only the unfair paths been switched?
 #
 # You have written down how a hiring table comes about, as an ordinary Pyro program. From it come the causal graph, each
-# person in both worlds, and how unfair a classifier is in truth. As a script: `python examples/hiring_sem.py [FOLDER]`
+# unit in both worlds, and how unfair a classifier is in truth. As a script: `python examples/hiring_sem.py [FOLDER]`
 # writes its picture to FOLDER (`build/examples` by default). It takes some seconds.
 
 # %%
@@ -28,8 +28,9 @@ folder.mkdir(parents=True, exist_ok=True)
 # %% [markdown]
 # ## A page of Pyro
 #
-# Sites in the plate are per person. Gender `A`, qualification `Q`, children `D`, physical strength `M`, decision `Y`.
-# Strength has its noise written out, `U_M`: a person keeps it in every world. Children are drawn from a Poisson law,
+# Sites in the plate are per unit. Gender `A`, qualification `Q`, children `D`, physical strength `M`, decision `Y`.
+# Strength has its noise written out, `U_M`: a unit keeps it in every world. Children are drawn from a Poisson
+# distribution,
 # and nothing in the program says how many this man would have had as a woman.
 
 
@@ -54,7 +55,7 @@ print(graph)
 print(unfair)
 
 # %% [markdown]
-# ## A table of people, and a classifier of it
+# ## A table of units, and a classifier of it
 #
 # The program is also what draws the data here. With real data you would fit its parameters to them.
 
@@ -67,9 +68,9 @@ plain = LogisticRegression().fit(people[features], people["Y"])
 print(f"accuracy {plain.score(people[features], people['Y']):.3f}")
 
 # %% [markdown]
-# ## Five people in both worlds
+# ## Five units in both worlds
 #
-# Each row is one person with her noise. In the baseline she reads A = 0 along every path; in the switched world the
+# Each row is one unit with her noise. In the baseline she reads A = 0 along every path; in the switched world the
 # unfair paths alone carry A = 1: the direct one, and that through children. Strength stays what it was.
 
 # %%
@@ -84,9 +85,9 @@ print(table.round(2).to_string())
 # %% [markdown]
 # ## How unfair is it?
 #
-# `SEM.truth` scores many people in both worlds: by the classifier above, and by one that paid for the disagreement of
+# `SEM.truth` scores many units in both worlds: by the classifier above, and by one that paid for the disagreement of
 # the worlds in training. The mean unfair effect is what data could tell. The probability of individual unfairness
-# (PIU), that a person's decision changes, also depends on how the children she has in one world hang together with
+# (PIU), that a unit's decision changes, also depends on how the children she has in one world hang together with
 # those in the other. The program does not say, so the coupling is named, never hidden in a seed: `monotone` (she keeps
 # her rank), `independent`, `antithetic` (her rank is turned round).
 

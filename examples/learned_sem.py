@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Nobody has the true equations: learn them, and ask what both worlds share
 #
-# From a table and a causal graph, a conditional law is learned for each column; together they are a Pyro program, and a
+# From a table and a causal graph, a conditional distribution is learned for each column; together they are a Pyro
+# program, and a
 # program is a structural equation model. Two questions are asked of it. How unfair is a classifier, and how sure is
-# that? And how much does it help to know what the two worlds of a person share? As a script:
+# that? And how much does it help to know what the two worlds of a unit share? As a script:
 # `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes
 # about a minute.
 
@@ -36,10 +37,11 @@ model = pf.PenalizedClassifier(epochs=40, progress=False, random_state=0).fit(pe
 print(hiring.unfair)
 
 # %% [markdown]
-# ## A law for each mediator
+# ## A distribution for each mediator
 #
-# Whole numbers get a mixture of normal laws, rounded; continuous columns a mixture; each given its parents in the
-# graph, by a small network. A tenth of the rows is held out: the gain is in nats per row over the marginal law.
+# Integers get a mixture of normal distributions, rounded; continuous columns a mixture; each given its parents in the
+# graph, by a small network. A tenth of the rows is held out: the gain is in nats per row over the marginal
+# distribution.
 
 # %%
 laws = pf.learn_mechanisms(
@@ -54,8 +56,9 @@ drawn
 # %% [markdown]
 # ## The posterior of the unfair effect
 #
-# Linear laws have few parameters, and a posterior over them is cheap: here a normal law for each (mean-field), so that
-# the intervals are too narrow where parameters hang together. Each draw is a program; the same people go through all.
+# Linear distributions have few parameters, and a posterior over them is cheap: here a normal distribution for each
+# (mean-field), so that
+# the intervals are too narrow where parameters hang together. Each draw is a program; the same units go through all.
 
 # %%
 linear = pf.learn_mechanisms(
@@ -84,8 +87,9 @@ else:
 # %% [markdown]
 # ## What both worlds share
 #
-# Unfair are the direct path and the one through children, so that both worlds of a person share qualification and
-# strength. Given these, only children have to be drawn, from their learned law with A = 0 or 1. An audit then bounds
+# Unfair are the direct path and the one through children, so that both worlds of a unit share qualification and
+# strength. Given these, only children have to be drawn, from their learned distribution with A = 0 or 1. An audit then
+# bounds
 # PIU value by value of what is shared, where the paper's bound, and the sharp one, know two averages only.
 
 # %%

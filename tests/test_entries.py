@@ -242,7 +242,7 @@ def test_laws_refuse_a_baseline_row_of_probability_zero_before_they_are_learned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def learn(*_: Any, **__: Any) -> None:
-        raise AssertionError("laws were learned first")
+        raise AssertionError("mechanisms were learned first")
 
     monkeypatch.setattr(split_laws.SplitLaws, "_learn", learn)
     graph = pf.CausalGraph("Q -> A; {A Q} -> R; {A R} -> M; {A Q R M} -> Y", sensitive="A", outcome="Y", baseline=1,

@@ -534,7 +534,7 @@ SITES: dict[str, dict[str, Site]] = {
         "a mixture": _drawn("M", lambda n, b: dist.MixtureSameFamily(
             dist.Categorical(torch.ones(2)), dist.Normal(torch.zeros(2), torch.ones(2)))),
         "a matrix": _drawn("M", lambda n, b: dist.Normal(torch.zeros(2, 2), 1.0).to_event(2)),
-        "a law of n + 1": _drawn("M", lambda n, b: dist.Normal(torch.zeros(n + 1), 1.0)),
+        "a distribution of n + 1": _drawn("M", lambda n, b: dist.Normal(torch.zeros(n + 1), 1.0)),
         "infinite": lambda n, b: pyro.deterministic("M", b[1] / 0.0 + pyro.sample("U", dist.Normal(0.0, 1.0))),
         "NaN": lambda n, b: pyro.deterministic("M", torch.full((n,), math.nan)),
         "a number for all": lambda n, b: pyro.deterministic("M", torch.tensor(1.0)),
@@ -647,7 +647,7 @@ class Says:
 
 
 def plain(n: int) -> None:
-    """Draw n people."""
+    """Draw n units."""
     b = pyro.sample("b", dist.Normal(0.0, 1.0))
     with pyro.plate("people", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
@@ -692,7 +692,7 @@ def _kept(what: str) -> Any:
         warnings.simplefilter("ignore")
         made: dict[str, Callable[[], Any]] = {
             "laws": lambda: _mechanisms(),
-            "posterior of laws": lambda: _mechanisms(posterior="normal", posterior_draws=3),
+            "posterior of mechanisms": lambda: _mechanisms(posterior="normal", posterior_draws=3),
             "audit": lambda: _audit(),
             "path": lambda: _fitted_path(n_boot=2),
             "posterior": lambda: _posterior(),
@@ -741,9 +741,9 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _method("laws", "calibration"): ("random_state",),
     _method("laws", "plot"): ("random_state",),
     _method("laws", "refit", steps=2): ("sample_weight", "random_state", "steps", "batch_size", "learning_rate"),
-    _method("posterior of laws", "refit", steps=2): ("sample_weight", "random_state", "steps", "learning_rate"),
+    _method("posterior of mechanisms", "refit", steps=2): ("sample_weight", "random_state", "steps", "learning_rate"),
     _method("laws", "law", column="M", table=TABLE): ("column", "table", "draw"),
-    _method("posterior of laws", "law", column="M", table=TABLE): ("column", "table", "draw"),
+    _method("posterior of mechanisms", "law", column="M", table=TABLE): ("column", "table", "draw"),
     _method("laws", "to_inference_data", draws=2): ("draws", "random_state"),
     _method("laws", "sem", unfair=UNFAIR): ("unfair", "unit", "coupling"),
     _method("audit", "plot"): ("decisions",),
@@ -924,7 +924,7 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "edges": (lambda: pf.CausalGraph(ZERO_D, sensitive="A", outcome="Y"), "no graph can be read from tensor"),  # type: ignore[arg-type]
     "through": (lambda: GRAPH.unfair(through=np.array(1)), "through=array.1. must be a name, or a list"),  # type: ignore[arg-type]
     "a missing node": (lambda: GRAPH.parents(pd.NA), "<NA>, named as a node"),  # type: ignore[arg-type]
-    "nodes of laws": (lambda: _mechanisms(nodes="auto"), "'auto' is no observed node .* It is named in nodes="),
+    "nodes": (lambda: _mechanisms(nodes="auto"), "'auto' is no observed node .* It is named in nodes="),
     "families": (lambda: _mechanisms(families=torch.tensor([1, 2])), "families=tensor.* must be a dictionary"),
     "hidden": (lambda: _mechanisms(hidden=np.array(1)), "hidden=array.1. must list the units"),
     "optimizer": (lambda: _classifier(optimizer=pd.DataFrame({"x": [1]})), "optimizer=<DataFrame> is not known"),
@@ -946,7 +946,7 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "a complex value": (lambda: _set(A=1j), "site 'A' is 1j; it must be a number"),
     "a program that fails": (
         lambda: pf.inference.predictive(negative_scale, {"b": [1.0, -1.0]}, n=3),
-        "fails when people are drawn from it for n=3"
+        "fails when units are drawn from it for n=3"
     ),
     "infinite worlds": (
         lambda: pf.SEM(divides, THROUGH).worlds(5, random_state=0), "gives the node 'M' the value -?inf for 100%"

@@ -57,7 +57,7 @@ def fitted(name: str, make: Callable[[], Any]) -> Any:
 
 
 def signs() -> pd.DataFrame:
-    """The same people, their numbers told as above 0 or not: laws of zeros and ones are quickly learned."""
+    """The same units, their numbers told as above 0 or not: distributions of zeros and ones are quickly learned."""
     return (rows() > 0).astype(int)
 
 

@@ -58,7 +58,7 @@ class Sem:
         return noise, np.prod([law[noise[name]] for name, law in self.noise.items()], axis=0)
 
     def read(self, regime: Regime | None, node: str, suffix: Path = ()) -> Values:
-        """The value of a node for every person, as read along the rest of a path; without a regime, as observed."""
+        """The value of a node for every unit, as read along the rest of a path; without a regime, as observed."""
         graph, (noise, weight) = self.graph, self.people
         if node == graph.sensitive and regime is not None and suffix:
             return np.full(len(weight), regime.value((node, *suffix)))
@@ -66,7 +66,7 @@ class Sem:
         return self.equation[node][(*parents, noise[node])]
 
     def target(self, regime: Regime, target: Target = "prediction") -> NDArray[np.float64]:
-        """P(Y = 1) of every person: of the prediction, or of the model's own outcome."""
+        """P(Y = 1) of every unit: of the prediction, or of the model's own outcome."""
         outcome = self.graph.outcome
         if target == "outcome":
             return self.read(regime, outcome).astype(np.float64)
@@ -78,7 +78,7 @@ class Sem:
 
     @cached_property
     def joint(self) -> Law:
-        """The law of the observed nodes, an axis for each in the order of ``graph.observed``."""
+        """The distribution of the observed nodes, an axis for each in the order of ``graph.observed``."""
         nodes = self.graph.observed
         law = np.zeros([int(self.equation[node].max()) + 1 for node in nodes])
         np.add.at(law, tuple(self.read(None, node) for node in nodes), self.people[1])
@@ -104,7 +104,7 @@ class Sem:
 
 
 def g_formula(part: RegimeEstimand, target: Target, nodes: Path, joint: Law, score: Law) -> float:
-    """P(Y = 1) by the factors of an estimand, from the joint law of the observed nodes, an axis for each."""
+    """P(Y = 1) by the factors of an estimand, from the joint distribution of the observed nodes, an axis for each."""
     graph = part.regime.unfair.graph
     axis = {node: place for place, node in enumerate(nodes)}
     sensitive = axis[graph.sensitive]
@@ -286,10 +286,11 @@ def test_the_random_latent_graphs_are_varied() -> None:
 
 
 def local_dependence(sem: Sem, regime: Regime, target: Target) -> float:
-    """How much P(Y = 1) varies with the laws of the noise where the law of the observed nodes does not, to first order.
+    """How much P(Y = 1) varies with the distributions of the noise where the distribution of the observed nodes does
+    not, to first order.
 
-    It is zero wherever P(Y = 1) is a function of the observed law: both are polynomials in the laws of the noise, and
-    the gradient of the one is then a combination of the gradients of the other.
+    It is zero wherever P(Y = 1) is a function of the observed distribution: both are polynomials in the distributions
+    of the noise, and the gradient of the one is then a combination of the gradients of the other.
     """
     noise, weight = sem.people
     nodes = [node for node in sem.graph.observed if target == "outcome" or node != sem.graph.outcome]
@@ -372,7 +373,8 @@ def test_what_is_called_not_identified_varies_under_one_observed_law(
     ids=["front door", "front door of a mediator", "napkin", "napkin of a mediator", "collider"],
 )
 def test_another_formula_is_needed_where_the_edge_formula_is_refused(edges: str, latent: str, target: Target) -> None:
-    """P(Y = 1) is a function of the observed law there, and the edge formula of the graph without latents is wrong."""
+    """P(Y = 1) is a function of the observed distribution there, and the edge formula of the graph without latents is
+    wrong."""
     graph = CausalGraph(edges, sensitive="A", outcome="Y", latent=list(latent))
     unfair = graph.unfair(lambda path: "M" in path or len(path) == 2)
     assert verdict(unfair, target) == "another formula"
@@ -389,7 +391,7 @@ def test_another_formula_is_needed_where_the_edge_formula_is_refused(edges: str,
 
 
 def test_a_recanting_witness_depends_on_the_coupling_of_noise() -> None:
-    """Two models with one observed law: M1 reacts to A in everybody, or in nobody."""
+    """Two models with one observed distribution: M1 reacts to A in everybody, or in nobody."""
     graph = CausalGraph(KITE, sensitive="A", outcome="Y")
     coin, third = np.array([0.5, 0.5]), np.array([0.7, 0.3])
     m2 = np.array([[0, 0], [0, 1]])

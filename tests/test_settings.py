@@ -57,7 +57,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "count": (*NEVER, True, None, 2.5, -1, 0, math.inf),
     "count or none": (*NEVER, True, 2.5, -1, 0, math.inf),
     "people": (*NEVER, True, None, 2.5, -1, 0, math.inf, 2**63),
-    "people or none": (*NEVER, True, 2.5, -1, 0, math.inf, 2**63),
+    "units or none": (*NEVER, True, 2.5, -1, 0, math.inf, 2**63),
     "whole": (*NEVER, True, None, 2.5, -1, math.inf),
     "positive": (*NEVER, True, None, -1, 0, math.inf),
     "positive or none": (*NEVER, True, -1, 0, math.inf),
@@ -198,7 +198,7 @@ settings(
     pf.SEM.worlds,
     lambda **given: pf.SEM(program, UNFAIR).worlds(**({"n": 10} | given)),
     besides="df sample_weight",
-    n="people or none",
+    n="units or none",
     random_state="seed",
 )
 settings(
@@ -262,7 +262,7 @@ settings(
     besides="posterior",
     program="callable",
     do="mapping",
-    n="people or none",
+    n="units or none",
     draws="count or none",
     random_state="seed",
 )

@@ -1,4 +1,4 @@
-"""Buffers beside a program, networks in it and whole numbers: values take the types that the program takes."""
+"""Buffers beside a program, networks in it and integers: values take the types that the program takes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_drawn_node_takes_any_buffer(kind: str) -> None:
 
 @ASSIGNED
 def test_what_is_assigned_to_few_people_counts() -> None:
-    """A buffer of one type, filled with values of people of whom some have none."""
+    """A buffer of one type, filled with values of units of whom some have none."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):

@@ -164,7 +164,7 @@ def doubt_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Vi
         else:
             found.append(
                 f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
-                + ("." if first.origin is not None else "; they cover the drawing of people and of audited rows.")
+                + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
             )
     for text in found:
         warnings.warn(text, PyrofairWarning, stacklevel=3)
@@ -556,7 +556,7 @@ def _worlds(
 
 
 def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
-    """Tell whether each row of a world is the same person as one of the other world, and as no other row."""
+    """Tell whether each row of a world is the same unit as one of the other world, and as no other row."""
     if one.unit is None or other.unit is None:
         return False
     return len(np.unique(one.unit)) == len(one.unit) and np.array_equal(np.sort(one.unit), np.sort(other.unit))

@@ -201,7 +201,9 @@ class Estimator:
 
 
 def make_views(source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None) -> Views:
-    """Return the worlds of a source once, or in several views if its units are known by draws or by learned laws."""
+    """Return the worlds of a source once, or in several views if its units are known by draws or by learned
+    mechanisms.
+    """
     if hasattr(source, "views"):
         found: Views = source.views(df=table, sample_weight=weight, random_state=seed)
         return found

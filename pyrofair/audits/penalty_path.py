@@ -67,8 +67,8 @@ class PenaltyPath:
     table : DataFrame
         A row for each strength, seed and kind of decisions, with the objective on all training rows (nats), accuracy,
         majority_rate, positive_rate, p_y0, p_ypi, mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper (and
-        piu_double_disagreement for a source whose units are known by draws or learned laws). A bound is NaN where an
-        estimate left [0, 1].
+        piu_double_disagreement for a source whose units are known by draws or learned mechanisms). A bound is NaN where
+        an estimate left [0, 1].
     models : dict
         The fitted classifier of each (strength, seed).
     intervals : DataFrame

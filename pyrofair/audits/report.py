@@ -56,7 +56,7 @@ def _read_setting(context: Mapping[str, Any], models: int) -> list[str]:
         f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
         f"{graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
         f"{context['threshold']:g}.",
-        f"{_roles(context)} PIU is the share of people whose two answers differ.",
+        f"{_roles(context)} PIU is the share of units whose two answers differ.",
         *context["unfair"].splitlines(),
     ]
     if context["resampling"] and context["replicates"] > 1:
@@ -96,7 +96,8 @@ def _read_overlap(overlap: pd.DataFrame) -> list[str]:
         if "outside" in row:
             given = ", ".join(each for each in (row["reads"], _arm(row["arm"])) if each)
             lines.append(
-                f"{row['regime']} world: {row['column']} drawn from its learned law{given and f' given {given}'}; "
+                f"{row['regime']} world: {row['column']} drawn from its learned "
+                f"distribution{given and f' given {given}'}; "
                 f"{row['outside']:.1%} of that world asks it beyond the rows it was learned from"
             )
         elif row["used"]:
@@ -138,7 +139,7 @@ def _read_model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[s
 def _read_piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
     lower, upper = of["piu_lower"], of["piu_upper"]
     if seen_twice and abs(upper.estimate - lower.estimate) <= ROUNDING:
-        return f"    PIU {_span(lower)}, a point under what is listed below: both answers of each person follow"
+        return f"    PIU {_span(lower)}, a point under what is listed below: both answers of each unit follow"
     doubled = of.get("piu_double_disagreement")
     beside = f"; twice the disagreement given it {_span(doubled)}" if doubled is not None else ""
     given = "    PIU, given what both worlds share," if beside else "    PIU"
@@ -158,7 +159,7 @@ def _read_accuracy(rows: Rows) -> str:
 def _read_rate(rate: Any) -> str:
     same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
     empty = ": nearly the same answer for everyone" if same else ""
-    return f"  says yes to {_span(rate)} of people{empty}"
+    return f"  says yes to {_span(rate)} of units{empty}"
 
 
 def _span(row: Any) -> str:
@@ -214,21 +215,21 @@ def _verdict(of: Mapping[str, Any]) -> str:
     if np.isnan(effect.lower) or np.isnan(upper.upper):
         return (
             f"none, for there are no intervals; the point estimates allow {lower.estimate:.1%} to {upper.estimate:.1%} "
-            "of people."
+            "of units."
         )
     least, most = _least(lower, effect), min(upper.upper, 1.0)
     if least > 0.0:
-        return f"unfair to at least {least:.1%} of people, and to at most {most:.1%}."
+        return f"unfair to at least {least:.1%} of units, and to at most {most:.1%}."
     if most <= SMALL:
-        return f"unfair to at most {most:.1%} of people."
+        return f"unfair to at most {most:.1%} of units."
     return (
-        f"inconclusive: the data allow anything from 0 % to {most:.1%} of people; a wide interval is no "
+        f"inconclusive: the data allow anything from 0 % to {most:.1%} of units; a wide interval is no "
         "evidence of unfairness, nor of its absence."
     )
 
 
 def _least(lower: Any, effect: Any) -> float:
-    """Return the share of people that is surely treated unfairly, or 0.
+    """Return the share of units that is surely treated unfairly, or 0.
 
     The lower end is an absolute value, whose replicates are never 0: without units, the sign of the mean effect decides
     instead; with units, which make the end larger than that, it must be clear of 0.

@@ -116,9 +116,9 @@ class Dataset:
     name : str
         ``"adult"`` or ``"german"``.
     frame : DataFrame of shape (n, columns)
-        One row a person, the outcome last. Numbers are int64; text is categorical, its categories sorted and
+        One row a unit, the outcome last. Numbers are int64; text is categorical, its categories sorted and
         fixed over all n rows. The index is the row number in the raw files (Adult: ``adult.data``, then
-        ``adult.test``), so a person keeps one label in all variants.
+        ``adult.test``), so a unit keeps one label in all variants.
     graph : CausalGraph
         The graph whose nodes hold the columns.
     unfair : UnfairPaths
@@ -217,7 +217,7 @@ def load_adult(
     _check_option("variant", variant, ("paper", "complete", "raw"))
     _check_option("columns", columns, ("graph", "all"))
     folder = _folder(path)
-    # adult.test opens with a line that is no person, and ends its labels in a full stop.
+    # adult.test opens with a line that is no unit, and ends its labels in a full stop.
     text = _read(folder, "adult.data") + _read(folder, "adult.test").partition(b"\n")[2]
     frame = _parse(text, _ADULT_COLUMNS, separator=",", missing=["?"])
     frame["income"] = frame["income"].str.removesuffix(".")

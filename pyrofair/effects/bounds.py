@@ -24,7 +24,7 @@ class PIUBounds:
     Parameters
     ----------
     lower, upper : float or numpy.ndarray
-        The ends of the sharp interval: each is attained by a joint law with these marginals.
+        The ends of the sharp interval: each is attained by a joint distribution with these marginals.
     independent : float or numpy.ndarray
         P^I, the value of PIU if the two outcomes were independent. Not a bound.
 
@@ -56,7 +56,7 @@ class PIUBounds:
 def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
     """Bound the probability of individual unfairness (PIU) by the two marginals alone.
 
-    Assumes nothing about the joint law of the two potential outcomes.
+    Assumes nothing about the joint distribution of the two potential outcomes.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     Raises
     ------
     DataError
-        If the counts are not whole numbers with 0 <= errors <= n and n >= 1, or delta is not in (0, 1/2).
+        If the counts are not integers with 0 <= errors <= n and n >= 1, or delta is not in (0, 1/2).
 
     References
     ----------
@@ -187,7 +187,7 @@ test_set_bound.__dict__["__test__"] = False
 
 
 def _count(value: object) -> object:
-    """Return a whole number in floating point as an integer, if some table is so long, and anything else as it is."""
+    """Return an integer in floating point as an integer, if some table is so long, and anything else as it is."""
     if isinstance(value, float) and value.is_integer() and abs(value) <= MOST_ROWS:
         return int(value)
     return value

@@ -180,7 +180,7 @@ class UnitMeans:
     """The weights of k units (summing to 1) and their mean scores in the baseline and in the switched world, (k,).
 
     ``noise`` is the variance, (k,), that the drawing of a unit's rows gives the difference of its two means, as far as
-    these rows are draws; that of laws is not in it.
+    these rows are draws; that of distributions is not in it.
     """
 
     weight: Vector

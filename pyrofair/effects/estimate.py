@@ -18,10 +18,10 @@ class Estimate:
     Parameters
     ----------
     value, error : float
-        The number and its error: NaN where one simulated person does not tell it.
+        The number and its error: NaN where one simulated unit does not tell it.
     posterior_sd : float
         Where the number is a mean over posterior draws of an SEM's parameters: its standard deviation between draws,
-        which is what the data leave open, and does not shrink with more people. 0 otherwise.
+        which is what the data leave open, and does not shrink with more units. 0 otherwise.
 
     Examples
     --------
@@ -45,9 +45,9 @@ class Estimate:
 
     @classmethod
     def pooled(cls, parts: Sequence[Estimate]) -> Estimate:
-        """Return the mean over posterior draws, each of which was evaluated with people of its own.
+        """Return the mean over posterior draws, each of which was evaluated with units of its own.
 
-        Its error holds both chances: that of the people, and that of which draws were used. The standard deviation
+        Its error holds both chances: that of the units, and that of which draws were used. The standard deviation
         between draws is freed of the first.
 
         >>> Estimate.pooled([Estimate(0.2, 0.01), Estimate(0.4, 0.01)])

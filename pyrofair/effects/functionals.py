@@ -5,7 +5,7 @@ unit ``u`` of weight ``w_u``. Without units the population is one unit of weight
 P(Y_{A<=1||pi} = 1), which is the paper's setting. With units the functionals see what both worlds are known to share:
 
 ===============  ======================  =======================================================================
-functional       formula                 one unit / given the shared features / given a person's noise
+functional       formula                 one unit / given the shared features / given a unit's noise
 ===============  ======================  =======================================================================
 `disagreement`   sum w (a + b - 2 a b)   the paper's penalty / the same given them / PIU, decisions drawn apart
 `effect_gap`     sum w abs(a - b)        abs(mean unfair effect) / PIU's lower end / PIU, decisions share noise

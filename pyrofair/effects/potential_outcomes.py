@@ -94,7 +94,7 @@ class CounterfactualSample:
     weight : numpy.ndarray, shape (m,)
         Nonnegative weights, kept as float64; ``(weight * score).sum()`` estimates P(Y = 1) in this world.
     unit : numpy.ndarray of int64, shape (m,), optional
-        What the two worlds are known to share: rows with one id, in either world, belong to one unit (a person's noise,
+        What the two worlds are known to share: rows with one id, in either world, belong to one unit (a unit's noise,
         or a value of the features that no unfair path touches). None: the population is the only unit.
     origin : numpy.ndarray of int64, shape (m,), optional
         Position in the observed rows of the row that this one is, unchanged; -1 where it was changed or drawn.
@@ -268,7 +268,7 @@ class PotentialOutcomes(Protocol):
         """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Learn the nuisances (propensities, conditional laws) from observed rows, and return self."""
+        """Learn the nuisances (propensities, conditional distributions) from observed rows, and return self."""
 
     def worlds(
         self,
@@ -283,7 +283,7 @@ class PotentialOutcomes(Protocol):
         Parameters
         ----------
         n : int, optional
-            Number of people to draw, for sources that can draw people.
+            Number of units to draw, for sources that can draw units.
         random_state : int, optional
             Seed of a generator of this call; the global generators are left as they were.
         df : pandas.DataFrame, optional

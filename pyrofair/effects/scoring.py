@@ -150,7 +150,7 @@ def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a table with its fractions in float64, for arithmetic on it.
 
     Programs draw in float32, and worlds hand that out, for a cast doubles their memory. There .1 + .1 + .3 exceeds 1/2;
-    whoever scores people and decides must not.
+    whoever scores units and decides must not.
     """
     return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
 

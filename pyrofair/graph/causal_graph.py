@@ -203,9 +203,9 @@ class CausalGraph:
         Parameters
         ----------
         program
-            A Pyro program of the number of people.
+            A Pyro program of the number of units.
         nodes
-            The nodes: sites in its plate of people. With ``columns``, each column is a site, or names a component of a
+            The nodes: sites in its plate of units. With ``columns``, each column is a site, or names a component of a
             vector-valued site, in order; by default these are ``M[0]``, ``M[1]``, ...
         sensitive, outcome, baseline, contrast, positive, columns
             As for the class.

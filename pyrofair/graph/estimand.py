@@ -27,12 +27,12 @@ Event = tuple[str, int | None]
 
 @dataclass(frozen=True)
 class Factor:
-    """One law in the g-formula: P(node | given, A = arm).
+    """One distribution in the g-formula: P(node | given, A = arm).
 
     Parameters
     ----------
     node
-        The node whose law it is.
+        The node whose distribution it is.
     given
         The nodes it is conditioned on, without the sensitive attribute.
     before
@@ -113,7 +113,7 @@ class Weight:
 
 @dataclass(frozen=True, repr=False)
 class RegimeEstimand:
-    """The law of the features in one world, as a product of factors, and the weights that reproduce it.
+    """The distribution of the features in one world, as a product of factors, and the weights that reproduce it.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class RegimeEstimand:
     outcome_arm
         The value of the sensitive attribute that the target itself reads, or None if it does not read it.
     outcome_given
-        The nodes that the target's own law is conditioned on, without the sensitive attribute.
+        The nodes that the target's own distribution is conditioned on, without the sensitive attribute.
     """
 
     regime: Regime
@@ -155,7 +155,7 @@ class RegimeEstimand:
             0, 1, or ``"pooled"`` (None) for both: the weight of a group times the probability of that group given the
             features, the same for both.
         upto
-            Stop after so many nodes of the order: the weight then reproduces the law of these nodes alone.
+            Stop after so many nodes of the order: the weight then reproduces the distribution of these nodes alone.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class RegimeEstimand:
     def needed_values(self, place: int, group: int | None) -> set[int]:
         """Return the values of the sensitive attribute that the order's node ``place`` must occur with.
 
-        These are the group itself and the arms of the laws conditioned on that node.
+        These are the group itself and the arms of the distributions conditioned on that node.
         """
         later = {factor.arm for factor in self.factors[place + 1 :] if factor.arm is not None}
         return {int(value) for value in (*later, *(() if group is None else (group,)))}
@@ -218,7 +218,7 @@ class RegimeEstimand:
         return _shown_latex(self.latex)
 
     def _laws(self, write: Callable[[Event, Sequence[Event]], str]) -> str:
-        """Write the law of the outcome and those of the features, the last in the order first."""
+        """Write the distribution of the outcome and those of the features, the last in the order first."""
         graph = self.regime.unfair.graph
         own: list[Event] = [] if self.outcome_arm is None else [(graph.sensitive, self.outcome_arm)]
         laws = [write((graph.outcome, 1), [*own, *((node, None) for node in self.outcome_given)])]
@@ -273,7 +273,7 @@ class Estimand:
 
     @property
     def support(self) -> str:
-        """The assumption that weights need, and learned laws do not."""
+        """The assumption that weights need, and learned mechanisms do not."""
         return (
             "Every combination of features that occurs in a world occurs in the weighted group (positivity of "
             f"P({self.unfair.graph.sensitive} | features))."

@@ -19,9 +19,9 @@ __all__ = ["identify"]
 def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     """Derive the formula of both potential outcomes from the graph, edge by edge.
 
-    Each child of the sensitive attribute reads one value of it, its arm. The law of the features in a world is the
-    product of P(V | parents, A = arm of V). With latent nodes the graph is projected on the observed ones first, the
-    arms carried along, and the children in one district must read one value.
+    Each child of the sensitive attribute reads one value of it, its arm. The distribution of the features in a world is
+    the product of P(V | parents, A = arm of V). With latent nodes the graph is projected on the observed ones first,
+    the arms carried along, and the children in one district must read one value.
 
     Parameters
     ----------
@@ -122,7 +122,9 @@ class _Projection:
         return RegimeEstimand(regime, tuple(order), len(roots), tuple(factors), outcome_arm, outcome_given)
 
     def _factor(self, node: str, before: Path, arms: dict[str, int]) -> Factor:
-        """Return the law of a node: given its parents, or all nodes before it where a latent node joins it to some."""
+        """Return the distribution of a node: given its parents, or all nodes before it where a latent node joins it to
+        some.
+        """
         district = nx.node_connected_component(self.confounded, node)
         values = {arms[child] for child in district if child in arms} if node in self.caused else set()
         causes = {*self.directed.predecessors(node)} - {self.sensitive}
@@ -200,7 +202,8 @@ class _Projection:
             )
 
     def _reachable(self, district: set[str]) -> bool:
-        """Tell whether a district's law is identified: whether every other node can be fixed, one after another.
+        """Tell whether a district's distribution is identified: whether every other node can be fixed, one after
+        another.
 
         A node can be fixed when its district holds none of its own descendants among the nodes still random.
         """

@@ -204,7 +204,7 @@ def witness_message(witness: str, unfair: Path, fair: Path) -> str:
     return (
         f"Not identified: {witness!r} is a recanting witness. The unfair path {show_path(unfair)} and the fair path "
         f"{show_path(fair)} part only there, so {witness!r} would have to take two values at once, and no data tell "
-        f"their joint law. Call both paths unfair, or both fair."
+        f"their joint distribution. Call both paths unfair, or both fair."
     )
 
 

@@ -52,9 +52,9 @@ class NoiseReport:
     Parameters
     ----------
     evidence, found
-        The people, and what the equations determined.
+        The units, and what the equations determined.
     laws
-        The laws of observed nodes that are drawn.
+        The distributions of observed nodes that are drawn.
     draws
         The number of posterior draws asked for.
     """
@@ -82,7 +82,7 @@ class NoiseReport:
         if is_point(law, self.evidence.coupling):
             return "distribution function", "determined by the row"
         if self.evidence.coupling == "independent":
-            return "distribution function", "its noise is drawn anew where its law is another one"
+            return "distribution function", "its noise is drawn anew where its distribution is another one"
         return "distribution function", "known up to what gives the value"
 
     def _put(self, site: str, rows: Any, **said: Any) -> None:
@@ -120,12 +120,12 @@ class NoiseReport:
                 at,
                 method="importance",
                 ess=np.minimum(ess, self.draws),
-                note=f"its law reads {', '.join(block.keys)}",
+                note=f"its distribution reads {', '.join(block.keys)}",
             )
         few = int((ess < min(FEW, self.draws)).sum())
         if few:
             warnings.warn(
-                f"The noise {', '.join(block.keys)} of {few} of {self.evidence.n} people rests on fewer than {FEW:g} "
+                f"The noise {', '.join(block.keys)} of {few} of {self.evidence.n} units rests on fewer than {FEW:g} "
                 f"effective draws (at least {ess.min():.1f}); see .diagnostics. Raise draws or the tolerance, or "
                 "declare an inverse.",
                 PyrofairWarning,
@@ -148,14 +148,14 @@ class NoiseReport:
         least = min((float(values.min()) for values in effective.values()), default=np.inf)
         if worst > R_HAT or least < min(FEW, self.draws):
             warnings.warn(
-                f"{method} serves some people badly (R-hat up to {worst:.3f}, effective draws down to {least:.0f}); "
+                f"{method} serves some units badly (R-hat up to {worst:.3f}, effective draws down to {least:.0f}); "
                 "see .diagnostics. Raise draws or the tolerance, or use method='auto'.",
                 PyrofairWarning,
                 stacklevel=5,
             )
 
     def table(self) -> pd.DataFrame:
-        """Return a row for each person and node: person, node, method, ess, r_hat, note."""
+        """Return a row for each unit and node: unit, node, method, ess, r_hat, note."""
         sites = list(self.parts)
         n = self.evidence.n
         columns = {
@@ -234,7 +234,7 @@ def abduct(
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
 ) -> Abduction:
-    """Infer the noise of given people from their rows.
+    """Infer the noise of given units from their rows.
 
     Noise that feeds several nodes is inferred from all of them; noise of one node from that node, given its parents.
     The noise of a node drawn without explicit noise is a uniform, told by its distribution function: exactly where it
@@ -243,9 +243,9 @@ def abduct(
     Parameters
     ----------
     program
-        A Pyro program of the number of people, or its structural equations.
+        A Pyro program of the number of units, or its structural equations.
     df
-        The n people: a column for each node, ``M[0]``, ``M[1]``, ... for one that is a vector. Sites without a column
+        The n units: a column for each node, ``M[0]``, ``M[1]``, ... for one that is a vector. Sites without a column
         are not observed.
     nodes
         For a bare program the sites that are observed; by default those that have a column.
@@ -262,15 +262,15 @@ def abduct(
         For some nodes a function from the row's nodes (a dictionary of tensors of shape (n,)) to their noise: a tensor,
         or a dictionary of them if the node reads several noise sites. It is checked by putting the noise in.
     draws
-        The number of posterior draws of each person whose noise is not determined.
+        The number of posterior draws of each unit whose noise is not determined.
     tolerance
         The width of the kernel or the standard deviation of the error, in the units of the nodes: one for all, or one
         for each node.
     guide
-        For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all people
-        jointly normal: for few people).
+        For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all units
+        jointly normal: for few units).
     coupling
-        What noise a node drawn without explicit noise has where its law is another one, as in
+        What noise a node drawn without explicit noise has where its distribution is another one, as in
         :class:`pyrofair.SEM`.
     parameters
         The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
@@ -368,7 +368,7 @@ def _abduct(
     seed: int,
     sensitive: str | None = None,
 ) -> Abduction:
-    """Infer the noise of given people; that of a sensitive attribute that will be set is left alone."""
+    """Infer the noise of given units; that of a sensitive attribute that will be set is left alone."""
     settings.require_nodes(tuple(rows.columns))
     with isolated(seed):
         wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.values))
@@ -399,20 +399,20 @@ def counterfactuals(
     do: Mapping[str, Any] | None = None,
     random_state: int | None = None,
 ) -> Counterfactuals:
-    """Return both worlds of given people; see :meth:`pyrofair.SEM.counterfactual`.
+    """Return both worlds of given units; see :meth:`pyrofair.SEM.counterfactual`.
 
     Parameters
     ----------
     equations
         The program with its unfair paths.
     df
-        The people.
+        The units.
     settings
         How their noise is inferred.
     coupling
-        What noise a node drawn without explicit noise has where its law is another one.
+        What noise a node drawn without explicit noise has where its distribution is another one.
     posterior
-        Draws of the parameters; up to 50 of them, evenly spaced, share the draws of each person.
+        Draws of the parameters; up to 50 of them, evenly spaced, share the draws of each unit.
     do
         Nodes that are set in both worlds besides.
     random_state
@@ -480,7 +480,8 @@ def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]
     for block in blocks:
         for site in block.drawn:
             raise DataError(
-                f"method='exact' cannot serve {site!r}: its law reads the noise {', '.join(evidence.keys[site])}, "
+                f"method='exact' cannot serve {site!r}: its distribution reads the noise "
+                f"{', '.join(evidence.keys[site])}, "
                 "which other nodes do not determine. Use method='auto' or 'importance'."
             )
         for site in block.computed:

@@ -35,14 +35,14 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Uncertain:
-    """A number, or an array of numbers, for each of n people.
+    """A number, or an array of numbers, for each of n units.
 
     Parameters
     ----------
     point : array of shape (n, ...)
         What is known, and the mean of the draws where it is not.
     rows : array of shape (r,)
-        The people for whom it is drawn.
+        The units for whom it is drawn.
     draws : array of shape (r, draws, ...)
         Their draws.
 
@@ -74,7 +74,7 @@ class Uncertain:
         point, rows, draws
             As above; the points of those who are drawn are filled in.
         collapse
-            Whether people whose draws are all the same count as known.
+            Whether units whose draws are all the same count as known.
         """
         if rows is None or draws is None or not len(rows):
             return cls(point, np.empty(0, dtype=np.int64), np.empty((0, 0, *point.shape[1:])))
@@ -96,7 +96,7 @@ class Uncertain:
 
     @property
     def mode(self) -> NDArray[np.float64]:
-        """What is known, and of whole numbers that are drawn the most frequent one, shape (n,)."""
+        """What is known, and of integers that are drawn the most frequent one, shape (n,)."""
         found = self.point.copy()
         if len(self.rows):
             values = np.unique(self.draws)
@@ -109,7 +109,7 @@ class Uncertain:
         return self.take(np.arange(len(self.point)), count)
 
     def take(self, people: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-        """Return ``count`` draws for some people, named by their places, shape (m, count, ...)."""
+        """Return ``count`` draws for some units, named by their places, shape (m, count, ...)."""
         wide = np.broadcast_to(self.point[people, None], (len(people), count, *self.point.shape[1:]))
         place = np.full(len(self.point), -1)
         place[self.rows] = np.arange(len(self.rows))
@@ -131,7 +131,7 @@ WIDTH = 120
 
 @dataclass(frozen=True, eq=False)
 class CounterfactualWorld:
-    """The rows of n given people in one supposed world.
+    """The rows of n given units in one supposed world.
 
     Parameters
     ----------
@@ -193,19 +193,19 @@ class CounterfactualWorld:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactuals:
-    """Both worlds of n given people: the baseline, and the one in which the unfair paths alone are switched.
+    """Both worlds of n given units: the baseline, and the one in which the unfair paths alone are switched.
 
     Parameters
     ----------
     worlds : (CounterfactualWorld, CounterfactualWorld)
-        The two worlds; draw i of both is one person with one and the same noise.
+        The two worlds; draw i of both is one unit with one and the same noise.
     noise : DataFrame of n rows
         For each noise site, and for each node drawn without explicit noise its uniform ``u(NODE)``, the posterior mean
         and standard deviation (0 where the row determines it): columns (noise, "mean" or "sd").
     noise_values : dict
         The explicit noise, drawn where it is not determined.
     diagnostics : DataFrame
-        A row for each person and node: person, node, method, ess, r_hat, note.
+        A row for each unit and node: unit, node, method, ess, r_hat, note.
     graph : CausalGraph
         The graph.
     chains : int
@@ -233,13 +233,13 @@ class Counterfactuals:
     coupled: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Say how many people there are, how sure their worlds are, and show the first of them."""
+        """Say how many units there are, how sure their worlds are, and show the first of them."""
         n, told = len(self.baseline), self.diagnostics
         drawn = int(_drawn([each for world in self.worlds for each in world.nodes.values()], n).sum())
-        lines = [f"counterfactuals of {n} people (methods: {methods_of(told)})"]
+        lines = [f"counterfactuals of {n} units (methods: {methods_of(told)})"]
         if drawn:
             named = ", of labels the most frequent one" if any(world.labels for world in self.worlds) else ""
-            lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.count} draws each")
+            lines.append(f"drawn for {drawn} of {n} units ({drawn / n:.0%}), {self.count} draws each")
             lines.append(f"means are shown{named}")
         else:
             lines.append("determined by their rows for everyone" + ("" if self.exact else ", but for the parameters"))
@@ -262,12 +262,12 @@ class Counterfactuals:
 
     @property
     def baseline(self) -> pd.DataFrame:
-        """Each person's row in the baseline, on the index of the table: values, or posterior means."""
+        """Each unit's row in the baseline, on the index of the table: values, or posterior means."""
         return self.worlds[0].rows
 
     @property
     def switched(self) -> pd.DataFrame:
-        """Each person's row with the unfair paths switched, on the index of the table: values, or posterior means."""
+        """Each unit's row with the unfair paths switched, on the index of the table: values, or posterior means."""
         return self.worlds[1].rows
 
     @property
@@ -288,7 +288,7 @@ class Counterfactuals:
         return None if first is None or second is None else (first, second)
 
     def scores(self, model: Any, *, threshold: float = 0.5) -> pd.DataFrame:
-        """Return what a classifier says of each person in both worlds.
+        """Return what a classifier says of each unit in both worlds.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class Counterfactuals:
         DataFrame of n rows, on the index of the table
             ``baseline`` and ``switched``, the posterior means of the two scores; ``effect``, that of their difference,
             and ``effect_sd``, its standard deviation; ``decisions_differ``, the probability that the two decisions
-            differ: the person's own PIU, under ``coupling`` where the model's columns depend on ``coupled`` nodes.
+            differ: the unit's own PIU, under ``coupling`` where the model's columns depend on ``coupled`` nodes.
 
         Raises
         ------
@@ -326,7 +326,7 @@ class Counterfactuals:
     def _scores(
         self, model: Any, world: CounterfactualWorld, reads: Sequence[str], rows: NDArray[np.int64], count: int
     ) -> NDArray[np.float64]:
-        """Return the scores of every draw of some people, shape (r, count)."""
+        """Return the scores of every draw of some units, shape (r, count)."""
         data: dict[str, Any] = {}
         for name in reads:
             if name in world.nodes:
@@ -336,13 +336,13 @@ class Counterfactuals:
         return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
 
     def to_inference_data(self) -> Any:
-        """Return noise and both worlds as ArviZ data: a posterior over people.
+        """Return noise and both worlds as ArviZ data: a posterior over units.
 
         Returns
         -------
         arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
             In the group ``posterior`` each noise site, and each node as ``baseline_NODE`` and ``switched_NODE``, with
-            the dimensions chain, draw, person. If all is determined there is one draw.
+            the dimensions chain, draw, unit. If all is determined there is one draw.
         """
         found = dict(self.noise_values)
         for word, world in zip(("baseline", "switched"), self.worlds, strict=True):
@@ -379,7 +379,7 @@ def shown(head: pd.DataFrame, n: int) -> str:
 
 
 def _flat(index: pd.Index[Any]) -> list[Any]:
-    """Return the labels of people, those of several levels as one text each, for ArviZ knows no tuples."""
+    """Return the labels of units, those of several levels as one text each, for ArviZ knows no tuples."""
     return [", ".join(map(str, label)) if isinstance(label, tuple) else label for label in index]
 
 
@@ -410,7 +410,7 @@ def frame_of(parts: Mapping[tuple[str, str], NDArray[np.float64]], index: pd.Ind
 
 
 def pool(parts: Sequence[Counterfactuals]) -> Counterfactuals:
-    """Put together what several draws of a program's parameters say of the same people, each with the same weight."""
+    """Put together what several draws of a program's parameters say of the same units, each with the same weight."""
     draws = max(part.count for part in parts)
     worlds = [_pool_worlds([part.worlds[i] for part in parts], draws) for i in (0, 1)]
     means = np.stack([part.noise.xs("mean", axis=1, level="of").to_numpy() for part in parts])

@@ -46,7 +46,7 @@ class GivenRows:
     columns
         For each observed site its column, in the order of the table.
     index
-        The people's labels.
+        The units' labels.
     """
 
     program: Program
@@ -100,14 +100,14 @@ def read_rows(
     program, df, nodes
         The program, the rows, and which nodes are observed.
     probe
-        The program to run on a few people, by default itself: with its parameters set, say.
+        The program to run on a few units, by default itself: with its parameters set, say.
 
     Raises
     ------
     DataError
         If no column is a site, or a column is missing or holds no numbers.
     GraphError
-        If a named node is no site, or is given data in the program; or if evidence bears on people.
+        If a named node is no site, or is given data in the program; or if evidence bears on units.
     """
     read_table(df, [])  # a table at all
     have = list(map(str, df.columns))
@@ -154,17 +154,17 @@ ROUNDING = 1e-5
 
 @dataclass
 class Reading:
-    """What one run said, for m people.
+    """What one run said, for m units.
 
     Parameters
     ----------
     natural
         For each observed deterministic site the value that its equation gives, shape (m,).
     laws
-        For each random site that was met its law.
+        For each random site that was met its distribution.
     noise
         For each unobserved random site its noise, shape (m, ...): its value, or what :func:`noise_like` draws where its
-        law depends on a node.
+        distribution depends on a node.
     """
 
     natural: dict[str, Tensor] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A program, and people of whom some nodes are observed.
+    """A program, and units of whom some nodes are observed.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class Evidence:
     observed
         For each observed node site its values, shape (n,), in the site's type.
     index
-        The people's labels, shape (n,).
+        The units' labels, shape (n,).
     coupling
         How the noise of a node drawn without explicit noise hangs together across worlds.
     sensitive
@@ -193,7 +193,7 @@ class Evidence:
     parameters
         The values of the sites outside the plate.
     spare
-        For each random site the value of one person, given where the value does not matter.
+        For each random site the value of one unit, given where the value does not matter.
     wide
         Whether the program takes values in float64; otherwise each site has the type that the program gives it.
     """
@@ -228,7 +228,7 @@ class Evidence:
         Raises
         ------
         DataError
-            If a site of whole numbers is given a fraction, an observed site has more than one number a person, or the
+            If a site of integers is given a fraction, an observed site has more than one number a unit, or the
             log-probability of a site that matters is masked or scaled.
         """
         with quiet(), poutine.trace() as tracer, _InType(parameters or {}):
@@ -238,7 +238,7 @@ class Evidence:
         for site, values in table.items():
             if len(info.shapes[site]) > 1:
                 raise DataError(
-                    f"The site {site!r} has more than one number a person, so no column can hold it. Give each of its "
+                    f"The site {site!r} has more than one number a unit, so no column can hold it. Give each of its "
                     "numbers a site of its own."
                 )
             kind = info.dtypes[site]
@@ -249,7 +249,7 @@ class Evidence:
                 at = int(wrong.int().argmax())
                 raise DataError(
                     f"Row {show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
-                    f"{'True or False' if kind == torch.bool else 'a whole number'} "
+                    f"{'True or False' if kind == torch.bool else 'an integer'} "
                     f"({str(kind).removeprefix('torch.')})."
                 )
         spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random - info.observed}
@@ -269,13 +269,13 @@ class Evidence:
             if site in info.weighted:
                 raise DataError(
                     f"The log-probability of the site {site!r} is masked or scaled in the program (poutine.mask, "
-                    "poutine.scale, .mask()), so what a row says of a person's noise is not what the program draws. "
+                    "poutine.scale, .mask()), so what a row says of a unit's noise is not what the program draws. "
                     "Pass the program without it."
                 )
         return found
 
     def spare_for(self, site: str, m: int) -> Tensor:
-        """Return a value for m people of a random site whose value does not matter."""
+        """Return a value for m units of a random site whose value does not matter."""
         return self.spare[site].expand(self.info.shape(site, m))
 
     def by_rows(self, key: str, value: Tensor) -> Tensor:
@@ -287,7 +287,7 @@ class Evidence:
         return noise.movedim(0, self.info.shapes[key].index(PEOPLE))
 
     def possible(self, key: str, law: Any, noise: Tensor) -> Tensor:
-        """Tell for whom noise, shape (m, ...), is in the support of its law, shape (m,)."""
+        """Tell for whom noise, shape (m, ...), is in the support of its distribution, shape (m,)."""
         inside: Tensor = law.support.check(self.as_site(key, noise))
         inside = inside.movedim(self.info.shapes[key].index(PEOPLE), 0)
         return inside.reshape(len(noise), -1).all(-1)
@@ -299,14 +299,16 @@ class Evidence:
 
     @property
     def n(self) -> int:
-        """The number of people."""
+        """The number of units."""
         return len(self.index)
 
     # -- what depends on what ------------------------------------------------------------------------------------------
 
     @cached_property
     def implicit(self) -> frozenset[str]:
-        """The random sites whose law depends on a node, so that their value is no noise: it has noise of its own."""
+        """The random sites whose distribution depends on a node, so that their value is no noise: it has noise of its
+        own.
+        """
         return frozenset(site for site in self.info.random if self.info.causes(site, self.nodes)[0])
 
     @cached_property
@@ -322,7 +324,7 @@ class Evidence:
 
     @cached_property
     def above(self) -> dict[str, tuple[str, ...]]:
-        """For each noise site that an observed one reads, the noise that its own law reads in turn."""
+        """For each noise site that an observed one reads, the noise that its own distribution reads in turn."""
         return {key: self.info.causes(key, tuple(self.observed))[1] for key in self.readers}
 
     @cached_property
@@ -351,8 +353,8 @@ class Evidence:
     def keys_of(self, sites: Iterable[str]) -> tuple[str, ...]:
         """Return the noise that some node sites read, through unobserved sites too.
 
-        What lies behind a noise site does not matter once its value is given; what lies behind a random step whose law
-        depends on a node does, for its value changes with its law.
+        What lies behind a noise site does not matter once its value is given; what lies behind a random step whose
+        distribution depends on a node does, for its value changes with its distribution.
         """
         met: set[str] = set()
         waiting = [parent for site in sites for parent in self.info.reads[site]]
@@ -374,12 +376,12 @@ class Evidence:
     def given(
         self, rows: Tensor | None = None, repeat: int = 1, sites: Iterable[str] | None = None
     ) -> dict[str, Tensor]:
-        """Return the observed values of some people, each ``repeat`` times in a row, shape (m * repeat,).
+        """Return the observed values of some units, each ``repeat`` times in a row, shape (m * repeat,).
 
         Parameters
         ----------
         rows, repeat
-            The people, by default all, and how often each.
+            The units, by default all, and how often each.
         sites
             The sites whose equations are to be evaluated; other nodes that these do not read may be left out.
         """
@@ -407,7 +409,7 @@ class Evidence:
         noise
             Noise that is known, shape (m, ...).
         partly
-            Noise that is known of some people.
+            Noise that is known of some units.
 
         Returns
         -------
@@ -447,12 +449,12 @@ class Evidence:
         return f"Row {self.label(row)}: {site} = {value:g}" + (f" given {at}" if at else "")
 
     def label(self, row: int) -> str:
-        """Return a person's label as text."""
+        """Return a unit's label as text."""
         return show_label(self.index, row)
 
 
 class _InType(Messenger):
-    """Give sites values in the type that their laws draw."""
+    """Give sites values in the type that their distributions draw."""
 
     def __init__(self, values: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -529,7 +531,8 @@ class _Reader(Messenger):
 
 
 def require_possible(evidence: Evidence) -> Reading:
-    """Refuse rows with a value that its law cannot take, and return the laws of nodes drawn without explicit noise.
+    """Refuse rows with a value that its distribution cannot take, and return the distributions of nodes drawn without
+    explicit noise.
 
     Raises
     ------
@@ -549,7 +552,7 @@ def require_possible(evidence: Evidence) -> Reading:
         if not bool(possible.all()):
             row = int((~possible).int().argmax())
             raise DataError(
-                f"{evidence.describe(site, row)} is impossible under the program: its law there, "
+                f"{evidence.describe(site, row)} is impossible under the program: its distribution there, "
                 f"{type(law).__name__}, has the support {law.support}, and gives it no probability. Correct the row, "
                 "or the program."
             )

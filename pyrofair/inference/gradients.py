@@ -87,7 +87,8 @@ def _latent(evidence: Evidence) -> tuple[str, ...]:
     for key in keys:
         if key in evidence.implicit:
             raise DataError(
-                f"{key!r} is a random step whose law depends on a node, so its value is no noise, and gradients cannot "
+                f"{key!r} is a random step whose distribution depends on a node, so its value is no noise, and "
+                f"gradients cannot "
                 "be followed through its coupling. Use method='importance', or write its noise as a site of its own."
             )
         if reading.laws[key].support.is_discrete:
@@ -113,7 +114,7 @@ def _model(evidence: Evidence, width: Callable[[str], float]) -> Callable[[], No
 def draw_nuts(
     evidence: Evidence, width: Callable[[str], float], draws: int
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-    """Draw the noise of all people at once by the No-U-Turn sampler, in two chains.
+    """Draw the noise of all units at once by the No-U-Turn sampler, in two chains.
 
     Returns
     -------
@@ -163,15 +164,15 @@ def _diagnose(stacked: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
 def draw_svi(
     evidence: Evidence, width: Callable[[str], float], draws: int, guide: Guide
 ) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Fit a guide to the noise of all people at once, and draw from it.
+    """Fit a guide to the noise of all units at once, and draw from it.
 
     Returns
     -------
     noise : dict
         For each noise site its draws, shape (n, draws, ...).
     effective : tensor of shape (n,), or None
-        How many draws from the posterior those from the guide are worth, by their importance weights person by person;
-        None for a guide that does not fall into people.
+        How many draws from the posterior those from the guide are worth, by their importance weights unit by unit;
+        None for a guide that does not fall into units.
     """
     model = _model(evidence, width)
     q = GUIDES[guide](model, init_loc_fn=init_to_sample)
@@ -210,7 +211,7 @@ def _draw_guide(
 
 
 def _log_density(trace: Any, evidence: Evidence) -> Tensor:
-    """Return each person's log-density, shape (n,)."""
+    """Return each unit's log-density, shape (n,)."""
     trace.compute_log_prob()
     total = torch.zeros(evidence.n)
     for name, site in trace.nodes.items():

@@ -16,7 +16,7 @@ from pyrofair.inference.running import in_batches, repeat_each
 
 __all__ = ["BATCH", "Block", "Weigher", "blocks_of", "draw_block"]
 
-# A run holds at most so many people times proposals.
+# A run holds at most so many units times proposals.
 BATCH = 1_000_000
 # So many proposals tell whether a node is discrete, and so many settings of other noise whether it depends on one.
 PROBES, TRIES = 4096, 8
@@ -31,7 +31,7 @@ class Block:
     Parameters
     ----------
     computed, drawn
-        The nodes computed from noise, and those drawn from a law that reads it.
+        The nodes computed from noise, and those drawn from a distribution that reads it.
     keys
         The unknown noise sites.
     """
@@ -42,7 +42,7 @@ class Block:
 
 
 class Weigher:
-    """Propose noise for people, and weigh it by what it gives."""
+    """Propose noise for units, and weigh it by what it gives."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Weigher:
         return torch.full((len(self.rows),), -1)
 
     def _choose_pivots(self, site: str) -> Tensor:
-        """Return for each person which noise of a node's own is solved for, shape (m,): its place in the keys, or -1.
+        """Return for each unit which noise of a node's own is solved for, shape (m,): its place in the keys, or -1.
 
         The node must be affine in it, whatever the other noise, and depend on it.
         """
@@ -133,7 +133,7 @@ class Weigher:
         return torch.cat(values), torch.cat(close)
 
     def __call__(self, some: Tensor, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return which of the people ``some`` each kept proposal is for, its log-weight, and its noise."""
+        """Return which of the units ``some`` each kept proposal is for, its log-weight, and its noise."""
         at = self.rows[some]
         given, reading = self._propose(at, count)
         log_weight = torch.zeros(len(at) * count, dtype=torch.float64)
@@ -212,9 +212,9 @@ def _singletons(values: Tensor) -> float:
     return (torch.cat([ends, differs], 1) & torch.cat([differs, ends], 1)).double().mean().item()
 
 
-# Proposals for a person before the row counts as impossible, and before few matches are taken for what can be had.
+# Proposals for a unit before the row counts as impossible, and before few matches are taken for what can be had.
 MOST, MANY = 1_000_000, 100_000
-# Effective draws: so many are aimed at, and for less than so many the most proposals are made, a few people at a time.
+# Effective draws: so many are aimed at, and for less than so many the most proposals are made, a few units at a time.
 ENOUGH, POOR, FEW = 100, 50, 10
 
 
@@ -253,13 +253,13 @@ class _Kept:
     noise: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def weights(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return whose each proposal is, and its weight relative to the largest of that person."""
+        """Return whose each proposal is, and its weight relative to the largest of that unit."""
         person, log_weight = torch.cat(self.person), torch.cat(self.weight)
         most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, person, log_weight, "amax")
         return person, (log_weight - most[person]).exp()
 
     def effective(self, n: int) -> Tensor:
-        """Return Kish's effective sample size of each person, shape (n,)."""
+        """Return Kish's effective sample size of each unit, shape (n,)."""
         person, weight = self.weights(n)
         total = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight)
         squares = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight.square())
@@ -275,9 +275,9 @@ def draw_block(
     *,
     pivots: bool,
 ) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
-    """Draw the unknown noise of a block for the people for whom it is unknown.
+    """Draw the unknown noise of a block for the units for whom it is unknown.
 
-    People whose rows say the same of it share their proposals; each resamples by herself.
+    Units whose rows say the same of it share their proposals; each resamples by herself.
     Proposals come from the prior. A node is explained by exact match if its values repeat (counts, floors), by its
     noise if it is affine in a noise site of its own (this is solved for, and its density at the solution is the
     weight), and otherwise by an Epanechnikov kernel as wide as the tolerance. The weights of the nodes multiply.
@@ -285,7 +285,7 @@ def draw_block(
     Parameters
     ----------
     draws
-        How many draws to resample for each person.
+        How many draws to resample for each unit.
     tolerance
         For each node the width of its kernel, or None.
     pivots
@@ -294,7 +294,7 @@ def draw_block(
     Returns
     -------
     rows : tensor of shape (m,)
-        The people.
+        The units.
     noise : dict
         For each noise site of the block its draws, shape (m, draws, ...).
     effective, proposals : tensors of shape (m,)
@@ -337,7 +337,7 @@ def draw_block(
 
 
 def _alike(evidence: Evidence, found: Findings, block: Block, people: Tensor) -> Tensor:
-    """Return for each person the number of the group of people whose rows say the same of the noise, shape (m,)."""
+    """Return for each unit the number of the group of units whose rows say the same of the noise, shape (m,)."""
     sites = {*block.computed, *block.drawn}
     sites |= {s for site in sites for s in evidence.info.causes(site, tuple(evidence.observed))[0]}
     told = [evidence.observed[site][people].double() for site in evidence.observed if site in sites]
@@ -372,7 +372,7 @@ def _require_matches(evidence: Evidence, block: Block, rows: Tensor, effective: 
 
 
 def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
-    """Draw for each person from her group's proposals by their weights, shape (m, draws, ...).
+    """Draw for each unit from her group's proposals by their weights, shape (m, draws, ...).
 
     It is done systematically, which adds the least noise, and in random order, so that blocks stay independent.
     """

@@ -26,7 +26,7 @@ CHECKS = 6
 
 @dataclass
 class Findings:
-    """What is known of the noise of n people so far.
+    """What is known of the noise of n units so far.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Findings:
         return self.known.get(key, torch.zeros(self.n, dtype=torch.bool))
 
     def learn(self, key: str, rows: Tensor, values: Tensor) -> None:
-        """Note the noise of some people."""
+        """Note the noise of some units."""
         if key not in self.noise:
             self.noise[key] = torch.full((self.n, *values.shape[1:]), math.nan, dtype=values.dtype)
             self.known[key] = torch.zeros(self.n, dtype=torch.bool)
@@ -60,7 +60,7 @@ class Findings:
         self.known[key][rows] = True
 
     def partly(self, keys: Iterable[str], rows: Tensor, repeat: int = 1) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return what is known of the noise of some people, each ``repeat`` times in a row."""
+        """Return what is known of the noise of some units, each ``repeat`` times in a row."""
         return {
             key: (repeat_each(self.noise[key][rows], repeat), repeat_each(self.known[key][rows], repeat))
             for key in keys
@@ -90,7 +90,7 @@ def find_line(
     evidence
         The program.
     given
-        The observed values of m people.
+        The observed values of m units.
     site, key
         The observed deterministic node, and the noise site that it reads.
     others
@@ -148,7 +148,7 @@ def in_support(law: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
     Parameters
     ----------
     law
-        The law of the noise of m people.
+        The distribution of the noise of m units.
     u
         Recovered noise, shape (m,).
     leeway
@@ -169,7 +169,7 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
     Parameters
     ----------
     evidence
-        The people.
+        The units.
     inverses
         For some nodes their declared inverse.
     lines

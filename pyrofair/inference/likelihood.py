@@ -58,7 +58,7 @@ class Likelihood:
     Parameters
     ----------
     program, n
-        The program and its number of people.
+        The program and its number of units.
     rows
         The values of each node site, shape (n,), or that of a vector-valued site.
     inverted
@@ -70,13 +70,13 @@ class Likelihood:
     derived
         Sites computed from them, outside the plate.
     latent
-        Sites drawn per person that stay unknown, such as common causes.
+        Sites drawn per unit that stay unknown, such as common causes.
     shapes
-        The shape of each per-person site.
+        The shape of each per-unit site.
     vectors
         The vector-valued node sites.
     evidence
-        Per-person sites that the program gives a value, and factors.
+        Per-unit sites that the program gives a value, and factors.
     types
         For each noise its type.
     """
@@ -105,13 +105,13 @@ class Likelihood:
         for node, (start, slope, law, counts) in self.equations().items():
             noise = (self.rows[node] - start) / slope
             inside = law.support.check(noise)
-            if not bool(inside.all()):  # laws may refuse such values, or return a number all the same
+            if not bool(inside.all()):  # distributions may refuse such values, or return a number all the same
                 noise = torch.where(inside.reshape(*inside.shape, *[1] * law.event_dim), noise, law.sample())
             density = law.log_prob(noise).masked_fill(~inside, -torch.inf)
             pyro.factor(f"{node}__log_density", counts(density - _sum_events(slope.abs().log(), law)).sum())
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
-        """Run the program and return f0 and f1, shaped as the node, the law of the noise and how it counts."""
+        """Run the program and return f0 and f1, shaped as the node, the distribution of the noise and how it counts."""
         zero = {
             noise: torch.zeros(self.shapes[noise], dtype=self.types[noise], requires_grad=True)
             for noise in self.inverted.values()
@@ -121,7 +121,7 @@ class Likelihood:
             if not zero:
                 return {}
             start = {node: run.natural[node] for node in self.inverted}
-            # Each noise belongs to one node and one person, so the gradient of the sum holds each person's slope.
+            # Each noise belongs to one node and one unit, so the gradient of the sum holds each unit's slope.
             total = sum((values.sum() for values in start.values()), torch.zeros((), requires_grad=True))
             slopes = torch.autograd.grad(total, list(zero.values()), create_graph=True, allow_unused=True)
         found = {}
@@ -180,7 +180,7 @@ def read_likelihood(
     Parameters
     ----------
     program
-        A program of the number of people, with parameters drawn outside its plate.
+        A program of the number of units, with parameters drawn outside its plate.
     df
         The rows. The column of the outcome may be absent; its parameters are then not learned.
     graph
@@ -196,7 +196,7 @@ def read_likelihood(
     DataError
         If the table lacks a column, or holds values that the program's site cannot take; if evidence has such a value.
     GraphError
-        If a node has no per-person site, or is given data in the program.
+        If a node has no per-unit site, or is given data in the program.
     """
     info = read_sites(program)
     reads = read_dependencies(program, info)
@@ -216,7 +216,7 @@ def read_likelihood(
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
     if not parameters:
         raise PosteriorError(
-            "The program has no parameters to learn: no site is drawn outside the plate of people. Write each as "
+            "The program has no parameters to learn: no site is drawn outside the plate of units. Write each as "
             "pyro.sample(name, prior) before the plate."
         )
     derived = tuple(site for site in reads.computed if site not in info.sites)
@@ -320,7 +320,7 @@ def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) ->
 def _roles(
     reads: Dependencies, info: ProgramSites, graph: CausalGraph, rows: Sequence[str], parameters: frozenset[str]
 ) -> tuple[dict[str, str], tuple[str, ...], set[str]]:
-    """Return the noise of each node to invert, the per-person unknowns, and all sites that rows and evidence tell of.
+    """Return the noise of each node to invert, the per-unit unknowns, and all sites that rows and evidence tell of.
 
     Evidence is like a drawn node: its value is given.
     """
@@ -371,8 +371,10 @@ def _draw(program: Program, n: int, sites: list[str]) -> dict[str, Tensor]:
 
 def _unusable(node: str, why: str) -> PosteriorError:
     return PosteriorError(
-        f"The node {node!r} {why}. Write the node as a drawn site with a density, pyro.sample({node!r}, law), or as "
-        f"f0(parents) + f1(parents) * U with one continuous noise U = pyro.sample('U_{node}', law) that no other node "
+        f"The node {node!r} {why}. Write the node as a drawn site with a density, pyro.sample({node!r}, "
+        f"distribution), or as "
+        f"f0(parents) + f1(parents) * U with one continuous noise U = pyro.sample('U_{node}', distribution) that no "
+        f"other node "
         "reads."
     )
 
@@ -427,7 +429,7 @@ def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws:
     for name in (*likelihood.parameters, *likelihood.latent):
         law = laws[name]
         if law.support.is_discrete:
-            what = "parameter" if name in likelihood.parameters else "per-person unknown"
+            what = "parameter" if name in likelihood.parameters else "per-unit unknown"
             raise PosteriorError(
                 f"The {what} {name!r} is discrete ({type(law).__name__}), and the gradients of SVI and NUTS need "
                 "continuous unknowns. Sum over it in the program (a mixture density), or make it continuous."
@@ -442,7 +444,7 @@ def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws:
 def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
     if shape != likelihood.shapes[site]:
         raise PosteriorError(
-            f"The site {site!r} has the shape {tuple(shape)} for {likelihood.n} people; expected "
+            f"The site {site!r} has the shape {tuple(shape)} for {likelihood.n} units; expected "
             f"{likelihood.shapes[site]}, in a plate that does not subsample."
         )
 

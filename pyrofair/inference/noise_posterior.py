@@ -1,4 +1,4 @@
-"""Given people and what is known of their noise: what would they be in other worlds?"""
+"""Given units and what is known of their noise: what would they be in other worlds?"""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ from pyrofair.programs.world_tables import require_do
 
 __all__ = ["Abduction"]
 
-# A run holds at most so many people times draws.
+# A run holds at most so many units times draws.
 BATCH = 1_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Abduction:
-    """Given people and the posterior of their noise; made by :func:`pyrofair.inference.abduct`.
+    """Given units and the posterior of their noise; made by :func:`pyrofair.inference.abduct`.
 
     Parameters
     ----------
     evidence
-        The program and the people.
+        The program and the units.
     columns
         For each observed node site its column, in the order of the table.
     noise_values
         For each noise site that matters its values: known, or drawn.
     laws
-        The laws of observed nodes that are drawn.
+        The distributions of observed nodes that are drawn.
     diagnostics : DataFrame
-        A row for each person and node: person, node, method, ess, r_hat, note.
+        A row for each unit and node: unit, node, method, ess, r_hat, note.
     draws, chains
         The number of draws, and of the chains that they come from.
     seed
@@ -71,12 +71,12 @@ class Abduction:
     seed: int
 
     def __str__(self) -> str:
-        """Say how many people there are, how sure their noise is, and show that of the first of them."""
+        """Say how many units there are, how sure their noise is, and show that of the first of them."""
         n, told = self.evidence.n, self.diagnostics
         drawn = len(set().union(*(each.rows.tolist() for each in self.noise_values.values())))
-        lines = [f"noise of {n} people (methods: {methods_of(told)})"]
+        lines = [f"noise of {n} units (methods: {methods_of(told)})"]
         if drawn:
-            lines.append(f"drawn for {drawn} of {n} people ({drawn / n:.0%}), {self.draws} draws each")
+            lines.append(f"drawn for {drawn} of {n} units ({drawn / n:.0%}), {self.draws} draws each")
         elif self.noise_values:
             lines.append("determined by their rows for everyone, as far as it is explicit")
         else:
@@ -95,16 +95,16 @@ class Abduction:
 
     @property
     def noise(self) -> pd.DataFrame:
-        """Each person's explicit noise: posterior mean and standard deviation, columns (noise, "mean" or "sd")."""
+        """Each unit's explicit noise: posterior mean and standard deviation, columns (noise, "mean" or "sd")."""
         return noise_table(self.noise_values, self.evidence.index)
 
     def do(self, values: Mapping[str, Any]) -> CounterfactualWorld:
-        """Return what each person would have been, had some of her nodes been set to values.
+        """Return what each unit would have been, had some of her nodes been set to values.
 
         Parameters
         ----------
         values
-            For each node, named by its site or its column, a number, or one for each person, shape (n,).
+            For each node, named by its site or its column, a number, or one for each unit, shape (n,).
 
         Raises
         ------
@@ -225,11 +225,11 @@ class Abduction:
     def _require_index(self, name: str, given: Any) -> None:
         if isinstance(given, pd.Series | pd.DataFrame) and not given.index.equals(self.evidence.index):
             raise DataError(
-                f"The index of do[{name!r}] is not that of the table, so its values would go to people by position "
+                f"The index of do[{name!r}] is not that of the table, so its values would go to units by position "
                 "only. Align them (values.loc[df.index]), or pass values.to_numpy() if the order is right."
             )
 
-    # -- people in batches ---------------------------------------------------------------------------------------------
+    # -- units in batches ---------------------------------------------------------------------------------------------
 
     def _imagine(
         self,
@@ -288,7 +288,7 @@ class Abduction:
         return result, told
 
     def _split(self, affected: frozenset[str]) -> tuple[Tensor, Tensor]:
-        """Return the people whose noise is determined as far as it matters to some nodes, and the others."""
+        """Return the units whose noise is determined as far as it matters to some nodes, and the others."""
         evidence = self.evidence
         vary = np.zeros(evidence.n, dtype=bool)
         for key in evidence.keys_of(affected):
@@ -300,7 +300,7 @@ class Abduction:
         return both[torch.from_numpy(~vary)], both[torch.from_numpy(vary)]
 
     def _noise_of(self, rows: Tensor, repeat: int) -> dict[str, Tensor]:
-        """Return the noise of some people, shape (m * repeat, ...)."""
+        """Return the noise of some units, shape (m * repeat, ...)."""
         noise = {}
         for key, each in self.noise_values.items():
             values = torch.tensor(each.take(rows.numpy(), repeat)).flatten(0, 1)

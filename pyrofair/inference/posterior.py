@@ -51,7 +51,7 @@ class Posterior:
     Attributes
     ----------
     samples : dict of str to ndarray of shape (chain, draw, ...)
-        All sites outside the plate of people, those that the program computes (``pyro.deterministic``) included.
+        All sites outside the plate of units, those that the program computes (``pyro.deterministic``) included.
     parameters : tuple of str
         The sites that are drawn in the program.
     observed : dict of str to ndarray of shape (n,), or (n, ...) for vector-valued sites
@@ -87,7 +87,7 @@ class Posterior:
         Parameters
         ----------
         predictive
-            Draws of per-person sites, shape (chains * draws, people, ...), for the group ``posterior_predictive``: what
+            Draws of per-unit sites, shape (chains * draws, units, ...), for the group ``posterior_predictive``: what
             :func:`pyrofair.inference.predictive` returns.
 
         Returns
@@ -107,7 +107,7 @@ class Posterior:
             for site, values in drawn.items():
                 if values.ndim < 2 or len(values) != math.prod(shape):
                     raise DataError(
-                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, people, "
+                        f"predictive[{site!r}] has the shape {values.shape}; expected ({math.prod(shape)}, units, "
                         "...), a row for each posterior draw. Draw it with draws=None."
                     )
             groups["posterior_predictive"] = {s: v.reshape(*shape, *v.shape[1:]) for s, v in drawn.items()}
@@ -162,11 +162,11 @@ def fit_posterior(
 ) -> Posterior:
     """Learn the parameters of a program from a table.
 
-    Sites outside the program's plate of people are parameters, and what they are drawn from is their prior. The node
+    Sites outside the program's plate of units are parameters, and what they are drawn from is their prior. The node
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
     noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
-    element. Noise that is shared by several nodes stays unknown for each person and is drawn along with the parameters.
-    What is known of people is not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
+    element. Noise that is shared by several nodes stays unknown for each unit and is drawn along with the parameters.
+    What is known of units is not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
     ``pyro.factor``, in the plate or outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and
     ``poutine.scale`` do, too.
 
@@ -175,14 +175,14 @@ def fit_posterior(
     Parameters
     ----------
     program
-        A Pyro program of the number of people, without data.
+        A Pyro program of the number of units, without data.
     df
         The n rows. Without the column of the outcome the parameters of its equation are not learned. The outcome is
         coded as 0 and 1 by the graph's ``positive`` if it has two values, and is a number otherwise.
     graph_or_unfair
         The causal graph, or unfair paths in it.
     method
-        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal law, in the
+        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal distribution, in the
         unconstrained space, fitted by stochastic variational inference; fast, but too narrow where it does not fit.
     guide
         SVI: ``"normal"``, independent for each parameter (mean-field), or ``"multivariate"``, with all correlations.
@@ -212,7 +212,7 @@ def fit_posterior(
     DataError
         If the table does not fit the program, evidence is no value of its site, or a setting is unknown.
     GraphError
-        If a node has no per-person site, or is given data in the program (``obs=``, ``obs_mask=``).
+        If a node has no per-unit site, or is given data in the program (``obs=``, ``obs_mask=``).
 
     Warns
     -----
@@ -285,7 +285,7 @@ def predictive(
     draws: int | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Draw people from a program with posterior parameters, after an intervention if one is named.
+    """Draw units from a program with posterior parameters, after an intervention if one is named.
 
     It is ``pyro.infer.Predictive`` of ``do(program, values)``, but for what goes wrong there: if the posterior draws
     hold values of what the intervention changes, of a mediator say, Predictive replays them, and the intervention has
@@ -295,14 +295,14 @@ def predictive(
     Parameters
     ----------
     program
-        A Pyro program of the number of people.
+        A Pyro program of the number of units.
     posterior
         What :func:`pyrofair.fit_posterior` returns; or draws of shape (draws, ...) of all parameters, and
-        of per-person sites (draws, n, ...) if they are to be kept. Sites that the program computes are computed anew.
+        of per-unit sites (draws, n, ...) if they are to be kept. Sites that the program computes are computed anew.
     do
         For each site to set its value, as in :func:`pyrofair.do`.
     n
-        The number of people; by default that of the rows fitted, or of the per-person draws.
+        The number of units; by default that of the rows fitted, or of the per-unit draws.
     draws
         The number of draws to use, spread evenly; by default all.
     random_state
@@ -311,16 +311,16 @@ def predictive(
     Returns
     -------
     dict of str to ndarray of shape (draws, n, ...)
-        All per-person sites, an intervened one with its new value.
+        All per-unit sites, an intervened one with its new value.
 
     Raises
     ------
     DataError
         If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
         posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
-        differ in number, per-person draws are not of n people, or n cannot be told.
+        differ in number, per-unit draws are not of n units, or n cannot be told.
     GraphError
-        If evidence bears on people.
+        If evidence bears on units.
     InterventionError
         If ``do`` names an unknown site, or a value does not fit it.
 
@@ -360,7 +360,7 @@ def predictive(
         rows = rows or {len(next(iter(posterior.observed.values())))}
     if n is None:
         if len(rows) != 1:
-            raise DataError("The posterior does not tell the number of people; pass n=...")
+            raise DataError("The posterior does not tell the number of units; pass n=...")
         n = rows.pop()
     info.confirm(n)
     types = {**priors.dtypes, **info.dtypes}
@@ -369,8 +369,8 @@ def predictive(
     for site in kept.keys() & set(people):
         if kept[site].shape[1:2] != (n,):
             raise DataError(
-                f"The draws of the per-person site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
-                f"{n}, ...) for n={n} people."
+                f"The draws of the per-unit site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
+                f"{n}, ...) for n={n} units."
             )
     places = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
     kept = {site: each.movedim(1, places[site] + 1) if site in places else each for site, each in kept.items()}
@@ -390,7 +390,7 @@ def _replay(
     with isolated(seed_from(random_state)), torch.no_grad():
         for place in range(draws):
             run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
-            with evaluating(n, "people are drawn from it"):
+            with evaluating(n, "units are drawn from it"):
                 sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
             for site, place in places.items():
                 require_finite(site, sites[site]["value"])

@@ -1,4 +1,4 @@
-"""How is a program run on many people at once? Without gradients or checks, in float64 if it can, in batches."""
+"""How is a program run on many units at once? Without gradients or checks, in float64 if it can, in batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyrofair.programs.sites import Program
 __all__ = ["StopTracing", "in_batches", "precision", "quiet", "repeat_each", "show_label", "takes_float64"]
 
 TRIED = 61
-"""With so many people it is tried whether a program runs in float64; with few, what is assigned may be empty."""
+"""With so many units it is tried whether a program runs in float64; with few, what is assigned may be empty."""
 
 
 class StopTracing(Exception):
@@ -74,7 +74,7 @@ def precision(*, wide: bool) -> Iterator[None]:
 
 
 def in_batches(rows: Tensor, size: int) -> list[Tensor]:
-    """Split people into batches of at most ``size``, and at least one person each."""
+    """Split units into batches of at most ``size``, and at least one unit each."""
     whole: Any = rows
     return list(whole.split(max(1, size))) if len(rows) else []
 

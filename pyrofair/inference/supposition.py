@@ -1,4 +1,4 @@
-"""What would these people's nodes be, had others been set? Action and prediction with the noise that they have."""
+"""What would these units' nodes be, had others been set? Action and prediction with the noise that they have."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["Crowd"]
 
 
 class Crowd:
-    """People with their noise: some rows, each as often as its noise has draws.
+    """Units with their noise: some rows, each as often as its noise has draws.
 
     Where all that a node reads is as observed, the node is as observed. The noise of a node drawn without explicit
-    noise is drawn given its value; where its law is another one, the coupling says what its noise is there.
+    noise is drawn given its value; where its distribution is another one, the coupling says what its noise is there.
 
     Parameters
     ----------
     evidence
-        The people whose rows are given.
+        The units whose rows are given.
     rows
         Who of them, shape (r,).
     repeat
@@ -109,7 +109,7 @@ class Crowd:
         with quiet(), handler, suppress(StopTracing):
             self.evidence.program(self.m)
         # What comes out as it did at the observed parents is as observed: rounding must not make another value, and so
-        # another law, of it.
+        # another distribution, of it.
         found = handler.value.expand(self.m)
         same = same | (found == self.natural[site])
         return torch.where(same, self.factual[site], found.to(self.factual[site].dtype))
@@ -209,7 +209,7 @@ class _WithNoise(Messenger):
 
 
 class _Factual(_WithNoise):
-    """Keep every node, and the laws of those drawn without explicit noise."""
+    """Keep every node, and the distributions of those drawn without explicit noise."""
 
     def __init__(self, crowd: Crowd, given: Mapping[str, Tensor]) -> None:
         super().__init__(crowd, given)
@@ -225,7 +225,7 @@ class _Factual(_WithNoise):
             self.keep(name, msg["fn"])
 
     def keep(self, name: str, law: Any) -> None:
-        """Keep a law, and its parameters if other laws will be compared with it."""
+        """Keep a distribution, and its parameters if other distributions will be compared with it."""
         self.laws[name] = law
         if self.crowd.evidence.coupling in ("independent", "antithetic"):
             self.parameters[name] = law_parameters(law)
@@ -242,7 +242,7 @@ class _Factual(_WithNoise):
 
 
 class _Supposed(_WithNoise):
-    """Draw with the noise that people have in this world, up to the site that is wanted."""
+    """Draw with the noise that units have in this world, up to the site that is wanted."""
 
     def __init__(self, crowd: Crowd, site: str, held: Mapping[str, Tensor], base: bool | None) -> None:
         super().__init__(crowd, held)
@@ -262,7 +262,8 @@ class _Supposed(_WithNoise):
             now, factual = law_parameters(law), crowd.parameters[name]
             if self.base:
                 self.base_laws[name] = now
-            # There are two noises, the baseline law's and that of all other laws; a person's own one is that of the law
+            # There are two noises, the baseline distribution's and that of all other distributions; a unit's own one is
+            # that of the distribution
             # under which she was observed.
             baseline = self.base_laws.get(name, factual)
             first = choose_noise(own, other, baseline, factual)

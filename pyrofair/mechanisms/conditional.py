@@ -32,7 +32,7 @@ class Network:
 
     All weights and biases have normal priors around 0, which act as weight decay. The inputs are taken column by
     column and broadcast with each other, so that a column of one number for each of several worlds meets one of a
-    number for each person.
+    number for each unit.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _linear(features: Sequence[Tensor], widths: Sequence[int], weight: Tensor, b
 
 
 Numbers = Callable[[], Callable[[Mapping[str, Tensor]], Tensor]]
-"""Parameters of one's own: a function that is called outside the plate of people, draws its parameters there by
+"""Parameters of one's own: a function that is called outside the plate of units, draws its parameters there by
 ``pyro.sample``, and returns a function from the values of the columns read to the family's numbers, (..., size)."""
 
 LawOf = Callable[[Mapping[str, Tensor]], Any]
@@ -158,7 +158,7 @@ LawOf = Callable[[Mapping[str, Tensor]], Any]
 
 @dataclass(frozen=True, eq=False)
 class ConditionalDistribution:
-    """The law of one column given others.
+    """The distribution of one column given others.
 
     Parameters
     ----------
@@ -178,14 +178,14 @@ class ConditionalDistribution:
     numbers: Network | Numbers = field(repr=False)
 
     def draw(self) -> LawOf:
-        """Draw the parameters by ``pyro.sample``, and return the law as a function of the values read."""
+        """Draw the parameters by ``pyro.sample``, and return the distribution as a function of the values read."""
         if not isinstance(self.numbers, Network):
             given = self.numbers()
             return lambda values: self.family.law(self._checked(given({name: values[name] for name in self.reads})))
         return self.of(self.numbers.draw(self.column))
 
     def of(self, parameters: Sequence[Tensor]) -> LawOf:
-        """Return the law whose numbers its network computes with these weights and biases, layer by layer."""
+        """Return the distribution whose numbers its network computes with these weights and biases, layer by layer."""
         network, offset = self.numbers, self.family.offset
         assert isinstance(network, Network)  # told by the caller
 
@@ -196,7 +196,7 @@ class ConditionalDistribution:
         return law
 
     def at(self, parameters: Mapping[str, Tensor]) -> LawOf:
-        """Return the law at given parameters."""
+        """Return the distribution at given parameters."""
         with poutine.block(), poutine.condition(data=dict(parameters)):
             return self.draw()
 
@@ -212,21 +212,21 @@ class ConditionalDistribution:
 
 @dataclass(frozen=True, eq=False)
 class LearnedProgram:
-    """A Pyro program of the number of people: parameters from their priors, then a site for each column.
+    """A Pyro program of the number of units: parameters from their priors, then a site for each column.
 
     Parameters
     ----------
     laws
-        The law of each column, each after those of the columns that it reads.
+        The distribution of each column, each after those of the columns that it reads.
     sensitive
         The column of the sensitive attribute.
     levels
-        The values that its site takes for the baseline and for the contrast. The laws read 0 and 1.
+        The values that its site takes for the baseline and for the contrast. The distributions read 0 and 1.
 
     Raises
     ------
     GraphError
-        If a law reads a column that has none.
+        If a distribution reads a column that has none.
     """
 
     laws: Sequence[ConditionalDistribution]
@@ -238,12 +238,13 @@ class LearnedProgram:
         for law in self.laws:
             if missing := [name for name in law.reads if name not in learned]:
                 raise GraphError(
-                    f"The law of {law.column!r} reads {missing[0]!r}, which was not learned, so no program draws "
-                    "people. Learn its node too (nodes=...). Single laws are at .law(column, table)."
+                    f"The distribution of {law.column!r} reads {missing[0]!r}, which was not learned, so no program "
+                    f"draws "
+                    "units. Learn its node too (nodes=...). Single distributions are at .law(column, table)."
                 )
 
     def __call__(self, n: int) -> None:
-        """Draw n people."""
+        """Draw n units."""
         drawn = {law.column: law.draw() for law in self.laws}
         low, high = self.levels
         values: dict[str, Tensor] = {}

@@ -40,7 +40,7 @@ POINTS = 60
 """So many values of a column are compared one by one; more are compared in bins."""
 LABELS = 7
 DRAWS = 200
-"""Draws of a law without a distribution function."""
+"""Draws of a distribution without a distribution function."""
 BAND = 0.95
 PAIRS = 3
 """So many columns stand one above the other; more, in two rows of pictures."""
@@ -48,19 +48,19 @@ PAIRS = 3
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """The predicted laws of a column beside what was observed.
+    """The predicted distributions of a column beside what was observed.
 
     Parameters
     ----------
     column, family
         The column.
     law
-        Its law for each of n rows.
+        Its distribution for each of n rows.
     observed, weight
         What was observed, and the weight of each row, shape (n,); weights sum to 1.
     place
-        Where in its law each value lies, shape (n,): the probability of a smaller value plus a random share of that
-        of the value itself (the probability integral transform). Uniform if the laws are right.
+        Where in its distribution each value lies, shape (n,): the probability of a smaller value plus a random share of
+        that of the value itself (the probability integral transform). Uniform if the distributions are right.
     """
 
     column: str
@@ -76,11 +76,13 @@ class Checked:
         return float(1.0 / np.square(self.weight).sum())
 
     def inside(self, share: float) -> float:
-        """Return how many of the rows lie in the middle part of their laws that should hold a share of them."""
+        """Return how many of the rows lie in the middle part of their distributions that should hold a share of
+        them.
+        """
         return float(self.weight[np.abs(self.place - 0.5) <= share / 2.0].sum())
 
     def distance(self) -> float:
-        """Return the Kolmogorov distance of the places from the uniform law."""
+        """Return the Kolmogorov distance of the places from the uniform distribution."""
         place, share = self.steps()
         before = np.concatenate([[0.0], share[:-1]])
         return float(max(np.abs(share - place).max(), np.abs(before - place).max()))
@@ -100,7 +102,9 @@ class Checked:
 
 
 def check_fits(fits: Mapping[str, Fit], rows: Rows) -> list[Checked]:
-    """Put laws beside the held-out rows (all, if none were held out), with random shares from torch's generator."""
+    """Put distributions beside the held-out rows (all, if none were held out), with random shares from torch's
+    generator.
+    """
     places = rows.held if len(rows.held) else rows.train
     values, weight = rows.at(places), rows.weight[places]
     return [_check(fit.law, fit.law.at(fit.centre)(values), values[name], weight) for name, fit in fits.items()]
@@ -132,11 +136,11 @@ def calibrate(checked: Sequence[Checked]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        column, family, rows; pit_distance: the Kolmogorov distance of the places of the values in their laws from
-        uniform, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle half and nine tenths
-        of their laws; gap: the largest difference between the predicted and the observed probability of being at most
-        some value, over all rows. A spike in a column of real numbers, of which a density knows nothing, shows as a
-        step at its place, and as a gap.
+        column, family, rows; pit_distance: the Kolmogorov distance of the places of the values in their distributions
+        from uniform, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle half and nine
+        tenths of their distributions; gap: the largest difference between the predicted and the observed probability of
+        being at most some value, over all rows. A spike in a column of real numbers, of which a density knows nothing,
+        shows as a step at its place, and as a gap.
     """
     rows = []
     for one in checked:
@@ -169,7 +173,8 @@ def _points(one: Checked) -> Tensor:
 
 
 def plot_calibration(checked: Sequence[Checked]) -> Figure:
-    """Draw for each column the predicted law beside what was observed, and where values lie in their laws.
+    """Draw for each column the predicted distribution beside what was observed, and where values lie in their
+    distributions.
 
     Returns
     -------
@@ -194,8 +199,8 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
         handles=[
             Patch(color=GREY, alpha=0.4, label="observed"),
             Line2D([], [], color=RED, marker="o", markersize=4, label="predicted, averaged over rows"),
-            Line2D([], [], color=BLUE, label="share of rows below their law's quantile, minus its level"),
-            Patch(color=BLUE, alpha=0.15, label=f"{BAND:.0%} of right laws stay inside"),
+            Line2D([], [], color=BLUE, label="share of rows below their distribution's quantile, minus its level"),
+            Patch(color=BLUE, alpha=0.15, label=f"{BAND:.0%} of right distributions stay inside"),
         ],
         loc="outside lower center",
         ncols=2 * pairs,
@@ -252,7 +257,7 @@ def history_table(fits: Mapping[str, Fit]) -> pd.DataFrame:
 
 
 def held_out_table(fits: Mapping[str, Fit], rows: Rows, marginal: Mapping[str, float]) -> pd.DataFrame:
-    """Return a row for each column: what it reads, and its log-likelihood beside that of its marginal law."""
+    """Return a row for each column: what it reads, and its log-likelihood beside that of its marginal distribution."""
     found = []
     for name, fit in fits.items():
         value = log_likelihood(fit.law, fit.centre, rows, rows.held)
@@ -272,7 +277,7 @@ def held_out_table(fits: Mapping[str, Fit], rows: Rows, marginal: Mapping[str, f
 
 def held_out_lines(table: pd.DataFrame) -> list[str]:
     """Return what :func:`held_out_table` says as text, a line for each column."""
-    lines = ["log-likelihood of held-out rows in nats per row, and gain over the marginal law:"]
+    lines = ["log-likelihood of held-out rows in nats per row, and gain over the marginal distribution:"]
     for row in table.to_dict("records"):
         given = f" | {row['reads']}" if row["reads"] else ""
         lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
@@ -285,7 +290,7 @@ def inference_groups(fits: Mapping[str, Fit], rows: Rows, draws: int) -> dict[st
     Parameters
     ----------
     fits, rows
-        The laws, and the table.
+        The distributions, and the table.
     draws
         The predictive draws of each row: one for each of the first draws of the posterior, or all from a point.
     """

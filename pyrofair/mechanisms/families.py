@@ -1,4 +1,4 @@
-"""Which law has a column, and what numbers does it take?"""
+"""Which distribution has a column, and what numbers does it take?"""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ __all__ = [
 ]
 
 LEAST_SCALE = 0.01
-"""No component is narrower than so many standard deviations of its column: a value met twice is no law."""
+"""No component is narrower than so many standard deviations of its column: a value met twice is no distribution."""
 LEAST_WHOLE_SCALE = 0.05
-"""The same for whole numbers, in units: all its mass is on one of them long before."""
+"""The same for integers, in units: all its mass is on one of them long before."""
 SPREAD = 1.2
 """The components start evenly over so many standard deviations on both sides."""
 
 
 class Family(Protocol):
-    """A family of laws of one number: bring your own object with these members.
+    """A family of distributions of one number: bring your own object with these members.
 
     It may have ``mean`` and ``sd`` besides, by which a network that reads the column standardises it.
     """
 
     @property
     def size(self) -> int:
-        """How many real numbers determine a law."""
+        """How many real numbers determine a distribution."""
 
     @property
     def offset(self) -> Tensor:
-        """What to add to a network's output, shape (size,), so that output 0 is roughly the marginal law."""
+        """What to add to a network's output, shape (size,), so that output 0 is roughly the marginal distribution."""
 
     def law(self, out: Tensor) -> TorchDistributionMixin:
-        """Return the laws of scalars that numbers of shape (..., size) determine, batch shape (...)."""
+        """Return the distributions of scalars that numbers of shape (..., size) determine, batch shape (...)."""
 
 
 @dataclass(frozen=True)
 class Binary:
-    """Zero or one: a Bernoulli law.
+    """Zero or one: a Bernoulli distribution.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ class Binary:
         return torch.tensor([math.log(self.p) - math.log1p(-self.p)])
 
     def law(self, out: Tensor) -> TorchDistributionMixin:
-        """Return the Bernoulli law of these log-odds."""
+        """Return the Bernoulli distribution of these log-odds."""
         law: TorchDistributionMixin = dist.Bernoulli(logits=out[..., 0])
         return law
 
 
 @dataclass(frozen=True)
 class Categories:
-    """One of k levels, coded 0 to k - 1: a categorical law. Ordered levels and few numbers too.
+    """One of k levels, coded 0 to k - 1: a categorical distribution. Ordered levels and few numbers too.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ class Categories:
     frequencies
         Their frequencies among all, none of them 0.
     ordered
-        Whether the levels are in order, as numbers and ordered categories are: a person then keeps her rank across
-        worlds. It changes no law.
+        Whether the levels are in order, as numbers and ordered categories are: a unit then keeps her rank across
+        worlds. It changes no distribution.
     """
 
     levels: tuple[Hashable, ...]
@@ -122,7 +122,7 @@ class Categories:
         return torch.tensor(self.frequencies).log()
 
     def law(self, out: Tensor) -> TorchDistributionMixin:
-        """Return the categorical law of these logits."""
+        """Return the categorical distribution of these logits."""
         family: Any = OrderedCategorical if self.ordered else dist.Categorical
         law: TorchDistributionMixin = family(logits=out)
         return law
@@ -130,7 +130,7 @@ class Categories:
 
 @dataclass(frozen=True)
 class Whole:
-    """Whole numbers between two ends: a mixture of normal laws, rounded.
+    """Integers between two ends: a mixture of normal distributions, rounded.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Whole:
     mean, sd
         Mean and standard deviation among all.
     components
-        The number of normal laws.
+        The number of normal distributions.
     """
 
     low: int
@@ -166,14 +166,14 @@ class Whole:
 
 @dataclass(frozen=True)
 class Continuous:
-    """Any real number: a mixture of normal laws.
+    """Any real number: a mixture of normal distributions.
 
     Parameters
     ----------
     mean, sd
         Mean and standard deviation among all.
     components
-        The number of normal laws.
+        The number of normal distributions.
     """
 
     mean: float
@@ -201,10 +201,10 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Positive(Continuous):
-    """Positive real numbers: a mixture of log-normal laws; ``mean`` and ``sd`` are those of the logarithms."""
+    """Positive real numbers: a mixture of log-normal distributions; ``mean`` and ``sd`` are those of the logarithms."""
 
     def law(self, out: Tensor) -> TorchDistributionMixin:
-        """Return the mixture, in the column's units: the exponential of one of normal laws."""
+        """Return the mixture, in the column's units: the exponential of one of normal distributions."""
         law: TorchDistributionMixin = dist.TransformedDistribution(super().law(out), [ExpTransform()])
         return law
 
@@ -233,8 +233,8 @@ def choose_family(
 ) -> Family:
     """Choose the family of a column by its type and its values.
 
-    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any kind, and whole numbers of few
-    values: :class:`Categories`, with all declared categories, and whole numbers in order. Other whole numbers up to a
+    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any kind, and integers of few
+    values: :class:`Categories`, with all declared categories, and integers in order. Other integers up to a
     million in size: :class:`Whole`. Positive numbers whose standard deviation is at least a tenth of their mean:
     :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categories` of one level: nothing
     can be said of any other value, and it is refused by name where it comes.
@@ -244,7 +244,7 @@ def choose_family(
     values
         The column, n values, none of them missing.
     most_levels
-        So many different whole numbers are categories; more are numbers.
+        So many different integers are categories; more are numbers.
     components
         The components of a mixture.
     weight
@@ -307,7 +307,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
     Raises
     ------
     DataError
-        If a value is a category that the family does not know, or no value that its laws can take.
+        If a value is a category that the family does not know, or no value that its distributions can take.
 
     Examples
     --------
@@ -320,7 +320,8 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
         return torch.as_tensor(encode_levels(values, pd.Index(known))).to(torch.get_default_dtype())
     if is_categorical(values):
         raise DataError(
-            f"The column {values.name!r} holds {values.iloc[0]!r}, and {family!r} has laws of numbers. Give it a "
+            f"The column {values.name!r} holds {values.iloc[0]!r}, and {family!r} has distributions of numbers. Give "
+            f"it a "
             "family of categories, or recode the column."
         )
     numbers = values.to_numpy(dtype=np.float64, copy=True)
@@ -328,19 +329,20 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
     if isinstance(family, Binary):
         wrong, kind = (numbers != 0.0) & (numbers != 1.0), "0 and 1"
     elif isinstance(family, Whole):
-        wrong, kind = numbers != np.round(numbers), "whole numbers"
+        wrong, kind = numbers != np.round(numbers), "integers"
     elif isinstance(family, Positive):
         wrong, kind = numbers <= 0.0, "positive numbers"
     if wrong.any():
         raise DataError(
             f"The column {values.name!r} holds {numbers[wrong][0]:g}, in {int(wrong.sum())} row(s) something of this "
-            f"kind, and {type(family).__name__} has laws of {kind}. Choose another family, or correct the column."
+            f"kind, and {type(family).__name__} has distributions of {kind}. Choose another family, or correct the "
+            f"column."
         )
     return torch.as_tensor(numbers).to(torch.get_default_dtype())
 
 
 def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:
-    """Return a program's values as the column holds them: labels of codes, whole numbers as such."""
+    """Return a program's values as the column holds them: labels of codes, integers as such."""
     plain = values.detach().numpy()
     known = getattr(family, "levels", None)
     if known is not None:
@@ -379,7 +381,7 @@ def support(family: Family) -> Tensor | None:
 
 
 def features(family: Family, values: Tensor) -> Tensor:
-    """Return what another law's network reads of a column: shape (..., k) for values of shape (...).
+    """Return what another distribution's network reads of a column: shape (..., k) for values of shape (...).
 
     A column for each category (one if there are two, none if there is one), and standardised numbers; logarithms of
     positive ones.

@@ -58,7 +58,7 @@ __all__ = [
 Guide = Literal["point", "normal", "multivariate"]
 GUIDES: dict[str, Any] = {"point": AutoDelta, "normal": AutoNormal, "multivariate": AutoMultivariateNormal}
 NARROW = 0.02
-"""The standard deviation at which the law of each parameter starts."""
+"""The standard deviation at which the distribution of each parameter starts."""
 NEAR_PEAK = 0.1
 """Steps from the peak of a posterior are so much shorter than those to it."""
 MOST_DENSE = 2000
@@ -101,7 +101,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a law is fitted: the guide, and at most so many steps of Adam on batches of so many rows.
+    """How a distribution is fitted: the guide, and at most so many steps of Adam on batches of so many rows.
 
     Without patience the last parameters are kept, whatever the held-out rows say.
     """
@@ -117,12 +117,12 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted law.
+    """A fitted distribution.
 
     Attributes
     ----------
     law
-        The law.
+        The distribution.
     centre
         For each parameter the median of the guide, at which the held-out rows are judged.
     draws
@@ -171,27 +171,29 @@ def fit_law(
     *,
     keep: bool = False,
 ) -> Fit:
-    """Fit a law by stochastic variational inference, until held-out rows get no likelier.
+    """Fit a distribution by stochastic variational inference, until held-out rows get no likelier.
 
-    The point of a law with one optimum is found by Newton's method instead, to the end, whatever held-out rows say.
+    The point of a distribution with one optimum is found by Newton's method instead, to the end, whatever held-out rows
+    say.
 
     What is kept is the last state in which they are as likely as in the best one, but for a standard error of the
-    difference. The best one itself is often an early one by chance, and an early law is too near the marginal one,
-    which understates every effect.
+    difference. The best one itself is often an early one by chance, and an early distribution is too near the marginal
+    one, which understates every effect.
 
-    A law with correlated parameters is first fitted as a point, and its posterior starts as wide as the curvature there
-    says (Laplace): held-out rows, which are judged at the median, would stop it long before its width has settled.
+    A distribution with correlated parameters is first fitted as a point, and its posterior starts as wide as the
+    curvature there says (Laplace): held-out rows, which are judged at the median, would stop it long before its width
+    has settled.
 
     Call it inside :func:`pyrofair._random.isolated` with a parameter store of its own, without validation.
 
     Parameters
     ----------
     law, rows, settings
-        The law, the table, and how.
+        The distribution, the table, and how.
     bar
         A progress bar of ``settings.steps`` steps.
     start
-        A fit of the same law from which to start; by default the law starts near the marginal one.
+        A fit of the same distribution from which to start; by default the distribution starts near the marginal one.
     keep
         Whether Ctrl-C keeps the best parameters so far, marked as interrupted. Of a posterior nothing is kept: how wide
         it is, is known at the end only.
@@ -199,7 +201,7 @@ def fit_law(
     Raises
     ------
     DataError
-        If the loss is not a finite number, or the law has too many parameters for a full covariance matrix.
+        If the loss is not a finite number, or the distribution has too many parameters for a full covariance matrix.
     KeyboardInterrupt
         If Ctrl-C struck, and nothing is kept.
     """
@@ -243,11 +245,11 @@ def fit_law(
 
 
 def _interrupted(law: ConditionalDistribution) -> str:
-    return f"Interrupted while the law of {law.column!r} was fitted; the best parameters so far are kept."
+    return f"Interrupted while the distribution of {law.column!r} was fitted; the best parameters so far are kept."
 
 
 def _fit_convex(law: ConditionalDistribution, rows: Rows, settings: Settings, bar: Any, keep: bool) -> Fit:
-    """Fit a law with one optimum by Newton's method."""
+    """Fit a distribution with one optimum by Newton's method."""
     network = law.numbers
     assert isinstance(network, Network)
     centre = {name: torch.zeros_like(value) for name, value in network.start(law.column).items()}
@@ -278,7 +280,8 @@ def _fit_convex(law: ConditionalDistribution, rows: Rows, settings: Settings, ba
         text, interrupted = _interrupted(law), True
     if not converged and not text and settings.steps and settings.patience is not None:
         text = (
-            f"The law of {law.column!r} may not have settled: {settings.steps} step(s) of Newton's method were too "
+            f"The distribution of {law.column!r} may not have settled: {settings.steps} step(s) of Newton's method "
+            f"were too "
             "few. Take more steps."
         )
     return _point(law, centre, tuple(history), text, interrupted)
@@ -296,11 +299,11 @@ def _point(
 
 
 def refit_law(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
-    """Fit a law again to the same rows with other weights, as far as these weights move it: a replicate.
+    """Fit a distribution again to the same rows with other weights, as far as these weights move it: a replicate.
 
-    The point of a law whose numbers a network computes keeps its hidden layers, and the last one, linear in its
-    parameters, moves to where the rows' weights bring it, by Newton's method to the end. If the law was no optimum
-    with its own weights, the slope that was left is left again, so that equal weights change nothing. Points of
+    The point of a distribution whose numbers a network computes keeps its hidden layers, and the last one, linear in
+    its parameters, moves to where the rows' weights bring it, by Newton's method to the end. If the distribution was no
+    optimum with its own weights, the slope that was left is left again, so that equal weights change nothing. Points of
     parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are set.
 
     Call it as :func:`fit_law`.
@@ -308,7 +311,7 @@ def refit_law(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
     Parameters
     ----------
     fit
-        The law as fitted.
+        The distribution as fitted.
     rows, before
         The rows with the other weights, and with those it was fitted with.
     settings
@@ -384,7 +387,8 @@ class _Run:
         size = sum(sites[name]["value"].numel() for name in self.parameters)
         if settings.posterior == "multivariate" and size > MOST_DENSE:
             raise DataError(
-                f"The law of {law.column!r} has {size} parameters; posterior='multivariate' learns how each hangs "
+                f"The distribution of {law.column!r} has {size} parameters; posterior='multivariate' learns how each "
+                f"hangs "
                 f"together with each other, and takes at most {MOST_DENSE}. Use posterior='normal', "
                 "parameters='linear', or fewer hidden units."
             )
@@ -529,7 +533,8 @@ def _unsettled(column: str, history: list[dict[str, float]], steps: int) -> str:
     if not max(values) - early > SETTLED:
         return ""
     return (
-        f"The law of {column!r} may not have settled: the held-out log-likelihood rose by {max(values) - early:.3f} "
+        f"The distribution of {column!r} may not have settled: the held-out log-likelihood rose by "
+        f"{max(values) - early:.3f} "
         f"nats per row over the last quarter of {steps} steps. Take more steps, or a higher learning_rate."
     )
 
@@ -538,7 +543,7 @@ Parameters = Literal["network", "linear"] | Numbers
 """What turns the columns read into a family's numbers: a network, a linear predictor, or a function of one's own."""
 
 FEWEST = 20
-"""The fewest rows that laws are learned from."""
+"""The fewest rows that mechanisms are learned from."""
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
 REFIT_MEMORY = 0.9
 FEWEST_TRAINED, TRIED = 10, 3
@@ -551,12 +556,12 @@ def make_laws(
     parameters: Parameters | Mapping[str, Parameters],
     hidden: Sequence[int],
 ) -> list[ConditionalDistribution]:
-    """Return an unfitted law for each column.
+    """Return an unfitted distribution for each column.
 
     Parameters
     ----------
     reads
-        For each column to learn the columns that its law reads.
+        For each column to learn the columns that its distribution reads.
     families
         The family of each.
     parameters
@@ -613,12 +618,12 @@ def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) ->
 
 
 def try_laws(laws: Sequence[ConditionalDistribution], rows: Rows) -> None:
-    """Run each law on a few rows before any is fitted.
+    """Run each distribution on a few rows before any is fitted.
 
     Parameters
     ----------
     laws, rows
-        The laws, and the table.
+        The distributions, and the table.
 
     Raises
     ------
@@ -631,14 +636,15 @@ def try_laws(laws: Sequence[ConditionalDistribution], rows: Rows) -> None:
             for name in _try_law(law, rows.at(rows.train[:TRIED])):
                 if name in taken or name in RESERVED:
                     raise DataError(
-                        f"A parameter of the law of {law.column!r} has the name {name!r} in the program, which is that "
+                        f"A parameter of the distribution of {law.column!r} has the name {name!r} in the program, "
+                        f"which is that "
                         f"of {taken.get(name, 'a plate or a site of rows')} too. Rename one of them."
                     )
-                taken[name] = f"a parameter of the law of {law.column!r}"
+                taken[name] = f"a parameter of the distribution of {law.column!r}"
 
 
 def _try_law(law: ConditionalDistribution, values: Mapping[str, Tensor]) -> list[str]:
-    """Return the names of a law's parameters."""
+    """Return the names of a distribution's parameters."""
     try:
         with poutine.block(), poutine.trace() as tracer:
             made = law.draw()
@@ -679,7 +685,9 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _apart(seed: int, column: str) -> Iterator[None]:
-    """Fit one law with a seed and a parameter store of its own, so that it does not depend on what else is learned."""
+    """Fit one distribution with a seed and a parameter store of its own, so that it does not depend on what else is
+    learned.
+    """
     set_seed(crc32(f"{seed} {column}".encode()))
     with pyro.get_param_store().scope():
         yield
@@ -688,10 +696,10 @@ def _apart(seed: int, column: str) -> Iterator[None]:
 def fit_laws(
     laws: Sequence[ConditionalDistribution], rows: Rows, settings: Settings, seed: int, progress: bool
 ) -> tuple[dict[str, Fit], list[str]]:
-    """Fit laws one after the other, and return what there is to warn of.
+    """Fit distributions one after the other, and return what there is to warn of.
 
-    An interruption (Ctrl-C) keeps the best parameters so far of the law that was being fitted, and leaves those after
-    it near their marginal laws; while posteriors are fitted it goes on to the caller.
+    An interruption (Ctrl-C) keeps the best parameters so far of the distribution that was being fitted, and leaves
+    those after it near their marginal distributions; while posteriors are fitted it goes on to the caller.
     """
     fits: dict[str, Fit] = {}
     missed: list[str] = []
@@ -710,17 +718,17 @@ def fit_laws(
             bar.update(i * settings.steps - bar.n)
     texts = [fit.text for fit in fits.values() if fit.text]
     if missed:
-        texts.append(f"Not fitted at all, and near their marginal laws: {', '.join(map(repr, missed))}.")
+        texts.append(f"Not fitted at all, and near their marginal distributions: {', '.join(map(repr, missed))}.")
     return fits, texts
 
 
 def refit_laws(fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
-    """Fit the same laws again, starting from what they are, whatever held-out rows say.
+    """Fit the same distributions again, starting from what they are, whatever held-out rows say.
 
     Parameters
     ----------
     fits
-        The laws as fitted.
+        The distributions as fitted.
     rows, before
         The rows with other weights, and with those they were fitted with.
     settings, seed
@@ -741,10 +749,11 @@ def refit_laws(fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Sett
 
 
 def marginal_log_likelihood(law: ConditionalDistribution, rows: Rows, settings: Settings, seed: int) -> float:
-    """Return the log-likelihood of held-out rows under the marginal law of a column, fitted with the same family.
+    """Return the log-likelihood of held-out rows under the marginal distribution of a column, fitted with the same
+    family.
 
     For zeros and ones and categories it is known: their frequencies. An interruption (Ctrl-C) goes on to the caller: a
-    gain over half a marginal law is none.
+    gain over half a marginal distribution is none.
     """
     network = Network((), (), law.family.size)
     alone = ConditionalDistribution(law.column, law.family, {}, network)

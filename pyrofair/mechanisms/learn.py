@@ -93,7 +93,7 @@ def graph_of(graph_or_unfair: object) -> CausalGraph:
 
 
 def require_graph(unfair: object, graph: CausalGraph) -> None:
-    """Refuse what are no unfair paths, and those in a graph that says anything else than the one of the laws.
+    """Refuse what are no unfair paths, and those in a graph that says anything else than the one of the distributions.
 
     Raises
     ------
@@ -110,8 +110,9 @@ def require_graph(unfair: object, graph: CausalGraph) -> None:
             own, other = (sorted({*each} - {*less}) for each, less in ((own, other), (other, own)))
         if own != other:
             raise GraphError(
-                f"The laws were learned along another graph than that of the unfair paths. They differ in {name}: "
-                f"{own!r} there, {other!r} here. Use paths of laws.graph, or learn the laws again."
+                f"The mechanisms were learned along another graph than that of the unfair paths. They differ in "
+                f"{name}: "
+                f"{own!r} there, {other!r} here. Use paths of laws.graph, or learn the distributions again."
             )
 
 
@@ -121,7 +122,7 @@ def plan_reads(
     nodes: str | Iterable[str] | None = None,
     given: Mapping[str, str | Iterable[str]] | None = None,
 ) -> dict[str, tuple[str, ...]]:
-    """Return for each column to learn the columns that its law reads, in topological order.
+    """Return for each column to learn the columns that its distribution reads, in topological order.
 
     A node of several columns is learned by the chain rule: each column reads those before it, too.
 
@@ -134,20 +135,20 @@ def plan_reads(
     nodes
         The nodes to learn; by default the observed ones whose columns the table has.
     given
-        For a node the nodes that its law reads; by default its observed parents.
+        For a node the nodes that its distribution reads; by default its observed parents.
 
     Raises
     ------
     GraphError
-        If a node is unknown or latent, or a law would read a node that does not come before it.
+        If a node is unknown or latent, or a distribution would read a node that does not come before it.
     DataError
-        If a law would read a column that the table lacks.
+        If a distribution would read a column that the table lacks.
     """
     chosen = [*(graph.observed if nodes is None else [nodes] if isinstance(nodes, str) else nodes)]
     if nodes is None and isinstance(df, pd.DataFrame):
         chosen = [node for node in chosen if {*graph.columns_of([node])} <= {*df.columns}]
     if not isinstance(given, Mapping | None):
-        raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its law reads.")
+        raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its distribution reads.")
     above = {
         node: require_names(f"given[{node!r}]", read, "node names", one=True) for node, read in (given or {}).items()
     }
@@ -165,7 +166,7 @@ def plan_reads(
         for each in read:
             if place[each] >= place[node] or each == graph.outcome:
                 raise GraphError(
-                    f"The law of {node!r} cannot read {each!r}, which does not come before it in the order "
+                    f"The distribution of {node!r} cannot read {each!r}, which does not come before it in the order "
                     f"{', '.join(graph.order)}."
                 )
     reads: dict[str, tuple[str, ...]] = {}
@@ -185,9 +186,10 @@ def _require_read(df: object, column: str, read: Iterable[str]) -> None:
         return  # which is told where the table is read
     if absent := [name for name in read if name not in df.columns]:
         raise DataError(
-            f"The law of {column!r} reads {absent[0]!r}, and the data lacks the column {absent[0]!r}. It has: "
+            f"The distribution of {column!r} reads {absent[0]!r}, and the data lacks the column {absent[0]!r}. It has: "
             f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} Learn other nodes (nodes=...), "
-            "say what the law reads instead (given={node: [...]}), or declare the node latent: graph.with_latent(...)."
+            "say what the distribution reads instead (given={node: [...]}), or declare the node latent: "
+            "graph.with_latent(...)."
         )
 
 
@@ -260,12 +262,13 @@ def require_families(own: object, columns: Sequence[str]) -> None:
     for name in own:
         if name not in columns:
             raise DataError(
-                f"families names {name!r}; a law can be chosen for {', '.join(columns)}.{did_you_mean(name, columns)}"
+                f"families names {name!r}; a distribution can be chosen for "
+                f"{', '.join(columns)}.{did_you_mean(name, columns)}"
             )
 
 
 def require_fitting(family: Family, values: pd.Series[Any]) -> None:
-    """Refuse a family whose laws do not have the right shapes, or cannot take a value of the column.
+    """Refuse a family whose distributions do not have the right shapes, or cannot take a value of the column.
 
     Raises
     ------
@@ -284,12 +287,13 @@ def require_fitting(family: Family, values: pd.Series[Any]) -> None:
         shapes = tuple(offset.shape), tuple(law.batch_shape), tuple(law.event_shape)
     except Exception as error:
         raise DataError(
-            f"The family {kind} of {name!r} fails: {type(error).__name__}: {error}. A family has a whole number size, "
+            f"The family {kind} of {name!r} fails: {type(error).__name__}: {error}. A family has an integer size, "
             "a tensor offset of shape (size,), and law(out), which makes distributions of numbers of shape (..., size)."
         ) from error
     if shapes != ((size,), (3,), ()):
         raise DataError(
-            f"The family {kind} of {name!r} makes laws of batch shape {shapes[1]} and event shape {shapes[2]} from "
+            f"The family {kind} of {name!r} makes distributions of batch shape {shapes[1]} and event shape "
+            f"{shapes[2]} from "
             f"numbers of shape (3, {size}), and has an offset of shape {shapes[0]}; expected (3,), () and ({size},)."
         )
     numbers = encode(family, values)
@@ -323,7 +327,7 @@ REFIT_STEPS, REFIT_RATE, REFIT_BATCH = 80, 5e-3, 2048
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LearnedMechanisms:
-    """The law of each column given others, as :func:`learn_mechanisms` found it.
+    """The distribution of each column given others, as :func:`learn_mechanisms` found it.
 
     Attributes
     ----------
@@ -338,9 +342,9 @@ class LearnedMechanisms:
     outcome_labels
         The outcome's labels, negative first; None if they are 0 and 1.
     settings
-        How the laws were fitted.
+        How the distributions were fitted.
     seed
-        Seeds the marginal laws.
+        Seeds the marginal distributions.
     dtypes
         The pandas type of each column of the table.
     index
@@ -361,12 +365,12 @@ class LearnedMechanisms:
 
     @cached_property
     def program(self) -> LearnedProgram:
-        """The Pyro program of the number of people: parameters from their priors, then a site for each column.
+        """The Pyro program of the number of units: parameters from their priors, then a site for each column.
 
         Raises
         ------
         GraphError
-            If a law reads a column that was not learned.
+            If a distribution reads a column that was not learned.
         """
         laws = tuple(fit.law for fit in self.fits.values())
         return LearnedProgram(laws, self.graph.sensitive_column, sensitive_levels(self.graph))
@@ -385,14 +389,14 @@ class LearnedMechanisms:
         return found
 
     def law(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
-        """Return the law of a column for each row of a table.
+        """Return the distribution of a column for each row of a table.
 
         Parameters
         ----------
         column
             A learned column.
         table
-            A table that holds the columns that the law reads, with the labels of the one learned from.
+            A table that holds the columns that the distribution reads, with the labels of the one learned from.
         draw
             Which draw of the parameters; by default their median.
 
@@ -404,7 +408,8 @@ class LearnedMechanisms:
         Raises
         ------
         DataError
-            If the column was not learned, or the table lacks one that its law reads, or holds a level not seen.
+            If the column was not learned, or the table lacks one that its distribution reads, or holds a level not
+            seen.
         """
         fit = self._fit(column)
         if draw is not None:
@@ -419,7 +424,7 @@ class LearnedMechanisms:
     def _fit(self, column: str) -> Fit:
         if not isinstance(column, str) or column not in self.fits:
             raise DataError(
-                f"No law of {shown(column)} was learned; column= takes one of {', '.join(self.fits)}."
+                f"No distribution of {shown(column)} was learned; column= takes one of {', '.join(self.fits)}."
                 f"{did_you_mean(column, self.fits)}"
             )
         return self.fits[column]
@@ -437,13 +442,17 @@ class LearnedMechanisms:
 
     @cached_property
     def marginal(self) -> dict[str, float]:
-        """For each column the held-out log-likelihood of its marginal law, in nats per row; fitted when asked for."""
+        """For each column the held-out log-likelihood of its marginal distribution, in nats per row; fitted when asked
+        for.
+        """
         laws = (fit.law for fit in self.fits.values())
         return {law.column: marginal_log_likelihood(law, self.rows, self.settings, self.seed) for law in laws}
 
     @property
     def held_out(self) -> pd.DataFrame:
-        """For each column: what it reads, its log-likelihood in held-out rows, and that of its marginal law."""
+        """For each column: what it reads, its log-likelihood in held-out rows, and that of its marginal
+        distribution.
+        """
         return held_out_table(self.fits, self.rows, self.marginal)
 
     def calibration(self, random_state: int | None = 0) -> pd.DataFrame:
@@ -457,7 +466,9 @@ class LearnedMechanisms:
             return calibrate(check_fits(self.fits, self.rows))
 
     def plot(self, random_state: int | None = 0) -> Figure:
-        """Draw what :meth:`calibration` tells: the predicted law of each column, and where values lie in their laws."""
+        """Draw what :meth:`calibration` tells: the predicted distribution of each column, and where values lie in their
+        distributions.
+        """
         with self._quiet(random_state):
             return plot_calibration(check_fits(self.fits, self.rows))
 
@@ -477,7 +488,8 @@ class LearnedMechanisms:
         batch_size: int = REFIT_BATCH,
         learning_rate: float = REFIT_RATE,
     ) -> LearnedMechanisms:
-        """Return the laws fitted to the same training rows with other weights, starting from these: a replicate.
+        """Return the distributions fitted to the same training rows with other weights, starting from these: a
+        replicate.
 
         Held-out rows play no part in it, and are judged again. Where a network or a linear predictor computes the
         numbers, its last layer moves by as much as the weights say, by Newton's method to the end, and its hidden
@@ -487,7 +499,7 @@ class LearnedMechanisms:
         Parameters
         ----------
         sample_weight
-            A weight for each row of the table that the laws were learned from.
+            A weight for each row of the table that the mechanisms were learned from.
         random_state
             Seeds the fit.
         steps, batch_size, learning_rate
@@ -514,7 +526,7 @@ class LearnedMechanisms:
     def to_inference_data(self, draws: int = 50, random_state: int | None = 0) -> Any:
         """Return ArviZ data: the posterior, posterior predictive draws of each row, observed data, and the loss.
 
-        Each column is predicted given the observed values of the columns that its law reads.
+        Each column is predicted given the observed values of the columns that its distribution reads.
 
         Parameters
         ----------
@@ -567,16 +579,16 @@ def learn_mechanisms(
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
 ) -> LearnedMechanisms:
-    """Learn the law of each column given its parents in a causal graph, as a Pyro program.
+    """Learn the distribution of each column given its parents in a causal graph, as a Pyro program.
 
-    Each column has a family, chosen by its type (:func:`pyrofair.mechanisms.families.choose_family`), whose numbers
-    a small
-    network computes from the columns read. The laws are fitted one by one, by stochastic variational inference, each
-    until rows that are held out get no likelier; the point of a linear law of log-odds, of logits or of one normal
-    component by Newton's method, to its optimum. A node of several columns is learned by the chain rule.
+    Each column has a family, chosen by its type (:func:`pyrofair.mechanisms.families.choose_family`), whose numbers a
+    small network computes from the columns read. The distributions are fitted one by one, by stochastic variational
+    inference, each until rows that are held out get no likelier; the point of a linear distribution of log-odds, of
+    logits or of one normal component by Newton's method, to its optimum. A node of several columns is learned by the
+    chain rule.
 
-    Laws of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end), it shows
-    as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
+    Distributions of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end),
+    it shows as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
 
     *Assumes* that rows are independent, and that nothing but its parents causes two columns of the graph in common.
 
@@ -593,7 +605,7 @@ def learn_mechanisms(
         chosen by default, to start from.
     parameters
         What turns the columns read into the family's numbers: ``"network"``, ``"linear"``, or, for a column,
-        a function of your own. That is called outside the plate of people, draws its parameters there
+        a function of your own. That is called outside the plate of units, draws its parameters there
         (``pyro.sample(name, prior)``), and returns a function from the values read, a dict of tensors of shape (...),
         to the family's numbers, shape (..., size).
     hidden
@@ -601,15 +613,16 @@ def learn_mechanisms(
     components
         The components of a mixture.
     posterior
-        What is learned of the parameters: ``"point"``, the most probable ones; ``"normal"``, a normal law of each
-        (mean-field; usually too narrow); ``"multivariate"``, with all correlations, for laws of few parameters: about
-        as wide as the textbook's.
+        What is learned of the parameters: ``"point"``, the most probable ones; ``"normal"``, a normal distribution of
+        each (mean-field; usually too narrow); ``"multivariate"``, with all correlations, for distributions of few
+        parameters: about as wide as the textbook's.
     posterior_draws
         The draws of the last two.
     given
-        For some nodes the node or nodes that their law reads; by default the observed parents.
+        For some nodes the node or nodes that their distribution reads; by default the observed parents.
     nodes
-        The nodes to learn; by default all whose columns are in the table, which must hold what their laws read, too.
+        The nodes to learn; by default all whose columns are in the table, which must hold what their distributions
+        read, too.
     steps, batch_size, learning_rate
         At most so many steps of Adam for each column, on batches of so many rows; the size of the first step, the last
         being a twentieth of it.
@@ -623,8 +636,8 @@ def learn_mechanisms(
     progress
         Whether to show a progress bar.
     random_state
-        Seeds everything; the global generators and Pyro's parameter store are left as they were. The law of a column
-        does not depend on which others are learned.
+        Seeds everything; the global generators and Pyro's parameter store are left as they were. The distribution of a
+        column does not depend on which others are learned.
 
     Returns
     -------
@@ -636,14 +649,14 @@ def learn_mechanisms(
         If the table does not fit the graph, or a family its column; if a setting is unknown, parameters of your own
         fail, two sites of the program would have one name, or the loss is not a number.
     GraphError
-        If a node is unknown, or a law would read one that does not come before it.
+        If a node is unknown, or a distribution would read one that does not come before it.
 
     Warns
     -----
     PyrofairWarning
-        If a column is constant; if the fit of a law has not settled, or was interrupted (Ctrl-C), in which case the
-        best parameters so far are kept, and laws after it are left near their marginal ones. While posteriors are
-        fitted, Ctrl-C goes on to the caller.
+        If a column is constant; if the fit of a distribution has not settled, or was interrupted (Ctrl-C), in which
+        case the best parameters so far are kept, and distributions after it are left near their marginal ones. While
+        posteriors are fitted, Ctrl-C goes on to the caller.
 
     References
     ----------
@@ -688,7 +701,7 @@ def learn_mechanisms(
     fits, texts = fit_laws(laws, rows, settings, seed, progress)
     constant = [name for name in reads if (coded[name] == coded[name].iloc[0]).all()]
     if constant:
-        texts.append(f"Constant, so that their laws know no other value: {', '.join(map(repr, constant))}.")
+        texts.append(f"Constant, so that their distributions know no other value: {', '.join(map(repr, constant))}.")
     for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     dtypes = {str(name): dtype for name, dtype in table.dtypes.items()}

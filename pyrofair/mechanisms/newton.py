@@ -1,4 +1,6 @@
-"""The last layer of a law, fitted by Newton's method: laws without hidden layers, and bootstrap replicates of all."""
+"""The last layer of a distribution, fitted by Newton's method: distributions without hidden layers, and bootstrap
+replicates of all.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["LastLayer", "has_last_layer", "is_convex"]
 
 MOST_STEPS = 30
-"""So many steps of Newton's method are enough for any law that has an optimum nearby."""
+"""So many steps of Newton's method are enough for any distribution that has an optimum nearby."""
 CONVERGED = 1e-8
 """A fit has converged if another step would gain less than so many nats per row."""
 HALVINGS = 30
@@ -30,17 +32,21 @@ ARRIVED, MOST_MOVES = 1e-4, 8
 
 
 def has_last_layer(law: ConditionalDistribution) -> bool:
-    """Tell whether a law's numbers come from a network, and its family is one of ours, with curvatures."""
+    """Tell whether a distribution's numbers come from a network, and its family is one of ours, with curvatures."""
     return isinstance(law.numbers, Network) and isinstance(law.family, Binary | Categories | Continuous | Whole)
 
 
 def is_convex(law: ConditionalDistribution) -> bool:
-    """Tell whether a law has one optimum: a linear predictor of log-odds, of logits, or of one normal law."""
+    """Tell whether a distribution has one optimum: a linear predictor of log-odds, of logits, or of one normal
+    distribution.
+    """
     return isinstance(law.numbers, Network) and len(law.numbers.shapes) == 1 and is_simple(law)
 
 
 def is_simple(law: ConditionalDistribution) -> bool:
-    """Tell whether a law has one optimum in its own numbers: log-odds, logits, or those of one normal law."""
+    """Tell whether a distribution has one optimum in its own numbers: log-odds, logits, or those of one normal
+    distribution.
+    """
     family = law.family
     return isinstance(family, Binary | Categories) or (
         isinstance(family, Continuous | Whole) and family.components == 1
@@ -49,14 +55,14 @@ def is_simple(law: ConditionalDistribution) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class LastLayer:
-    """What the last layer of a law is fitted to: the most probable weights and biases, all before it held.
+    """What the last layer of a distribution is fitted to: the most probable weights and biases, all before it held.
 
     Numbers are in double precision.
 
     Parameters
     ----------
     law
-        A law whose numbers a network computes.
+        A distribution whose numbers a network computes.
     inputs
         What the last layer reads of each row, and a one, shape (n, k + 1).
     values, weight
@@ -64,8 +70,8 @@ class LastLayer:
     precision
         That of the normal prior of each number, shape (k + 1, 1).
     tilt
-        A gradient of the objective, (k + 1, size), that is taken off: a replicate of a law that is no optimum, for
-        held-out rows stopped it early, moves by as much as its rows' weights say, and not towards the optimum.
+        A gradient of the objective, (k + 1, size), that is taken off: a replicate of a distribution that is no optimum,
+        for held-out rows stopped it early, moves by as much as its rows' weights say, and not towards the optimum.
     """
 
     law: ConditionalDistribution
@@ -77,7 +83,7 @@ class LastLayer:
 
     @classmethod
     def of(cls, law: ConditionalDistribution, parameters: Mapping[str, Tensor], rows: Rows) -> LastLayer:
-        """Return the last layer of a law with given parameters, on the training rows."""
+        """Return the last layer of a distribution with given parameters, on the training rows."""
         network = law.numbers
         assert isinstance(network, Network)  # told by the caller
         values, weight = rows.at(rows.train), rows.weight[rows.train].double()
@@ -115,9 +121,9 @@ class LastLayer:
     def steps(self, theta: Tensor, most: int = MOST_STEPS) -> Iterator[tuple[Tensor, float, bool]]:
         """Take at most so many steps of Newton's method, and give the numbers, the loss, and whether it has converged.
 
-        The curvature is that of the rows' log-likelihoods in the law's numbers, its negative parts left out, or of
-        mixtures the products of the rows' slopes, which are as large on average (Fisher's information), so that each
-        step leads downhill; it is halved until the loss falls.
+        The curvature is that of the rows' log-likelihoods in the distribution's numbers, its negative parts left out,
+        or of mixtures the products of the rows' slopes, which are as large on average (Fisher's information), so that
+        each step leads downhill; it is halved until the loss falls.
         """
         value, enough = self.loss(theta), CONVERGED * len(self.weight)
         for taken in range(most):
@@ -148,7 +154,7 @@ class LastLayer:
         return -(self.weight * each).sum()
 
     def _curvature(self, theta: Tensor) -> Tensor:
-        """Return the second derivatives of each row's loss in the law's numbers, shape (n, size, size).
+        """Return the second derivatives of each row's loss in the distribution's numbers, shape (n, size, size).
 
         Of a mixture: vectors whose products with themselves take their place, shape (n, size).
         """

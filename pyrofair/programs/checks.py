@@ -38,11 +38,11 @@ Said = dict[str, dict[str, Tensor]]
 Values = dict[str, Tensor]
 
 KINDS = ("fresh", "above", "below")
-"""How values are changed: to those of other people, or to one that is greater or less than all of these."""
+"""How values are changed: to those of other units, or to one that is greater or less than all of these."""
 MANY = 100_003
-"""Up to so many people it is looked at all of them closely: most tables that a program closes over have fewer rows."""
+"""Up to so many units it is looked at all of them closely: most tables that a program closes over have fewer rows."""
 FEW = 10
-"""So many whole numbers are levels, of which no others are tried."""
+"""So many integers are levels, of which no others are tried."""
 
 
 class _Hold(Messenger):
@@ -72,9 +72,9 @@ class Trial:
     Parameters
     ----------
     program, n
-        The program, and the number of people.
+        The program, and the number of units.
     places
-        For each per-person site which dimension is that of people; None if it is the same for everybody.
+        For each per-unit site which dimension is that of units; None if it is the same for everybody.
     plain
         The sites of a run. The default runs the program.
     """
@@ -99,7 +99,7 @@ class Trial:
     @cached_property
     def values(self) -> dict[str, Tensor]:
         """The values at which sites are held."""
-        # A computed step that is not per person is no site, and passes on what it reads.
+        # A computed step that is not per unit is no site, and passes on what it reads.
         return {
             name: site["value"]
             for name, site in self.sites.items()
@@ -108,7 +108,7 @@ class Trial:
 
     @cached_property
     def fresh(self) -> dict[str, Tensor]:
-        """The values of other people."""
+        """The values of other units."""
         return {name: site["value"] for name, site in run_program(self.program, self.n).items()}
 
     @cached_property
@@ -130,7 +130,7 @@ class Trial:
 
     @cached_property
     def typical(self) -> list[tuple[Values, Said]]:
-        """Values of all sites, those of people and those that all have alike, and what the equations say of them."""
+        """Values of all sites, those of units and those that all have alike, and what the equations say of them."""
         everybody = torch.ones(self.n, dtype=torch.bool)
         found = [(self.values, self.said({}))]
         for kind in ("above", "below"):
@@ -144,12 +144,12 @@ class Trial:
         return found
 
     def said(self, changed: Mapping[str, Tensor], seed: int = 0, n: int | None = None) -> Said:
-        """Return what the equations say when some values are changed, or all of them to those of n other people.
+        """Return what the equations say when some values are changed, or all of them to those of n other units.
 
         Raises
         ------
         UnreadableError
-            If the program fails, or one of its laws cannot be read: of a change, this says nothing.
+            If the program fails, or one of its distributions cannot be read: of a change, this says nothing.
         """
         set_seed(seed)
         hold = _Hold({**self.values, **changed}, dense=n is None or n <= MANY)
@@ -204,11 +204,11 @@ class Trial:
         }
 
     def moved_for(self, rows: Tensor, kind: str, start: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return all sites changed for some people, given as a mask, from the values held or from others."""
+        """Return all sites changed for some units, given as a mask, from the values held or from others."""
         return self.chosen(rows, self.moved[kind], start or self.values)
 
     def chosen(self, rows: Tensor, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the values of all per-person sites: some for the people of a mask, others for all others."""
+        """Return the values of all per-unit sites: some for the units of a mask, others for all others."""
         found = {}
         for site, place in self.places.items():
             if place is not None:
@@ -217,7 +217,7 @@ class Trial:
         return found
 
     def placed(self, values: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
-        """Return the values of all per-person sites with other people at each place: those of an order."""
+        """Return the values of all per-unit sites with other units at each place: those of an order."""
         return {s: values[s].index_select(place, order) for s, place in self.places.items() if place is not None}
 
 
@@ -226,7 +226,7 @@ def perturbed(
 ) -> dict[str, list[str]]:
     """Change one site at a time while all others are held, and see whose equation says something else.
 
-    Each site takes the values of other people, and then the least and the greatest of all these for everybody.
+    Each site takes the values of other units, and then the least and the greatest of all these for everybody.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def _attempt(trial: Trial, changed: Mapping[str, Tensor]) -> Said:
 
 
 def _changed_for_few(trial: Trial, cause: str) -> Said:
-    """Return what the equations say when a site takes the value of another person for some people, as few as need be.
+    """Return what the equations say when a site takes the value of another unit for some units, as few as need be.
 
     Raises
     ------
@@ -304,10 +304,10 @@ def _changed_for_few(trial: Trial, cause: str) -> Said:
 
 
 def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str]) -> set[str]:
-    """Change all values of some people, and refuse a program in which the equation of another says something else.
+    """Change all values of some units, and refuse a program in which the equation of another says something else.
 
-    Half of the people are changed, such that for any two some half has the first without the second; all but one; and
-    one, where all others are alike. Their values become those of other people, or greater or less than all.
+    Half of the units are changed, such that for any two some half has the first without the second; all but one; and
+    one, where all others are alike. Their values become those of other units, or greater or less than all.
 
     Parameters
     ----------
@@ -321,12 +321,12 @@ def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str])
     Returns
     -------
     set
-        Of these, the ones that do read something: they say something else for the people who are changed.
+        Of these, the ones that do read something: they say something else for the units that are changed.
 
     Raises
     ------
     GraphError
-        If a site mixes people.
+        If a site mixes units.
     """
     moving: set[str] = set()
     for attempts, others in _contrasts(trial):
@@ -345,7 +345,7 @@ def _first_that_runs(trial: Trial, attempts: Iterable[tuple[Values, Values]]) ->
     Raises
     ------
     UnreadableError
-        If it runs at none of them: whether it mixes people cannot be seen.
+        If it runs at none of them: whether it mixes units cannot be seen.
     """
     failed: UnreadableError | None = None
     for start, change in attempts:
@@ -354,14 +354,14 @@ def _first_that_runs(trial: Trial, attempts: Iterable[tuple[Values, Values]]) ->
         except UnreadableError as error:
             failed = error
     raise UnreadableError(
-        f"Whether the program mixes people cannot be seen, for it fails when other people take their places. {failed}"
+        f"Whether the program mixes units cannot be seen, for it fails when other units take their places. {failed}"
     ) from failed
 
 
 def _contrasts(trial: Trial) -> Iterator[tuple[list[tuple[Values, Values]], Tensor]]:
     """Return what to start from (nothing: the values held) and what to change it to, and a mask of who is not changed.
 
-    Of several the first is used at which the program runs; the last are values that people have had all together.
+    Of several the first is used at which the program runs; the last are values that units have had all together.
     """
     for number, rows in enumerate(_groups(trial.n)):
         yield [({}, trial.moved_for(rows, kind)) for kind in (KINDS[number % len(KINDS)], "fresh")], ~rows
@@ -378,9 +378,9 @@ def _contrasts(trial: Trial) -> Iterator[tuple[list[tuple[Values, Values]], Tens
 
 
 def _groups(n: int) -> list[Tensor]:
-    """Return masks of people such that, for any two, some mask has the first without the second.
+    """Return masks of units such that, for any two, some mask has the first without the second.
 
-    Each person is in half of the masks, and no two in the same ones.
+    Each unit is in half of the masks, and no two in the same ones.
 
     >>> [group.tolist() for group in _groups(3)]
     [[True, False, False], [False, True, False], [False, False, True]]
@@ -397,7 +397,7 @@ def _groups(n: int) -> list[Tensor]:
 def _read_across(
     trial: Trial, site: str, start: Mapping[str, Tensor], change: Mapping[str, Tensor], others: Tensor
 ) -> list[str]:
-    """Return what a site reads of the people who are changed; all of it if no change alone shows."""
+    """Return what a site reads of the units that are changed; all of it if no change alone shows."""
     base = trial.said(start)
     alone = [each for each in change if site in _differing(base, trial.said({**start, each: change[each]}), others)]
     return alone or [each for each in change if each != site]
@@ -405,38 +405,38 @@ def _read_across(
 
 def _mixes(site: str, causes: Sequence[str]) -> GraphError:
     return GraphError(
-        f"The site {site!r} mixes people: it reads {', '.join(map(repr, causes))} of others, so it changes for people "
-        "whose own values are held. An effect or a counterfactual is that of one person, whoever else is drawn: write "
-        "the equation for one person, without a mean, scale, rank, sum, sort or shift over people. What describes the "
+        f"The site {site!r} mixes units: it reads {', '.join(map(repr, causes))} of others, so it changes for units "
+        "whose own values are held. An effect or a counterfactual is that of one unit, whoever else is drawn: write "
+        "the equation for one unit, without a mean, scale, rank, sum, sort or shift over units. What describes the "
         "population stands outside, as a number or a parameter (pyro.param)."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Everywhere:
-    """A program whose equations are the same wherever a person stands and however many there are, as is seen by runs.
+    """A program whose equations are the same wherever a unit stands and however many there are, as is seen by runs.
 
-    The people of one run are put several times, one after the other, among any other number of people.
+    The units of one run are put several times, one after the other, among any other number of units.
 
     Parameters
     ----------
     crowds
-        The program held at the values of some numbers of people. A table that it closes over may happen to have as many
-        rows as there are people in one of them.
+        The program held at the values of some numbers of units. A table that it closes over may happen to have as many
+        rows as there are units in one of them.
     confirmed
-        The numbers of people for which this has been seen.
+        The numbers of units for which this has been seen.
     """
 
     crowds: tuple[Trial, ...]
     confirmed: set[int] = field(default_factory=set)
 
     def confirm(self, n: int) -> None:
-        """Refuse equations that say something else of the same person among n people; each n is looked at once.
+        """Refuse equations that say something else of the same unit among n units; each n is looked at once.
 
         Raises
         ------
         GraphError
-            With the site, and how what is known of each person is handed over; or if the program fails.
+            With the site, and how what is known of each unit is handed over; or if the program fails.
         """
         if n in self.confirmed:
             return
@@ -458,22 +458,22 @@ class Everywhere:
 
 
 def require_exchangeable(crowd: Trial, n: int) -> None:
-    """Refuse equations that say something else of the same person at another place, or among n people.
+    """Refuse equations that say something else of the same unit at another place, or among n units.
 
-    People have the values of a run, and values that all have alike; of more than ``MANY`` people, where a run takes
-    time, only those of a run, and laws are compared by their numbers.
+    Units have the values of a run, and values that all have alike; of more than ``MANY`` units, where a run takes
+    time, only those of a run, and distributions are compared by their numbers.
 
     Parameters
     ----------
     crowd
-        The program, held for another number of people.
+        The program, held for another number of units.
     n
-        The number of people.
+        The number of units.
 
     Raises
     ------
     GraphError
-        With the site, and how what is known of each person is handed over.
+        With the site, and how what is known of each unit is handed over.
     """
     order = (torch.arange(n) + 1) % crowd.n
     for values, said in crowd.typical if n <= MANY else crowd.typical[:1]:
@@ -488,7 +488,7 @@ def require_exchangeable(crowd: Trial, n: int) -> None:
 
 
 def _at_places(few: Tensor, many: Tensor, size: int, order: Tensor) -> Tensor:
-    """Return what is said of so many people for those of an order, along the dimensions that have grown with them."""
+    """Return what is said of so many units for those of an order, along the dimensions that have grown with them."""
     if few.ndim == many.ndim:
         for dim, (one, other) in enumerate(zip(few.shape, many.shape, strict=True)):
             if one == size and other == len(order):
@@ -497,24 +497,25 @@ def _at_places(few: Tensor, many: Tensor, size: int, order: Tensor) -> Tensor:
 
 
 def _of_place(crowd: Trial, site: str, n: int) -> GraphError:
-    for end in ("", "_observed", "_unobserved"):  # Pyro makes three sites of one that obs_mask gives some people
+    for end in ("", "_observed", "_unobserved"):  # Pyro makes three sites of one that obs_mask gives some units
         name = site.removesuffix(end)
         if site.endswith(end) and {f"{name}_observed", f"{name}_unobserved"} <= crowd.places.keys():
             return GraphError(
-                f"The site {name!r} is given data (obs_mask=..., for some people), and whom it is given depends on a "
-                "person's place among the n people. Pass the program as it draws people, without data; the rows of a "
+                f"The site {name!r} is given data (obs_mask=..., for some units), and whom it is given depends on a "
+                "unit's place among the n units. Pass the program as it draws units, without data; the rows of a "
                 "table are handed over as one (fit_posterior, abduct, SEM.counterfactual)."
             )
     if crowd.sites[site]["is_observed"] and not is_deterministic(crowd.sites[site]):
         return GraphError(
-            f"The site {site!r} is given data (obs=..., condition or pyro.factor), which depends on a person's place "
-            "among the n people. Pass the program as it draws people, without data; the rows of a table are handed "
+            f"The site {site!r} is given data (obs=..., condition or pyro.factor), which depends on a unit's place "
+            "among the n units. Pass the program as it draws units, without data; the rows of a table are handed "
             "over as one (fit_posterior, abduct, SEM.counterfactual)."
         )
     return GraphError(
-        f"The site {site!r} depends on a person's place among the n people, or on n: for n={n}, its law or value is not"
-        f" that of the same people where they stand elsewhere, among {crowd.n}. So it would be that of other people "
-        "for the rows of a table, or for people drawn anew. " + HAND_OVER
+        f"The site {site!r} depends on a unit's place among the n units, or on n: for n={n}, its distribution or "
+        f"value is not"
+        f" that of the same units where they stand elsewhere, among {crowd.n}. So it would be that of other units "
+        "for the rows of a table, or for units drawn anew. " + HAND_OVER
     )
 
 
@@ -524,12 +525,12 @@ def _law(says: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _differing(one: Said, other: Said, people: Tensor | None = None) -> list[str]:
-    """Return the sites whose equations differ, or those of some people, a mask, by more than rounding."""
+    """Return the sites whose equations differ, or those of some units, a mask, by more than rounding."""
     return [site for site in one if site in other and _differ(one[site], other[site], people)]
 
 
 def _differ(one: dict[str, Tensor], other: dict[str, Tensor], people: Tensor | None = None) -> bool:
-    both = one.keys() & other.keys()  # a law may have worked out more of itself in another run
+    both = one.keys() & other.keys()  # a distribution may have worked out more of itself in another run
     if not both:
         return bool(one) or bool(other)
     equal = _equal if people is None else lambda a, b: _near(a, b, people)
@@ -543,9 +544,9 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 
 def _near(one: Tensor, other: Tensor, people: Tensor | None = None) -> bool:
-    """Tell whether two tensors are equal, for some people or all, but for vectorised rounding.
+    """Tell whether two tensors are equal, for some units or all, but for vectorised rounding.
 
-    That depends on where a person stands, and on what values others have.
+    That depends on where a unit stands, and on what values others have.
     """
     if one.shape != other.shape or one.dtype != other.dtype or torch.equal(one, other):
         return one.shape == other.shape and one.dtype == other.dtype

@@ -1,4 +1,4 @@
-"""What value does a law take at some noise? Quantile functions and Gumbel-max, by which worlds share noise."""
+"""What value does a distribution take at some noise? Quantile functions and Gumbel-max, by which worlds share noise."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _numpy(value: Any) -> Any:
     return torch.as_tensor(value).detach().cpu().to(torch.float64).numpy()
 
 
-# SciPy's frozen laws by family, where torch has no inverse distribution function.
+# SciPy's frozen distributions by family, where torch has no inverse distribution function.
 SCIPY: dict[str, Callable[[Any], Any]] = {
     "Poisson": lambda d: stats.poisson(_numpy(d.rate)),
     "Gamma": lambda d: stats.gamma(_numpy(d.concentration), scale=1.0 / _numpy(d.rate)),
@@ -82,14 +82,14 @@ SCIPY: dict[str, Callable[[Any], Any]] = {
 
 
 def unwrap(law: Any) -> Any:
-    """Return the law inside expansions, masks and event dimensions."""
+    """Return the distribution inside expansions, masks and event dimensions."""
     while isinstance(law, WRAPPERS):
         law = law.base_dist
     return law
 
 
 def is_nominal(law: Any) -> bool:
-    """Tell whether a law is one of categories without an order, so that its codes are mere names.
+    """Tell whether a distribution is one of categories without an order, so that its codes are mere names.
 
     >>> is_nominal(dist.Categorical(torch.ones(3))), is_nominal(OrderedCategorical(torch.ones(3)))
     (True, False)
@@ -109,7 +109,7 @@ def named_coupling(coupling: Coupling, *, nominal: bool) -> Coupling:
 
 
 def quantile(name: str, law: Any, u: Tensor) -> Tensor:
-    """Return the value of a law at a probability: the least x with P(X <= x) >= u, element by element.
+    """Return the value of a distribution at a probability: the least x with P(X <= x) >= u, element by element.
 
     Parameters
     ----------
@@ -117,10 +117,10 @@ def quantile(name: str, law: Any, u: Tensor) -> Tensor:
         The site, for messages.
     law
         A Pyro distribution of scalars (event dimensions made by ``to_event`` are fine), or a categorical one. SciPy
-        inverts where torch does not; mixtures of continuous laws are inverted by Newton's method, kept inside a
-        shrinking bracket, until the value moves by a few units in its last place.
+        inverts where torch does not; mixtures of continuous distributions are inverted by Newton's method, kept inside
+        a shrinking bracket, until the value moves by a few units in its last place.
     u
-        Probabilities in (0, 1) that broadcast with the law's shape.
+        Probabilities in (0, 1) that broadcast with the distribution's shape.
 
     Raises
     ------
@@ -220,7 +220,8 @@ def gumbel_max(law: Any, noise: Tensor) -> Tensor:
 
 
 def law_parameters(law: Any) -> list[Tensor]:
-    """Return the tensors that a law is made of, the batch in front: two laws with equal ones are one law.
+    """Return the tensors that a distribution is made of, the batch in front: two distributions with equal ones are one
+    distribution.
 
     Examples
     --------
@@ -246,7 +247,7 @@ def _parameters(law: Any, batch: tuple[int, ...]) -> list[Tensor]:
         return [law.v.expand((*batch, *law.event_shape))]
     # Odds say no more than probabilities, and are there or not as somebody has asked for them.
     names = [name for name in law.arg_constraints if not name.endswith("logits")] or list(law.arg_constraints)
-    if hasattr(law, "temperature"):  # which relaxed laws do not count among them
+    if hasattr(law, "temperature"):  # which relaxed distributions do not count among them
         names.append("temperature")
     if not names:
         raise CouplingError(
@@ -274,7 +275,7 @@ def _constants(part: Any) -> list[Any]:
         return _constants(part.inv)
     if isinstance(part, distributions.Transform):
         # A transform keeps its inverse once it has been asked for, and that one keeps the transform.
-        # Weights of a network, in private dictionaries, are the same for all people.
+        # Weights of a network, in private dictionaries, are the same for all units.
         part = [value for name, value in vars(part).items() if not (name[:7] == "_cached" or name in PRIVATE)]
     elif isinstance(part, dict):
         part = list(part.values())

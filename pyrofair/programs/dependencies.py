@@ -24,12 +24,12 @@ PEOPLE = 61
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The sites of a program, per person or not, in the order it runs, and what each reads.
+    """The sites of a program, per unit or not, in the order it runs, and what each reads.
 
     Parameters
     ----------
     reads
-        For each site the sites that its law, or its value if it is computed, reads directly.
+        For each site the sites that its distribution, or its value if it is computed, reads directly.
     drawn, computed
         The sites that are drawn (and not observed in the program), and those that ``pyro.deterministic`` computes.
     stored
@@ -51,7 +51,9 @@ class Dependencies:
 
 
 class _Marks(Messenger):
-    """Mark the value of each site with its name, and note the marks that reach the laws and values of others."""
+    """Mark the value of each site with its name, and note the marks that reach the distributions and values of
+    others.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,19 +82,19 @@ class _Marks(Messenger):
 
 
 def read_dependencies(program: Program, info: ProgramSites) -> Dependencies:
-    """Run a program on a few people, following dependencies through torch's operations.
+    """Run a program on a few units, following dependencies through torch's operations.
 
     Parameters
     ----------
     program
-        A Pyro program of the number of people.
+        A Pyro program of the number of units.
     info
-        What was read off it: per-person sites may depend on each other in ways that torch does not show.
+        What was read off it: per-unit sites may depend on each other in ways that torch does not show.
 
     Raises
     ------
     UnreadableError
-        If the program fails with marked values, or a law cannot be read.
+        If the program fails with marked values, or a distribution cannot be read.
 
     Examples
     --------

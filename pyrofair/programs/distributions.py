@@ -21,9 +21,9 @@ CENTRAL = 2.0
 
 
 class OrderedCategorical(Categorical):
-    """The categorical law of categories that are in the order of their codes, such as low, middle and high.
+    """The categorical distribution of categories that are in the order of their codes, such as low, middle and high.
 
-    It is Pyro's ``Categorical``, whose codes are taken for mere names. Worlds share noise by a person's rank among
+    It is Pyro's ``Categorical``, whose codes are taken for mere names. Worlds share noise by a unit's rank among
     ordered categories, and by Gumbel noise among others, whatever their codes; see ``coupling`` of
     :class:`pyrofair.SEM`.
 
@@ -40,7 +40,7 @@ def _below(z: Tensor) -> Tensor:
 
 
 class TruncatedNormal(TorchDistribution):
-    """The law of a normal variable, given that it lies between two ends.
+    """The distribution of a normal variable, given that it lies between two ends.
 
     It is sampled through its quantile function in a few passes over the numbers, differentiably.
 
@@ -94,7 +94,7 @@ class TruncatedNormal(TorchDistribution):
         self._end = torch.where(self._sign > 0, last, -first)
         self._mass = _below(self._end) - _below(self._start)
         self._central = bool(((first < CENTRAL) & (last > -CENTRAL)).all())
-        # What sampling reads is computed here, before a plate expands the law to a number for each person.
+        # What sampling reads is computed here, before a plate expands the distribution to a number for each unit.
         self._erf = torch.erf(first / math.sqrt(2.0))
         self._span = torch.erf(last / math.sqrt(2.0)) - self._erf
         self._spread = self.scale * math.sqrt(2.0)
@@ -102,12 +102,12 @@ class TruncatedNormal(TorchDistribution):
             raise PyrofairError(f"TruncatedNormal needs low < high; got low={low} and high={high}.")
         if not bool((self._mass > 0).all()):
             raise PyrofairError(
-                f"The normal law with loc={loc} and scale={scale} has no mass between {low} and {high} that "
+                f"The normal distribution with loc={loc} and scale={scale} has no mass between {low} and {high} that "
                 f"{self.loc.dtype} can tell from 0. Move the ends closer to loc, or use a larger scale."
             )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> TruncatedNormal:
-        """Return the same law for a larger batch."""
+        """Return the same distribution for a larger batch."""
         new: TruncatedNormal = self._get_checked_instance(TruncatedNormal, _instance)  # type: ignore[no-untyped-call]
         shape = torch.Size(batch_shape)
         for name in ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span", "_spread"):
@@ -194,7 +194,8 @@ NARROW = 0.01
 
 
 class DiscretizedMixture(TorchDistribution):
-    """The law of ``round(X)``, X from a mixture of k normal laws, all beyond the two ends being moved to them.
+    """The distribution of ``round(X)``, X from a mixture of k normal distributions, all beyond the two ends being moved
+    to them.
 
     Parameters
     ----------
@@ -203,12 +204,12 @@ class DiscretizedMixture(TorchDistribution):
     loc, scale
         Their means and standard deviations, of shapes that broadcast with that.
     low, high
-        The least and the greatest value: whole numbers, of shapes that broadcast with the batch.
+        The least and the greatest value: integers, of shapes that broadcast with the batch.
 
     Raises
     ------
     PyrofairError
-        If an end is no whole number, or ``low`` is above ``high``.
+        If an end is no integer, or ``low`` is above ``high``.
 
     Examples
     --------
@@ -241,7 +242,7 @@ class DiscretizedMixture(TorchDistribution):
         ends = torch.as_tensor(low, dtype=self.loc.dtype), torch.as_tensor(high, dtype=self.loc.dtype)
         for end in ends:
             if not bool((end == end.round()).all()):
-                raise PyrofairError(f"DiscretizedMixture needs whole numbers as ends; got low={low} and high={high}.")
+                raise PyrofairError(f"DiscretizedMixture needs integers as ends; got low={low} and high={high}.")
         if not bool((ends[0] <= ends[1]).all()):
             raise PyrofairError(f"DiscretizedMixture needs low <= high; got low={low} and high={high}.")
         self._most = float((ends[1] - ends[0]).max()) + 1.0
@@ -250,7 +251,7 @@ class DiscretizedMixture(TorchDistribution):
         super().__init__(batch, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> DiscretizedMixture:
-        """Return the same law for a larger batch."""
+        """Return the same distribution for a larger batch."""
         new: DiscretizedMixture = self._get_checked_instance(DiscretizedMixture, _instance)  # type: ignore[no-untyped-call]
         batch = torch.Size(batch_shape)
         for name in ("log_weights", "loc", "scale"):
@@ -262,7 +263,7 @@ class DiscretizedMixture(TorchDistribution):
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
-        """Return the whole numbers from the lower to the upper end."""
+        """Return the integers from the lower to the upper end."""
         return constraints.integer_interval(self.low, self.high)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
@@ -278,7 +279,7 @@ class DiscretizedMixture(TorchDistribution):
         return drawn
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the log-probability of a whole number; minus infinity elsewhere, where arguments are not validated."""
+        """Return the log-probability of an integer; minus infinity elsewhere, where arguments are not validated."""
         if self._validate_args:
             self._validate_sample(value)
         k = value.unsqueeze(-1)
@@ -305,7 +306,7 @@ class DiscretizedMixture(TorchDistribution):
         return torch.where(value >= self.high, 1.0, torch.where(value < self.low, 0.0, found))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return the least whole number at which the distribution function reaches a probability."""
+        """Return the least integer at which the distribution function reaches a probability."""
         shape = torch.broadcast_shapes(value.shape, self.batch_shape)  # type: ignore[no-untyped-call]
         low, high = self.low.expand(shape), self.high.expand(shape)
         for _ in range(math.ceil(math.log2(self._most))):

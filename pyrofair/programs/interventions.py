@@ -43,7 +43,7 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     - Of two interventions on one site the outer one holds; the natural value is that of the program inside both.
 
     Names are those that the site has where ``do`` stands: inside ``scope`` without its prefix, outside with it. A
-    handler outside that gives an intervened site another value or another law is refused.
+    handler outside that gives an intervened site another value or another distribution is refused.
 
     Parameters
     ----------
@@ -141,7 +141,8 @@ class _SafeDo(DoMessenger):
         for handler in self._outer():
             if isinstance(handler, ReparamMessenger) and isinstance(handler.config, dict) and name in handler.config:
                 raise InterventionError(
-                    f"The site {name!r} is intervened on and reparametrised outside, where it has no law any more. "
+                    f"The site {name!r} is intervened on and reparametrised outside, where it has no distribution "
+                    f"any more. "
                     "Leave it out there, or reparametrise inside: do(poutine.reparam(program, config), values)."
                 )
 
@@ -149,7 +150,7 @@ class _SafeDo(DoMessenger):
         return runtime._PYRO_STACK[: runtime._PYRO_STACK.index(self)]
 
     def _enter_outer_plates(self, msg: Any) -> None:
-        """Give a law the shape that the plates around this handler ask for."""
+        """Give a distribution the shape that the plates around this handler ask for."""
         for handler in reversed(self._outer()):
             if isinstance(handler, IndepMessenger | BroadcastMessenger):
                 handler._process_message(msg)
@@ -177,7 +178,7 @@ def _natural(msg: Any, value: Tensor) -> Any:
 
 
 def _point(value: Tensor, law: Any) -> Any:
-    """Return the law that is one point, without log-probability, in the batch shape of another."""
+    """Return the distribution that is one point, without log-probability, in the batch shape of another."""
     if isinstance(unwrap(law), dist.Delta):  # computed: Pyro counts all dimensions of its value as one event
         return dist.Delta(value, event_dim=value.ndim).expand(law.batch_shape).mask(False)  # type: ignore[no-untyped-call]
     return dist.Delta(value, event_dim=law.event_dim).mask(False)  # type: ignore[no-untyped-call]
@@ -201,7 +202,7 @@ def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
         raise InterventionError(f"The site {name!r} holds {kind}, which cannot take the value {given!r}.")
     frames = [frame for frame in msg["cond_indep_stack"] if frame.vectorized]
     try:
-        if msg["infer"].get("_deterministic") and value.ndim > natural.ndim:  # a constant may differ between people
+        if msg["infer"].get("_deterministic") and value.ndim > natural.ndim:  # a constant may differ between units
             value = value.expand(_plate_shape(frames))
         else:
             value = value.expand(natural.shape)

@@ -45,7 +45,7 @@ def _inside(u: Tensor) -> Tensor:
 
 
 def noise_like(law: Any, m: int, coupling: Coupling) -> Tensor:
-    """Draw the noise of m people for a site: uniform, shape (m, *event), or Gumbel, shape (m, k), for categories."""
+    """Draw the noise of m units for a site: uniform, shape (m, *event), or Gumbel, shape (m, k), for categories."""
     if is_gumbel(law, coupling):
         inner = unwrap(law)
         event = law.event_shape[: len(law.event_shape) - len(inner.event_shape)]
@@ -54,7 +54,7 @@ def noise_like(law: Any, m: int, coupling: Coupling) -> Tensor:
 
 
 def at_noise(name: str, law: Any, noise: Tensor, coupling: Coupling) -> Tensor:
-    """Return the value that a law takes at some noise, shape (m, *event)."""
+    """Return the value that a distribution takes at some noise, shape (m, *event)."""
     if is_gumbel(law, coupling):
         return gumbel_max(law, noise)
     try:
@@ -69,14 +69,14 @@ def at_noise(name: str, law: Any, noise: Tensor, coupling: Coupling) -> Tensor:
 
 
 def partner(noise: Tensor, law: Any, coupling: Coupling) -> Tensor:
-    """Return the noise that a site has where its law is another one, given the noise it has here."""
+    """Return the noise that a site has where its distribution is another one, given the noise it has here."""
     if coupling == "independent":
         return _inside(torch.rand_like(noise))
     return 1.0 - noise if coupling == "antithetic" else noise
 
 
 def is_point(law: Any, coupling: Coupling) -> bool:
-    """Tell whether a value under a law tells the noise that matters in every world.
+    """Tell whether a value under a distribution tells the noise that matters in every world.
 
     >>> import pyro.distributions as dist
     >>> is_point(dist.Normal(0.0, 1.0), "monotone"), is_point(dist.Poisson(1.0), "monotone")
@@ -95,14 +95,14 @@ def noise_of(name: str, law: Any, value: Tensor) -> tuple[Tensor, Tensor]:
     name
         The site, for messages.
     law
-        Its law, of batch shape (m,) or one that broadcasts with it.
+        Its distribution, of batch shape (m,) or one that broadcasts with it.
     value
         Its values, shape (m,).
 
     Returns
     -------
     low, high : tensors of shape (m,)
-        Equal where the law is continuous.
+        Equal where the distribution is continuous.
 
     Raises
     ------
@@ -251,13 +251,13 @@ def _density(law: Any, values: Tensor) -> Tensor | None:
 class Noise:
     """The value of each exogenous site, and noise for each node drawn without any.
 
-    Made on first use and kept, so that every run of the program sees the same people. Each site has a seed of its own:
+    Made on first use and kept, so that every run of the program sees the same units. Each site has a seed of its own:
     its noise depends neither on the order in which sites are met nor on what else is drawn.
 
     Parameters
     ----------
     n
-        The number of people.
+        The number of units.
     coupling
         How the noise of a node drawn without explicit noise hangs together across the worlds.
     values
@@ -286,12 +286,12 @@ class Noise:
         return self.values[name]
 
     def pair(self, name: str, law: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the noise of a node in the baseline and, where its law differs there, in another world.
+        """Return the noise of a node in the baseline and, where its distribution differs there, in another world.
 
         Parameters
         ----------
-        name, law
-            The node's site and its law in some world.
+        name, distribution
+            The node's site and its distribution in some world.
         shape
             The shape of its values in one world.
         """
@@ -309,7 +309,9 @@ class Noise:
         return self.pairs[name]
 
     def redraw(self, name: str, law: Any) -> Redraws | None:
-        """Return the values of a node to draw for each law apart; None where a quantile function takes its noise."""
+        """Return the values of a node to draw for each distribution apart; None where a quantile function takes its
+        noise.
+        """
         if self.coupling == "independent" and name not in self.redraws:
             try:
                 quantile(name, law, torch.tensor(0.5))
@@ -320,7 +322,7 @@ class Noise:
         return self.redraws.get(name)
 
     def draw_apart(self, name: str, law: Any, redraws: Redraws) -> Tensor:
-        """Return the value of a node whose noise is drawn for each law apart."""
+        """Return the value of a node whose noise is drawn for each distribution apart."""
 
         def draw(place: int) -> Tensor:
             self._set_seed(f"{name} {place}")
@@ -329,7 +331,7 @@ class Noise:
         return redraws.value(law, draw)
 
     def value(self, name: str, law: Any, noise: Tensor) -> Tensor:
-        """Return the value that a law takes at some noise."""
+        """Return the value that a distribution takes at some noise."""
         return gumbel_max(law, noise) if is_gumbel(law, self.coupling) else quantile(name, law, noise)
 
     def _set_seed(self, name: str) -> None:
@@ -338,9 +340,10 @@ class Noise:
 
 
 def draw_from(law: Any) -> Tensor:
-    """Draw once from a law, without a gradient, which is faster for some; laws outside torch can only be called.
+    """Draw once from a distribution, without a gradient, which is faster for some; distributions outside torch can only
+    be called.
 
-    So can straight-through laws, which round in ``rsample`` alone.
+    So can straight-through distributions, which round in ``rsample`` alone.
     """
     called = not hasattr(law, "sample") or isinstance(unwrap(law), STRAIGHT_THROUGH)
     return cast(Tensor, law().detach() if called else law.sample())
@@ -352,14 +355,14 @@ def _uniform(shape: tuple[int, ...]) -> Tensor:
 
 
 def choose_noise(first: Tensor, second: Tensor, one: Sequence[Tensor], other: Sequence[Tensor]) -> Tensor:
-    """Return the first noise for people whose law is the same in both worlds, and the second for all others.
+    """Return the first noise for units whose distribution is the same in both worlds, and the second for all others.
 
     Parameters
     ----------
     first, second
-        The noise, a number for each element of the laws.
+        The noise, a number for each element of the distributions.
     one, other
-        The parameters of the law in the baseline and in another world, the batch in front.
+        The parameters of the distribution in the baseline and in another world, the batch in front.
 
     Examples
     --------
@@ -371,7 +374,7 @@ def choose_noise(first: Tensor, second: Tensor, one: Sequence[Tensor], other: Se
 
 
 def _same_law(one: Sequence[Tensor], other: Sequence[Tensor], dims: int) -> Tensor:
-    """Tell where two laws have the same parameters, for each element of so many leading dimensions."""
+    """Tell where two distributions have the same parameters, for each element of so many leading dimensions."""
     same = torch.ones((), dtype=torch.bool)
     for left, right in zip(one, other, strict=True):
         equal = (left == right) | (left.isnan() & right.isnan())

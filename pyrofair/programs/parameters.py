@@ -32,7 +32,7 @@ from pyrofair.programs.sites import ProgramSites
 __all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "require_posterior", "share_out", "thin"]
 
 PEOPLE_A_DRAW = 100
-"""People are spread over posterior draws as long as each draw has so many."""
+"""Units are spread over posterior draws as long as each draw has so many."""
 MOST_DRAWS = 50
 """So many draws of the parameters stand for their posterior."""
 SHOWN = 6
@@ -48,7 +48,7 @@ class ParameterUse:
     Parameters
     ----------
     names : tuple of str
-        The parameters: sites outside the plate of people, drawn once.
+        The parameters: sites outside the plate of units, drawn once.
     used : int
         How many draws of them were used.
     held : int
@@ -104,7 +104,7 @@ class Priors:
     program, info
         The program, and what was read off it.
     laws
-        For each parameter that the program does not set itself its law in one run.
+        For each parameter that the program does not set itself its distribution in one run.
     shapes, dtypes
         The shape and the type of its value.
     moving
@@ -140,7 +140,7 @@ class Priors:
         posterior
             A :class:`pyrofair.Posterior`, or for each parameter an array of shape (draws, ...).
         replay
-            Whether draws of per-person sites and of computed ones are taken too.
+            Whether draws of per-unit sites and of computed ones are taken too.
         spare
             Parameters that may be missing.
         what
@@ -195,7 +195,7 @@ class Priors:
         if name in self.laws or (replay and (name in self.info.sites or name in self.computed)):
             return
         if name in self.info.random:
-            why = "which is drawn for each person, and so is no parameter; leave it out"
+            why = "which is drawn for each unit, and so is no parameter; leave it out"
         elif name in self.info.sites or name in self.computed:
             why = "which the program computes or sets itself; leave it out"
         elif name in self.given:
@@ -276,7 +276,7 @@ def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> 
         try:
             one, other = (run_program(program, PROBE) for _ in range(2))
         except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
-            with reading("The law of the program's parameters"):
+            with reading("The distribution of the program's parameters"):
                 one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
@@ -314,21 +314,21 @@ def thin(held: Draws, draws: int | None) -> Draws:
 
 
 def share_out(draws: Mapping[str, Tensor], n: int, most: int = MOST_DRAWS) -> list[tuple[int, dict[str, Tensor]]]:
-    """Spread people over draws of the parameters, chosen at random by torch's global generator.
+    """Spread units over draws of the parameters, chosen at random by torch's global generator.
 
     Parameters
     ----------
     draws
         For each parameter its draws, shape (draws, ...); empty if there are none.
     n
-        The number of people. At least 100 of them share a draw, so that few people share one.
+        The number of units. At least 100 of them share a draw, so that few units share one.
     most
         The largest number of draws.
 
     Returns
     -------
     list of (int, dict of Tensor)
-        For each draw its number of people, and the parameters.
+        For each draw its number of units, and the parameters.
 
     Examples
     --------
@@ -389,7 +389,7 @@ def _digest(held: Draws) -> bytes:
 
 
 def _laws(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
-    """Return the laws of parameters where all of them have some values."""
+    """Return the distributions of parameters where all of them have some values."""
     with isolated(0), pyro.validation_enabled(False), torch.no_grad():
         sites = run_program(poutine.condition(program, data=values), PROBE)
     return {name: sites[name]["fn"] for name in values}

@@ -1,4 +1,4 @@
-"""How are people drawn from a program, each in both worlds? With one noise, and spread over draws of its parameters."""
+"""How are units drawn from a program, each in both worlds? With one noise, and spread over draws of its parameters."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Draws = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """People in several worlds.
+    """Units in several worlds.
 
     Parameters
     ----------
     worlds
         The baseline, the switched world and, if it was asked for, the world as it is: for each site its values.
     sizes
-        How many people share each draw of the parameters, in the order of the rows.
+        How many units share each draw of the parameters, in the order of the rows.
     """
 
     worlds: tuple[World, ...]
@@ -47,12 +47,12 @@ class People:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """A program that people can be drawn from.
+    """A program that units can be drawn from.
 
     Parameters
     ----------
     equations, priors
-        The program with its unfair paths, and the laws of its parameters.
+        The program with its unfair paths, and the distributions of its parameters.
     coupling
         How the noise of a node drawn without explicit noise hangs together across the worlds.
     way
@@ -85,7 +85,7 @@ class Population:
         return self.equations.coupling_of(self.coupling, self.inputs)
 
     def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
-        """Return what numbers made of these people rest on, a sentence each.
+        """Return what numbers made of these units rest on, a sentence each.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Population:
         held
             The draws of the parameters.
         """
-        found = ["The program is right: its equations, the laws of its noise, and that their errors are independent."]
+        found = ["The program is right: its equations, the distributions of its noise, and the independence of errors."]
         if names := ", ".join(covariate_names(self.equations.program)):
             found.append(f"The covariates {names} are distributed as in the table handed over with the program.")
         if self.coupled and unit == "noise":
@@ -113,14 +113,14 @@ class Population:
     def draw(
         self, n: int, seed: int, held: Draws, wanted: Sequence[str] | None = None, *, actual: bool = False
     ) -> People:
-        """Draw people who are the same in both worlds.
+        """Draw units that are the same in both worlds.
 
         Parameters
         ----------
         n, seed
             Their number, and what seeds the draw.
         held
-            Draws of the parameters, shape (draws, ...); people are spread over up to 50 of them.
+            Draws of the parameters, shape (draws, ...); units are spread over up to 50 of them.
         wanted
             The sites, by default all.
         actual
@@ -151,14 +151,14 @@ class Population:
         worlds: Callable[[int, dict[str, Tensor]], tuple[World, ...]],
         rows: int = 1,
     ) -> People:
-        """Evaluate the worlds of the people of each draw, and put them below each other."""
+        """Evaluate the worlds of the units of each draw, and put them below each other."""
         require_integer("n", n)
         with isolated(seed):
             parts = share_out(self.priors.tensors(held), n)
             seeds = torch.randint(2**31 - 1, (len(parts),)).tolist() if len(parts) > 1 else []
             found = []
             for place, (size, values) in enumerate(parts):
-                if seeds:  # the noise of some people must not decide who comes next
+                if seeds:  # the noise of some units must not decide who comes next
                     set_seed(seeds[place])
                 found.append(worlds(size, values))
         sizes = tuple(size for size, _ in parts)

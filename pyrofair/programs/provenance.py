@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 Program = Callable[[int], Any]
-"""A Pyro program of the number of people."""
+"""A Pyro program of the number of units."""
 DENSITY = "log_prob"
 HAND_OVER = (
-    "Hand what is known of each person over with the program: with_covariates(program, table), program(n, covariates), "
+    "Hand what is known of each unit over with the program: with_covariates(program, table), program(n, covariates), "
     "and covariates['x'] in place of x[:n]; see pyrofair.programs.covariates."
 )
 LENGTHS = ("size", "shape", "expand", "broadcast", "out of bounds", "out of range")
 """Words with which a failure tells that tensors have not the same length."""
 PARTS = (torch.distributions.Distribution, dist.Distribution, torch.distributions.Transform, torch.nn.Module)
-"""What a law may be made of."""
+"""What a distribution may be made of."""
 
 
 class UnreadableError(GraphError):
@@ -76,7 +76,7 @@ def reading(what: str) -> Iterator[None]:
 
 @contextmanager
 def evaluating(n: int, doing: str = "its worlds are evaluated") -> Iterator[None]:
-    """Refuse a program that fails when it is run for n people, with what was being done."""
+    """Refuse a program that fails when it is run for n units, with what was being done."""
     try:
         yield
     except PyrofairError:
@@ -84,7 +84,7 @@ def evaluating(n: int, doing: str = "its worlds are evaluated") -> Iterator[None
     except Exception as error:
         raise GraphError(
             f"The program fails when {doing} for n={n} people: {first_line(error)}. It must run for any number of "
-            "people, with its nodes set to any of their values."
+            "units, with its nodes set to any of their values."
         ) from error
 
 
@@ -94,12 +94,12 @@ def first_line(error: BaseException) -> str:
 
 
 def fails_at(n: int, error: Exception, remedy: str = "") -> GraphError:
-    """Return the refusal of a program that fails for n people, with a remedy: another one if lengths do not match."""
+    """Return the refusal of a program that fails for n units, with a remedy: another one if lengths do not match."""
     told = f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any number. "
     if any(word in str(error) for word in LENGTHS):
         remedy = (
             "A tensor of fixed length that it closes over (a table, a buffer, data of poutine.condition or obs=), or a "
-            f"plate of fixed size, fits one number of people alone: write pyro.plate('people', n). {HAND_OVER} Rows "
+            f"plate of fixed size, fits one number of units alone: write pyro.plate('units', n). {HAND_OVER} Rows "
             "of data are handed over as a table (fit_posterior, abduct, SEM.counterfactual)."
         )
     return GraphError((told + remedy).strip())
@@ -115,7 +115,7 @@ def is_deterministic(site: Any) -> bool:
 
 
 def support_of(law: Any) -> Any:
-    """Return the support of a law, or None if it declares none."""
+    """Return the support of a distribution, or None if it declares none."""
     try:
         return law.support
     except (AttributeError, NotImplementedError):
@@ -207,10 +207,11 @@ class RefusePlainDo(Messenger):
 
 
 def _numbers(law: Any) -> dict[str, Tensor]:
-    """Return the tensors that a law is made of, by where they stand in it, without what it remembers of other runs.
+    """Return the tensors that a distribution is made of, by where they stand in it, without what it remembers of other
+    runs.
 
-    They are looked for in laws, transforms, modules, containers and bound arguments. Transforms and their inverses hold
-    each other, so each is entered once.
+    They are looked for in distributions, transforms, modules, containers and bound arguments. Transforms and their
+    inverses hold each other, so each is entered once.
     """
     found: dict[str, Tensor] = {}
     entered: dict[int, Any] = {}
@@ -238,27 +239,27 @@ def _numbers(law: Any) -> dict[str, Tensor]:
 
 
 def says(site: Any, *, dense: bool = True) -> dict[str, Tensor]:
-    """Return what tells a site's equation: its value, or the numbers of its law and its log-probability.
+    """Return what tells a site's equation: its value, or the numbers of its distribution and its log-probability.
 
-    A law that has no density, or whose density is not asked for, is told by its numbers. Where a site is observed, its
-    value and what masks or scales the log-probability count, too.
+    A distribution that has no density, or whose density is not asked for, is told by its numbers. Where a site is
+    observed, its value and what masks or scales the log-probability count, too.
 
     Raises
     ------
     UnreadableError
-        If the law cannot be read, or has neither a density nor numbers.
+        If the distribution cannot be read, or has neither a density nor numbers.
     """
     if is_deterministic(site):
         return {"value": site["value"]}
     law = site["fn"]
-    with reading(f"The law of the site {site['name']!r}, {type(law).__name__},"):
+    with reading(f"The distribution of the site {site['name']!r}, {type(law).__name__},"):
         numbers = _numbers(law)
         if site["is_observed"]:
             numbers |= {name: site[name] for name in ("value", "mask", "scale") if isinstance(site[name], Tensor)}
         if numbers and not dense:
             return numbers
         try:
-            # Detaching also drops what a value remembers of its draw, as that of a straight-through law does.
+            # Detaching also drops what a value remembers of its draw, as that of a straight-through distribution does.
             return {**numbers, DENSITY: law.log_prob(detach_provenance(site["value"]).detach())}
         except NotImplementedError:
             if not numbers:
@@ -280,7 +281,7 @@ class Followed:
     Parameters
     ----------
     reads
-        For each site the sites whose marks reach its law or value.
+        For each site the sites whose marks reach its distribution or value.
     left
         The sites whose marks are lost on the way, and where: what reads them cannot be followed from there.
     """
@@ -307,12 +308,12 @@ class _Exits(TorchFunctionMode):
         return made
 
     def left(self, n: int) -> dict[str, str]:
-        """Return the marks that left, and how; a number that is not read for each person is one of them all."""
+        """Return the marks that left, and how; a number that is not read for each unit is one of them all."""
         return {mark: name for (mark, name), times in self.times.items() if name in EXITS or times >= n}
 
 
 class _Track(Messenger):
-    """Mark each per-person site's value with its name, and note which marks its law or value carries."""
+    """Mark each per-unit site's value with its name, and note which marks its distribution or value carries."""
 
     def __init__(self, sites: Collection[str], parameters: Collection[str], exits: _Exits) -> None:
         super().__init__()
@@ -330,13 +331,15 @@ class _Track(Messenger):
             msg["value"] = ProvenanceTensor(detach_provenance(msg["value"]), frozenset({name}))
         elif name in self.parameters and (marks := get_provenance(list(says(msg).values()))):
             raise drawn_once(name, marks)
-        self.exits.times = self.before  # a law that is drawn from keeps its secrets: its marks have just been read
+        self.exits.times = (
+            self.before
+        )  # a distribution that is drawn from keeps its secrets: its marks have just been read
 
 
 def drawn_once(name: str, marks: Iterable[str]) -> GraphError:
-    """Return the error of a parameter that reads per-person sites."""
+    """Return the error of a parameter that reads per-unit sites."""
     return GraphError(
-        f"The site {name!r} is drawn once, outside the plate of people, and yet reads what differs between "
+        f"The site {name!r} is drawn once, outside the plate of units, and yet reads what differs between "
         f"people: {', '.join(sorted(marks))}. Put it inside the plate."
     )
 
@@ -347,14 +350,14 @@ def followed(program: Program, n: int, sites: Collection[str], parameters: Colle
     Parameters
     ----------
     program, n
-        The program, and the number of people.
+        The program, and the number of units.
     sites, parameters
-        The per-person sites; those drawn once.
+        The per-unit sites; those drawn once.
 
     Raises
     ------
     GraphError
-        If a site that is drawn once reads a per-person one, or the program or a law fails with marked values.
+        If a site that is drawn once reads a per-unit one, or the program or a distribution fails with marked values.
     """
     exits = _Exits()
     track = _Track(sites, parameters, exits)

@@ -1,4 +1,4 @@
-"""What does a Pyro program say? Its sites, which of them are per person, and who reads whom."""
+"""What does a Pyro program say? Its sites, which of them are per unit, and who reads whom."""
 
 from __future__ import annotations
 
@@ -34,46 +34,46 @@ __all__ = ["Program", "ProgramSites", "caller_level", "read_sites", "require_fin
 
 PROBES = (61, 53)
 CROWD = 1009
-"""So many people are looked at where dependencies cannot be followed, and change places."""
+"""So many units are looked at where dependencies cannot be followed, and change places."""
 OTHER_CROWD = 997
 MOST_NUMBERS = 2_000_000
-"""Equations are compared among people whose sites hold so many numbers at most."""
+"""Equations are compared among units whose sites hold so many numbers at most."""
 PEOPLE = -1
-"""Stands for the number of people in the shape of a site."""
+"""Stands for the number of units in the shape of a site."""
 
-_PLATE = "Write it as program(n), with 'with pyro.plate(\"people\", n):' around the equations."
+_PLATE = "Write it as program(n), with 'with pyro.plate(\"units\", n):' around the equations."
 
 
 @dataclass(frozen=True)
 class ProgramSites:
-    """The per-person sites of a program in the order it runs, and what each reads directly.
+    """The per-unit sites of a program in the order it runs, and what each reads directly.
 
     Parameters
     ----------
     sites
-        All per-person sites: nodes, deterministic steps, and noise.
+        All per-unit sites: nodes, deterministic steps, and noise.
     random
         Those that are drawn.
     observed
-        Those whose value the program is given (``obs=``, ``condition``), or that of some people (``obs_mask=``), so
+        Those whose value the program is given (``obs=``, ``condition``), or that of some units (``obs_mask=``), so
         that nothing causes it; and ``pyro.factor``.
     parameters
         The sites outside the plate, drawn once.
     reads
-        For each per-person site the per-person sites that it reads.
+        For each per-unit site the per-unit sites that it reads.
     shapes, dtypes
-        For each per-person site its shape, with -1 for the number of people, and its type.
+        For each per-unit site its shape, with -1 for the number of units, and its type.
     reparametrised
-        The per-person sites that a handler (``poutine.reparam``) computes from noise of its own.
+        The per-unit sites that a handler (``poutine.reparam``) computes from noise of its own.
     joint
         For the components of each vector that are not drawn independently: tells from their values, shape (n,) each,
         which ones are possible, shape (n,).
     weighted
-        The drawn per-person sites whose log-probability is masked or scaled.
+        The drawn per-unit sites whose log-probability is masked or scaled.
     nominal
         Those drawn from categories without an order.
     everywhere
-        Looks whether the equations are the same for another number of people.
+        Looks whether the equations are the same for another number of units.
     """
 
     sites: tuple[str, ...]
@@ -91,26 +91,26 @@ class ProgramSites:
 
     @property
     def dimensions(self) -> dict[str, int]:
-        """For each per-person site the number of its dimensions, people included."""
+        """For each per-unit site the number of its dimensions, units included."""
         return {site: len(shape) for site, shape in self.shapes.items()}
 
     def shape(self, site: str, n: int) -> tuple[int, ...]:
-        """Return the shape of a site's values for n people."""
+        """Return the shape of a site's values for n units."""
         return tuple(n if size == PEOPLE else size for size in self.shapes[site])
 
     def confirm(self, n: int) -> None:
-        """Refuse a program whose equations say something else of the same people among n; call it before a run.
+        """Refuse a program whose equations say something else of the same units among n; call it before a run.
 
         Raises
         ------
         GraphError
-            With the site that depends on n, or on the place where a person stands.
+            With the site that depends on n, or on the place where a unit stands.
         """
         if self.everywhere is not None:
             self.everywhere.confirm(n)
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Refuse names that are no per-person sites.
+        """Refuse names that are no per-unit sites.
 
         Raises
         ------
@@ -120,17 +120,17 @@ class ProgramSites:
         for node in nodes:
             if node in self.parameters:
                 raise GraphError(
-                    f"{node!r} is drawn once, outside the plate of people, so it is a parameter and no node. Put it "
+                    f"{node!r} is drawn once, outside the plate of units, so it is a parameter and no node. Put it "
                     "inside the plate, or leave it out of the nodes."
                 )
             if node not in self.sites:
                 raise GraphError(
-                    f"The program has no per-person site {node!r}. It has: {', '.join(self.sites)}. Name it with "
+                    f"The program has no per-unit site {node!r}. It has: {', '.join(self.sites)}. Name it with "
                     f"pyro.sample or pyro.deterministic inside the plate.{did_you_mean(node, self.sites)}"
                 )
 
     def require_drawn(self, nodes: Iterable[str]) -> None:
-        """Refuse nodes whose value the program is given, of everybody or of some people.
+        """Refuse nodes whose value the program is given, of everybody or of some units.
 
         Raises
         ------
@@ -139,14 +139,14 @@ class ProgramSites:
         """
         for node in nodes:
             if node in self.observed:
-                how = "obs=..." if node in self.random else "obs_mask=..., for some people"
+                how = "obs=..." if node in self.random else "obs_mask=..., for some units"
                 raise GraphError(
                     f"The site {node!r} is given data ({how}), so no intervention can change it. Pass the program as "
-                    "it draws people, without data."
+                    "it draws units, without data."
                 )
 
     def evidence(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        """Return the per-person sites that draw nothing and say how likely people are: observed, or ``pyro.factor``.
+        """Return the per-unit sites that draw nothing and say how likely units are: observed, or ``pyro.factor``.
 
         Parameters
         ----------
@@ -157,9 +157,9 @@ class ProgramSites:
         return tuple(site for site in self.sites if site in self.observed & self.random and site not in known)
 
     def refuse_evidence(self, nodes: Sequence[str]) -> None:
-        """Refuse evidence that bears on people: those that the program draws are not those that it then describes.
+        """Refuse evidence that bears on units: those that the program draws are not those that it then describes.
 
-        Evidence that reads parameters alone says nothing of people once these are given, and is no hindrance.
+        Evidence that reads parameters alone says nothing of units once these are given, and is no hindrance.
 
         Raises
         ------
@@ -175,8 +175,8 @@ class ProgramSites:
                 how = f"reads {', '.join(map(repr, read))}" if read else f"is read by {', '.join(map(repr, readers))}"
                 raise GraphError(
                     f"The site {site!r} is evidence (obs=..., obs_mask=..., condition or pyro.factor) and {how}, so "
-                    "the people that the program draws are not those that it describes: their worlds would leave that "
-                    "evidence out. Pass the program without it, as it draws people. (Evidence counts in "
+                    "the units that the program draws are not those that it describes: their worlds would leave that "
+                    "evidence out. Pass the program without it, as it draws units. (Evidence counts in "
                     "fit_posterior, which learns parameters.)"
                 )
 
@@ -209,7 +209,7 @@ class ProgramSites:
         Raises
         ------
         GraphError
-            If a name is no per-person site, or evidence bears on people.
+            If a name is no per-unit site, or evidence bears on units.
         """
         sites = {node: self.sites_of(node, (columns or {}).get(node, (node,))) for node in nodes}
         owner = {site: node for node, own in sites.items() for site in own}
@@ -263,29 +263,29 @@ def require_finite(site: str, values: Tensor) -> None:
 
 
 def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
-    """Run a program on a few people and read off its sites and who reads whom.
+    """Run a program on a few units and read off its sites and who reads whom.
 
     Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
     assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
     with a warning. Where nothing is found to read what leaves torch, a warning says so.
 
-    Values of some people are changed to see that no equation mixes people: nobody's may read the values of others. And
-    people change places, to see that no equation depends on where a person stands.
+    Values of some units are changed to see that no equation mixes units: nobody's may read the values of others. And
+    units change places, to see that no equation depends on where a unit stands.
 
     A step that fails is an error. It never counts as "no dependence".
 
     Parameters
     ----------
     program
-        The program; it is called with a number of people.
+        The program; it is called with a number of units.
     outline
         Whether to return after a few runs, with nothing but what can be followed.
 
     Raises
     ------
     GraphError
-        If the program fails or cannot be read, has no per-person sites, has other sites for another number of people,
-        takes a subsample of its plate, draws random numbers outside Pyro, mixes people, or depends on their places.
+        If the program fails or cannot be read, has no per-unit sites, has other sites for another number of units,
+        takes a subsample of its plate, draws random numbers outside Pyro, mixes units, or depends on their places.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
 
 
 def _is_imputed(name: str, sites: Mapping[str, Any], given: Collection[str]) -> bool:
-    """Tell whether ``obs_mask`` gives some people's value: Pyro draws the others under a second name."""
+    """Tell whether ``obs_mask`` gives some units' value: Pyro draws the others under a second name."""
     return is_deterministic(sites[name]) and f"{name}_observed" in given and f"{name}_unobserved" in sites
 
 
@@ -368,7 +368,7 @@ def _is_weighted(site: Any) -> bool:
 
 
 def _places(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int | None]:
-    """Return which dimension of each site is that of people."""
+    """Return which dimension of each site is that of units."""
     return {site: shape.index(PEOPLE) if PEOPLE in shape else None for site, shape in shapes.items()}
 
 
@@ -393,12 +393,13 @@ def _warn(hidden: Mapping[str, Sequence[str]], left: Mapping[str, str], moving: 
     if lost := [f"{site!r} (by {how})" for site, how in left.items() if site not in found]:
         said.append(
             f"The program takes {', '.join(lost)} out of torch, from where it cannot be followed who reads it. "
-            f"Changing values of {CROWD} people showed no site that does so, but a rare dependence can be missed: "
+            f"Changing values of {CROWD} units showed no site that does so, but a rare dependence can be missed: "
             + remedy
         )
     if unknown := sorted(moving - hidden.keys()):
         said.append(
-            f"The parents of {', '.join(map(repr, unknown))} cannot be followed: the value or law changes with other "
+            f"The parents of {', '.join(map(repr, unknown))} cannot be followed: the value or distribution changes "
+            f"with other "
             f"sites, and none was found that changes it: {remedy}"
         )
     for each in said:
@@ -415,7 +416,7 @@ def caller_level() -> int:
 
 def _first_run(program: Program, n: int) -> dict[str, Any]:
     if not callable(program):
-        raise GraphError(f"A program is a function of the number of people, not {program!r}. {_PLATE}")
+        raise GraphError(f"A program is a function of the number of units, not {program!r}. {_PLATE}")
     try:
         return run_program(program, n, RefusePlainDo())
     except GraphError:
@@ -425,11 +426,11 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
 
 
 def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the per-person sites with their shapes, told by what changes with the number of people."""
+    """Return the per-unit sites with their shapes, told by what changes with the number of units."""
     if odd := sorted(one.keys() ^ other.keys()):
         raise GraphError(
-            f"The program has other sites for {PROBES[0]} people than for {PROBES[1]}: {', '.join(odd[:5])}. Its sites "
-            f"must be the same for any number; do not loop over people. {_PLATE}"
+            f"The program has other sites for {PROBES[0]} units than for {PROBES[1]}: {', '.join(odd[:5])}. Its sites "
+            f"must be the same for any number; do not loop over units. {_PLATE}"
         )
     found = {}
     for name, site in one.items():
@@ -439,17 +440,17 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
         if subsampled := [frame for frame in site["cond_indep_stack"] if frame.full_size != frame.size]:
             raise GraphError(
                 f"The site {name!r} stands in the plate {subsampled[0].name!r}, which takes a subsample of "
-                f"{subsampled[0].size} of {subsampled[0].full_size} (subsample_size=, subsample=); a model of people "
+                f"{subsampled[0].size} of {subsampled[0].full_size} (subsample_size=, subsample=); a model of units "
                 "needs all of them. Leave these arguments out."
             )
         if places and not inside and not is_deterministic(site):
             raise GraphError(
-                f"The site {name!r} has a value for each of n people, but stands outside the plate of people. {_PLATE}"
+                f"The site {name!r} has a value for each of n units, but stands outside the plate of units. {_PLATE}"
             )
         if len(first) != len(second) or len(places) > 1:
             raise GraphError(
-                f"The site {name!r} has the shapes {first} for {PROBES[0]} people and {second} for {PROBES[1]}; it "
-                "must have one dimension of the number of people."
+                f"The site {name!r} has the shapes {first} for {PROBES[0]} units and {second} for {PROBES[1]}; it "
+                "must have one dimension of the number of units."
                 + " Their plate has another dimension (dim=) than what it holds; leave that out."
                 * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
@@ -457,6 +458,6 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
             found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))
     if not found:
         raise GraphError(
-            "The program has no per-person sites: none stands in a plate of the size that it was called with. " + _PLATE
+            "The program has no per-unit sites: none stands in a plate of the size that it was called with. " + _PLATE
         )
     return found

@@ -70,7 +70,7 @@ class Equations:
 
     @cached_property
     def endogenous(self) -> frozenset[str]:
-        """The random sites whose law depends on a node."""
+        """The random sites whose distribution depends on a node."""
         every = tuple(self.node_of)
         return frozenset(site for site in self.info.random if self.info.causes(site, every)[0])
 
@@ -226,13 +226,13 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
     program, unfair
         The program, and the unfair paths.
     probe
-        The program to run on a few people, by default itself: with its parameters set, say.
+        The program to run on a few units, by default itself: with its parameters set, say.
 
     Raises
     ------
     GraphError
         If another node has no site, a site is given data or has another number of components than columns, evidence
-        bears on people, or a site reads a parent that the graph lacks.
+        bears on units, or a site reads a parent that the graph lacks.
 
     Warns
     -----

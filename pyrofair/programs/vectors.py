@@ -176,7 +176,7 @@ def read_scalar_sites(
         if site in info.observed:
             raise GraphError(
                 f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
-                "draws people, without data."
+                "draws units, without data."
             )
         for name in found.names:
             if name != site and name in (*info.sites, *info.parameters):

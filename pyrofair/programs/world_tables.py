@@ -272,7 +272,7 @@ def by_column(equations: Equations, levels: Levels) -> dict[str, NDArray[Any]]:
 
 
 def codes_of_rows(equations: Equations, df: pd.DataFrame, levels: Levels) -> pd.DataFrame:
-    """Return a table of people with codes in place of the labels of some sites, as :func:`codes_of` does."""
+    """Return a table of units with codes in place of the labels of some sites, as :func:`codes_of` does."""
     places = by_column(equations, levels)
     have = {name: labels for name, labels in places.items() if name in getattr(df, "columns", ())}
     return df.assign(**{name: codes_of(name, labels, df[name]) for name, labels in have.items()}) if have else df

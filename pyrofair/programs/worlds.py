@@ -51,7 +51,7 @@ class WithNoise(Messenger):
     Parameters
     ----------
     equations, noise
-        The program, and the people.
+        The program, and the units.
     held
         What nodes are set to: others read this, and ``natural`` keeps what the node would have been.
     """
@@ -75,7 +75,7 @@ class WithNoise(Messenger):
             msg["value"] = self.held.get(name, msg["value"])
 
     def respond(self, name: str, law: Any) -> Tensor:
-        """Return the value of a site whose law depends on a node."""
+        """Return the value of a site whose distribution depends on a node."""
         raise NotImplementedError
 
     def pair(self, name: str, law: Any) -> tuple[Tensor, Tensor]:
@@ -91,7 +91,7 @@ def quiet() -> Iterator[None]:
 
 
 def sensitive_values(equations: Equations, n: int, arms: Iterable[int] | int) -> Tensor:
-    """Return the sensitive attribute for n people in arm 0 or 1; for several arms, along a leading axis."""
+    """Return the sensitive attribute for n units in arm 0 or 1; for several arms, along a leading axis."""
     levels = torch.tensor(sensitive_levels(equations.unfair.graph), dtype=equations.info.dtypes[equations.sensitive])
     one = levels[torch.as_tensor(arms)]
     return one.unsqueeze(-1).expand(*one.shape, n)
@@ -101,14 +101,14 @@ def sensitive_values(equations: Equations, n: int, arms: Iterable[int] | int) ->
 
 
 class _OneWorld(WithNoise):
-    """Draw with the baseline's noise; in another world only where the law is the baseline's.
+    """Draw with the baseline's noise; in another world only where the distribution is the baseline's.
 
     Parameters
     ----------
     equations, noise, held
-        The program, the people, and what nodes are set to.
+        The program, the units, and what nodes are set to.
     laws
-        The parameters of the laws that the baseline met; None in the baseline itself, which fills ``met``.
+        The parameters of the distributions that the baseline met; None in the baseline itself, which fills ``met``.
     idle
         The sites for which any draw will do.
     last
@@ -167,7 +167,7 @@ def node_by_node(
     Parameters
     ----------
     equations, noise
-        The program, and the people.
+        The program, and the units.
     wanted
         The sites to evaluate, by default all but that of the sensitive attribute.
     held
@@ -214,14 +214,14 @@ def node_by_node(
 
 
 def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = None) -> World:
-    """Return node sites as they are for these people.
+    """Return node sites as they are for these units.
 
-    Where the noise differs between worlds, a person has the baseline's at each site whose law is the baseline's.
+    Where the noise differs between worlds, a unit has the baseline's at each site whose distribution is the baseline's.
 
     Parameters
     ----------
     equations, noise
-        The program, and the people.
+        The program, and the units.
     wanted
         The sites, by default all, that of the sensitive attribute included.
     """
@@ -237,10 +237,10 @@ def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = N
 
 
 Way = Literal["narrow", "wide", "node by node"]
-"""One run with the sensitive attribute as one number a world, or one for each person; or a run for each node."""
+"""One run with the sensitive attribute as one number a world, or one for each unit; or a run for each node."""
 
 TRIAL = (2, 3, 50)
-"""The numbers of people with which a program is tried: as many as there are worlds, and more."""
+"""The numbers of units with which a program is tried: as many as there are worlds, and more."""
 
 
 class WorldAxisError(RuntimeError):
@@ -325,7 +325,7 @@ class _SideBySide(WithNoise):
         return self.noise.value(name, law, own)
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a site in one world; a constant may come to differ between people."""
+        """Return the shape of a site in one world; a constant may come to differ between units."""
         return self.equations.info.shape(name, self.noise.n) or (self.noise.n,)
 
     def _has_axis(self, name: str, got: Iterable[int]) -> bool:
@@ -376,13 +376,13 @@ def side_by_side(
     Parameters
     ----------
     equations, noise
-        The program, and the people.
+        The program, and the units.
     wanted
         The sites to evaluate, by default all; the run ends once it has met them.
     held
         Sites that are set to the same values in both worlds.
     narrow
-        Whether the sensitive attribute is one number a world, which saves time, and not one for each person.
+        Whether the sensitive attribute is one number a world, which saves time, and not one for each unit.
 
     Raises
     ------
@@ -405,7 +405,7 @@ def read_by_classifier(equations: Equations) -> tuple[str, ...]:
 
 
 def choose_way(equations: Equations, coupling: Coupling) -> Way:
-    """Choose how to run a program: the quickest way that equals the definition on a few people.
+    """Choose how to run a program: the quickest way that equals the definition on a few units.
 
     It is tried for the nodes that a classifier reads, which lets other noise idle, and for all nodes.
 
@@ -479,8 +479,8 @@ def both_worlds(
 def require_shared_first(equations: Equations, shared: Sequence[str]) -> None:
     """Refuse sites that cannot be drawn given the shared ones by the program alone.
 
-    The others are drawn with ``do`` on the shared ones. That is their law given the shared ones if no shared site reads
-    one of the others but the sensitive attribute, nor has noise in common with one.
+    The others are drawn with ``do`` on the shared ones. That is their distribution given the shared ones if no shared
+    site reads one of the others but the sensitive attribute, nor has noise in common with one.
 
     Parameters
     ----------
@@ -505,7 +505,7 @@ def require_shared_first(equations: Equations, shared: Sequence[str]) -> None:
             if why:
                 raise NotIdentifiedError(
                     f"Both worlds share {one!r}, and {other!r} would be drawn anew in each, given its parents alone; "
-                    f"but {why}, so that is not its law given {one!r}. Use unit='noise'."
+                    f"but {why}, so that is not its distribution given {one!r}. Use unit='noise'."
                 )
 
 

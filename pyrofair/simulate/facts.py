@@ -21,7 +21,8 @@ Table = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far one group's law of a node covers the other's, at the same values of the node's other observed parents.
+    """How far one group's distribution of a node covers the other's, at the same values of the node's other observed
+    parents.
 
     Parameters
     ----------
@@ -30,11 +31,11 @@ class Overlap:
     value, group
         The values that the node takes when it reads A = ``value`` are sought in the group A = ``group``.
     unsupported
-        The share of people whose value has probability (or density) 0 in that group: no weighting of it reaches them.
+        The share of units whose value has probability (or density) 0 in that group: no weighting of it reaches them.
     scarce
         The share of those whose value is at least 100 times rarer there, the unsupported among them.
     disjoint
-        The share of people at whose values of the other parents the group shows none of the values.
+        The share of units at whose values of the other parents the group shows none of the values.
     """
 
     node: str
@@ -64,7 +65,7 @@ class Facts:
     overlap
         For each child of the sensitive attribute, and for each group.
     n
-        The number of people simulated.
+        The number of units simulated.
     """
 
     majority_accuracy: Estimate
@@ -74,7 +75,7 @@ class Facts:
 
     def __str__(self) -> str:
         lines = [f"majority accuracy {self.majority_accuracy}", f"Bayes accuracy {self.bayes_accuracy}"]
-        return "\n".join([*lines, *map(str, self.overlap), f"(by simulation of {self.n} people)"])
+        return "\n".join([*lines, *map(str, self.overlap), f"(by simulation of {self.n} units)"])
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Rest:
     shift
         How far A moves the node.
     law
-        The probability (or density) of values of the rest, each given the person's other parents.
+        The probability (or density) of values of the rest, each given the unit's other parents.
     """
 
     parents: tuple[str, ...]
@@ -97,7 +98,7 @@ class Rest:
 
 
 def overlap_of(values: Table, rests: Mapping[str, Rest]) -> tuple[Overlap, ...]:
-    """Compare both groups' laws of each node for the same n people.
+    """Compare both groups' distributions of each node for the same n units.
 
     Parameters
     ----------
@@ -126,10 +127,10 @@ def best_accuracies(probability: Tensor, features: pd.DataFrame | None = None) -
     Parameters
     ----------
     probability
-        P(Y = 1) given all causes of Y, for n people, shape (n,).
+        P(Y = 1) given all causes of Y, for n units, shape (n,).
     features
         What a classifier reads of them, in few distinct rows, if that is less than all causes. The Bayes decision is
-        then that of the other half of the people at the same row (the majority's where there is none), so that the
+        then that of the other half of the units at the same row (the majority's where there is none), so that the
         accuracy errs downwards.
     """
     p = probability.to(torch.float64).numpy()
@@ -150,7 +151,7 @@ def best_accuracies(probability: Tensor, features: pd.DataFrame | None = None) -
 
 
 def whole_law(law: Any, x: Tensor, scale: Tensor | float = 1.0, *, truncation: str = "floor") -> Tensor:
-    """Return the probability that ``scale * U`` becomes x when it is made whole, for U of some law.
+    """Return the probability that ``scale * U`` becomes x when it is made whole, for U of some distribution.
 
     Parameters
     ----------

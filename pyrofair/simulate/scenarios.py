@@ -51,14 +51,14 @@ def hiring(
     y_a: float = 5.0,
     truncation: Truncation = "floor",
 ) -> None:
-    """Draw n people of the hiring scenario: gender A, qualification Q, children D, physical strength M, decision Y.
+    """Draw n units of the hiring scenario: gender A, qualification Q, children D, physical strength M, decision Y.
 
     These are the equations of the paper's appendix G.2. Noise multiplies in D and M, so they are not additive.
 
     Parameters
     ----------
     n
-        The number of people.
+        The number of units.
     p_a
         P(A = 1).
     u_q
@@ -98,7 +98,7 @@ def additive(
     y_a: float = 5.0,
     truncation: Truncation = "floor",
 ) -> None:
-    """Draw n people of the additive scenario, the paper's appendix on data that satisfy functional assumptions.
+    """Draw n units of the additive scenario, the paper's appendix on data that satisfy functional assumptions.
 
     The paper gives no h here; that of the hiring scenario is used. Parameters as for :func:`hiring`, but ``u_d`` and
     ``u_m`` are means and standard deviations of normal noise.
@@ -130,7 +130,7 @@ def latent(
     y_h: float = 10.0,
     truncation: Truncation = "floor",
 ) -> None:
-    """Draw n people of the scenario with a latent confounder H of R and Y, the paper's appendix on its extension.
+    """Draw n units of the scenario with a latent confounder H of R and Y, the paper's appendix on its extension.
 
     Parameters as for :func:`hiring`; ``h`` is the mean and standard deviation of H, and ``r_a, r_h, y_h`` are the
     coefficients of A and H in R and of H in Y.
@@ -159,7 +159,7 @@ class Scenario:
     name
         Its name.
     program
-        A Pyro program of the number of people.
+        A Pyro program of the number of units.
     graph, unfair
         The graph, and the paths that the paper calls unfair.
 
@@ -176,7 +176,7 @@ class Scenario:
     unfair: UnfairPaths
 
     def draw(self, n: int, random_state: int | np.random.Generator | None = None) -> pd.DataFrame:
-        """Return n people as they are, a column for each observed node.
+        """Return n units as they are, a column for each observed node.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class Scenario:
         Parameters
         ----------
         n, random_state
-            The number of people to simulate, and the seed. The same question is answered once.
+            The number of units to simulate, and the seed. The same question is answered once.
         """
         require_people("n", n)
         require_seed(random_state)
@@ -234,7 +234,7 @@ def _parameters(program: Callable[..., None]) -> dict[str, Any]:
 
 
 def _noise(numbers: Sequence[float]) -> Any:
-    """Return the law of a noise in double precision, from two parameters or from four."""
+    """Return the distribution of a noise in double precision, from two parameters or from four."""
     exact = torch.tensor(numbers, dtype=torch.float64)
     family: Any = dist.Normal if len(numbers) == 2 else TruncatedNormal
     return family(*exact, validate_args=False)

@@ -46,7 +46,7 @@ QUANTITIES = tuple(LABELS)
 ROUNDING = 1e-9
 """A spread of probabilities below this is none."""
 MOST_PEOPLE = 10_000_000
-"""Beyond so many people no number is recommended."""
+"""Beyond so many units no number is recommended."""
 BLUE, GREY = "#0072B2", "#666666"
 
 
@@ -59,12 +59,12 @@ class EffectPosterior:
     samples : dict of str to ndarray of shape (chain, draw, model)
         ``mean_unfair_effect``, ``piu``, ``p_y0`` and ``p_ypi`` (P(Y = 1) in the baseline and in the switched world).
     errors : dict of str to ndarray of shape (chain, draw, model)
-        Their Monte-Carlo standard errors. All draws see the same people, so that these errors move all draws alike:
+        Their Monte-Carlo standard errors. All draws see the same units, so that these errors move all draws alike:
         the spread of the samples does not hold them.
     models : tuple of str
         The models.
     people : int
-        The number of people that each draw was evaluated with.
+        The number of units that each draw was evaluated with.
     decisions, threshold : str, float
         How decisions are made of scores, as in :meth:`pyrofair.SEM.truth`.
     coupling : str
@@ -89,7 +89,7 @@ class EffectPosterior:
         """Say what was asked, and show each quantity with its interval."""
         draws = self.samples["piu"][..., 0].size
         noise = f", {self.coupling} noise of {', '.join(self.coupled)}" if self.coupled else ""
-        lines = [f"posterior of effects: {draws} draws, {self.people} people each; decisions: {self.decisions}{noise}"]
+        lines = [f"posterior of effects: {draws} draws, {self.people} units each; decisions: {self.decisions}{noise}"]
         for row in self.table.itertuples(index=False):
             name = _name(row.quantity, row.model, self.models)
             lines.append(
@@ -105,7 +105,7 @@ class EffectPosterior:
         """A row for each model and quantity.
 
         Columns: model, decisions, coupling, quantity, estimate (posterior mean), sd, lower and upper (equal-tailed
-        interval), mc_error (root mean square over draws), draws, people.
+        interval), mc_error (root mean square over draws), draws, units.
         """
         tail = (1.0 - self.level) / 2.0
         rows = []
@@ -187,7 +187,7 @@ def effect_posterior(
 ) -> EffectPosterior:
     """Return the posterior of a model's mean unfair effect and of its PIU.
 
-    For each draw of the parameters both worlds are made for the same people: the noise has the same seed in all draws,
+    For each draw of the parameters both worlds are made for the same units: the noise has the same seed in all draws,
     so that draws differ by their parameters and not by chance.
 
     *Assumes* that the program's equations hold, and that the posterior of their parameters is sound. A model fitted on
@@ -204,7 +204,7 @@ def effect_posterior(
     posterior
         What :func:`pyrofair.fit_posterior` returns, or for each parameter its draws, shape (draws, ...).
     people
-        The number of people.
+        The number of units.
     draws
         The number of posterior draws to use, spread evenly; by default all.
     decisions, threshold
@@ -216,7 +216,7 @@ def effect_posterior(
     progress
         Whether to show a progress bar.
     random_state
-        Seeds the people.
+        Seeds the units.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def effect_posterior(
     Warns
     -----
     PyrofairWarning
-        If the Monte-Carlo error is more than half the posterior's spread: take more people.
+        If the Monte-Carlo error is more than half the posterior's spread: take more units.
 
     References
     ----------
@@ -335,9 +335,9 @@ def _warn_of_chance(table: pd.DataFrame) -> None:
         worst = float((blurred["mc_error"] / blurred["sd"]).max())
         people = int(table["people"].iloc[0])
         wanted = math.ceil(people * (4 * worst) ** 2 / 1000) * 1000
-        advice = f"people={wanted} to make it a quarter" if wanted <= MOST_PEOPLE else "many more people"
+        advice = f"people={wanted} to make it a quarter" if wanted <= MOST_PEOPLE else "many more units"
         warnings.warn(
-            f"With {people} people the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
+            f"With {people} units the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
             f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take {advice}.",
             PyrofairWarning,
             stacklevel=3,

@@ -61,23 +61,24 @@ PARTS = ("all", *HALVES)
 
 @dataclass(frozen=True)
 class SplitLaws:
-    """Laws learned from all rows or from a random half of them, when first asked for.
+    """Distributions learned from all rows or from a random half of them, when first asked for.
 
-    The laws of a half end as a bootstrap replicate does, so that replicates lie around them, whatever fits these.
+    The distributions of a half end as a bootstrap replicate does, so that replicates lie around them, whatever fits
+    these.
 
     Parameters
     ----------
     rows
         The rows.
     learn
-        Learns laws from a table: :func:`pyrofair.learn_mechanisms` with all else given but the families, the
+        Learns distributions from a table: :func:`pyrofair.learn_mechanisms` with all else given but the families, the
         weights and the seed; None if there is nothing to learn.
     families
         The families that the user chose.
     seed
         Seeds the halves and the fits.
     origin
-        In a bootstrap replicate the laws of the same rows with their own weights, from which its fits start.
+        In a bootstrap replicate the distributions of the same rows with their own weights, from which its fits start.
     """
 
     rows: Rows
@@ -89,7 +90,7 @@ class SplitLaws:
     starts: dict[str, LearnedMechanisms] = field(default_factory=dict)
 
     def of(self, which: str) -> LearnedMechanisms | None:
-        """Return the laws learned from ``"all"`` rows, from ``"half 0"`` or from ``"half 1"``.
+        """Return the mechanisms learned from ``"all"`` rows, from ``"half 0"`` or from ``"half 1"``.
 
         Raises
         ------
@@ -97,7 +98,7 @@ class SplitLaws:
             If a half has too few rows.
         KeyboardInterrupt
             If Ctrl-C struck while they were learned, which are then dropped: what rests on them would run on, and
-            report half learned laws as learned.
+            report half learned mechanisms as learned.
         """
         with PYRO_LOCK:
             if which not in self.learned:
@@ -105,11 +106,13 @@ class SplitLaws:
             return self.learned[which]
 
     def reweighted(self, rows: Rows) -> SplitLaws:
-        """Return the laws of the same rows with other weights: a bootstrap replicate, fitted in a few steps."""
+        """Return the distributions of the same rows with other weights: a bootstrap replicate, fitted in a few
+        steps.
+        """
         return replace(self, rows=rows, origin=self, learned={}, starts={})
 
     def before(self) -> SplitLaws:
-        """Return a replicate's laws of all rows, with the halves' laws of its origin."""
+        """Return a replicate's distributions of all rows, with the halves' distributions of its origin."""
         if self.origin is None:
             return self
         return replace(self, learned={"all": self.of("all"), **{which: self.origin.of(which) for which in HALVES}})
@@ -125,7 +128,8 @@ class SplitLaws:
     def _first(self, which: str, weight: NDArray[np.float64]) -> LearnedMechanisms:
         if which in HALVES and (found := int((weight > 0.0).sum())) < FEWEST:
             raise DataError(
-                f"The ends of PIU take laws learned from either half of the {int((self.rows.weight > 0.0).sum())} rows "
+                f"The ends of PIU take mechanisms learned from either half of the "
+                f"{int((self.rows.weight > 0.0).sum())} rows "
                 f"that have a weight, and a half has only {found}; fit on at least {2 * FEWEST} rows, or train and "
                 "take worlds() without an audit."
             )
@@ -156,14 +160,14 @@ class SplitLaws:
 
 
 class GComputation(BaseEstimator):  # type: ignore[misc]
-    """Potential outcomes given the features that both worlds share, the others drawn from learned laws.
+    """Potential outcomes given the features that both worlds share, the others drawn from learned mechanisms.
 
     A unit is a value of the shared features S, which no unfair path touches: its observed value, in rows of the
     baseline group weighted by 1 / P(A = baseline | what A does not cause), or in all rows if A causes no part of S. In
     each world the other features are drawn from P(V | parents, A = arm of V), learned by
-    :func:`pyrofair.learn_mechanisms`; where these laws have few values, all of them are taken with their
-    probabilities instead. Unlike weights, this needs no overlap of the mediators, only that laws reach where they are
-    asked.
+    :func:`pyrofair.learn_mechanisms`; where these distributions have few values, all of them are taken with their
+    probabilities instead. Unlike weights, this needs no overlap of the mediators, only that distributions reach where
+    they are asked.
 
     Parameters
     ----------
@@ -173,7 +177,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Draws of each unit in each world, and the largest number of values that are summed over instead of drawn.
     shared
         Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
-        is drawn from its learned law with A = baseline, so that no propensity is needed.
+        is drawn from its learned distribution with A = baseline, so that no propensity is needed.
     couple
         ``"consistent"``: in audits, know that where what unfair edges switch is the same in both worlds, all else is;
         the ends of PIU are then linear programs (:mod:`pyrofair.effects.conditional_bounds`). It needs few values,
@@ -181,7 +185,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components
-        How laws are learned, as in :func:`pyrofair.learn_mechanisms`.
+        How mechanisms are learned, as in :func:`pyrofair.learn_mechanisms`.
     propensity
         The model of P(A | what A does not cause), as in :class:`pyrofair.IPW`.
     folds
@@ -196,11 +200,11 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     estimand_ : Estimand
         The formulas.
     laws_ : LearnedMechanisms
-        The learned laws.
+        The learned mechanisms.
 
     References
     ----------
-    Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same law by weights.
+    Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same distribution by weights.
 
     Examples
     --------
@@ -252,7 +256,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Learn the laws of the features that unfair paths touch; the table need not hold the outcome.
+        """Learn the distributions of the features that unfair paths touch; the table need not hold the outcome.
 
         Parameters
         ----------
@@ -294,7 +298,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     @property
     def laws_(self) -> LearnedMechanisms | None:
-        """The learned laws; None if nothing is drawn."""
+        """The learned mechanisms; None if nothing is drawn."""
         check_is_fitted(self, "split_")
         return self.split_.of("all")
 
@@ -324,7 +328,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
 
-        Its laws start from those found, and take a few steps.
+        Its distributions start from those found, and take a few steps.
         """
         weight = self.rows_.weight * read_weight(sample_weight, self.rows_.table)
         self._check_groups(self.rows_.a, weight)
@@ -341,7 +345,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return self._draws_units or different > self.most_units
 
     def before(self) -> GComputation:
-        """Return a replicate's units with the laws of the fit that it was made of, which know the signs of its ends."""
+        """Return a replicate's units with the distributions of the fit that it was made of, which know the signs of its
+        ends.
+        """
         other = copy.copy(self)
         other.split_ = self.split_.before()
         return other
@@ -365,7 +371,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """What its numbers rest on, a sentence each."""
         check_is_fitted(self, "estimand_")
-        support = self.estimand_.support  # laws need less than weights
+        support = self.estimand_.support  # distributions need less than weights
         return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
 
     def _check_settings(self) -> None:
@@ -430,14 +436,17 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return self.unfair.graph.label(self.unfair.regimes[0].on_fair)
 
     def _check_halves(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
-        """Refuse a group that cannot be split, for the ends of PIU take laws learned from either half of the rows."""
+        """Refuse a group that cannot be split, for the ends of PIU take mechanisms learned from either half of the
+        rows.
+        """
         self._check_groups(a, weight)
         for value in (0, 1):
             if int((weight[a == value] > 0.0).sum()) < 2:
                 raise DataError(
                     f"The sensitive attribute {self.unfair.graph.sensitive_column!r} takes the value "
                     f"{self.unfair.graph.label(value)!r} in 1 row only of the {int((weight > 0.0).sum())} that have a "
-                    "weight. Laws are learned from either half of the rows too, and each half needs both groups: at "
+                    "weight. Distributions are learned from either half of the rows too, and each half needs both "
+                    "groups: at "
                     f"least 2 rows a group, and {FEWEST_ROWS} for an interval."
                 )
 
@@ -446,7 +455,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             if not weight[a == value].any():
                 raise DataError(
                     f"All rows with {self.unfair.graph.sensitive_column}={self.unfair.graph.label(value)!r} have the "
-                    "weight 0; laws are learned from rows of both groups."
+                    "weight 0; mechanisms are learned from rows of both groups."
                 )
 
     def _check_units(self) -> None:
@@ -516,7 +525,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         df: pd.DataFrame | None = None,
         sample_weight: npt.ArrayLike | None = None,
     ) -> tuple[tuple[CounterfactualSample, CounterfactualSample], ...]:
-        """Return both worlds twice over for the same units, by laws learned from either half of the fitted rows.
+        """Return both worlds twice over for the same units, by mechanisms learned from either half of the fitted rows.
 
         Their errors are independent given the units, which the ends of PIU given units need. Parameters as for
         :meth:`worlds`.
@@ -572,10 +581,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return float(weight.sum() ** 2 / (weight @ weight))
 
     def overlap(self) -> pd.DataFrame:
-        """Return where laws are asked beyond the rows that they were learned from: a row for each world and column.
+        """Return where distributions are asked beyond the rows that they were learned from: a row for each world and
+        column.
 
         Columns: regime, column, arm (the value of A that it reads), reads, and outside: the share of that world where
-        the law reads a combination of categories, or a number beyond the least or greatest, that its group never had.
+        the distribution reads a combination of categories, or a number beyond the least or greatest, that its group
+        never had.
         """
         check_is_fitted(self, "split_")
         units = self._units(self.rows_, self.seed_, None)

@@ -93,19 +93,19 @@ class LawGraph:
     Parameters
     ----------
     graph
-        A graph whose order has the shared nodes first, and whose edges are what laws read.
+        A graph whose order has the shared nodes first, and whose edges are what distributions read.
     roots
         The nodes that the sensitive attribute does not cause.
     caused
         The shared nodes that it causes.
     units
-        The shared nodes that a drawn law or the classifier reads.
+        The shared nodes that a drawn distribution or the classifier reads.
     drawn
         The nodes that unfair paths touch, each after those that it reads.
     given
-        For each caused and drawn node the nodes that its law reads, the sensitive attribute among them if so.
+        For each caused and drawn node the nodes that its distribution reads, the sensitive attribute among them if so.
     arms
-        For both worlds the value of the sensitive attribute that each node's law reads, or None.
+        For both worlds the value of the sensitive attribute that each node's distribution reads, or None.
     outcome_arms
         For both worlds the value that the outcome reads, or that of the fair paths if it reads none.
     """
@@ -126,17 +126,18 @@ class LawGraph:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What numbers made of learned laws rest on besides, a sentence each."""
+        """What numbers made of learned mechanisms rest on besides, a sentence each."""
         shared, drawn = (", ".join(nodes) or "nothing" for nodes in (self.units, self.drawn))
         return (
             f"A unit is a value of what both worlds share: {shared}. In each world {drawn} is drawn anew by learned "
-            "laws; intervals rest on laws fitted again, not on whether their form is right (see laws_.calibration()).",
-            f"Laws are asked only where {self.graph.sensitive} and its companions were met (see overlap()).",
+            "distributions; intervals rest on distributions fitted again, not on whether their form is right (see "
+            "laws_.calibration()).",
+            f"Distributions are asked only where {self.graph.sensitive} and its companions were met (see overlap()).",
         )
 
     @classmethod
     def of(cls, estimand: Estimand) -> LawGraph:
-        """Read the laws off an estimand.
+        """Read the distributions off an estimand.
 
         Shared nodes never read drawn ones: a path through a drawn node goes on along the same first edge, and would be
         unfair. So they may come first. A node that a latent one joins to others is given all nodes before it.
@@ -174,7 +175,7 @@ def _arms(part: RegimeEstimand) -> dict[str, int | None]:
 
 
 def _ordered(graph: CausalGraph, order: tuple[str, ...], given: dict[str, tuple[str, ...]], roots: int) -> CausalGraph:
-    """Return a graph with these nodes in this order whose edges are what laws read."""
+    """Return a graph with these nodes in this order whose edges are what distributions read."""
     nodes = [*order[:roots], graph.sensitive, *order[roots:], graph.outcome]
     edges = [(parent, node) for node in nodes for parent in given.get(node, ())]
     edges += [(node, graph.sensitive) for node in order[:roots]]
@@ -195,7 +196,7 @@ def _ordered(graph: CausalGraph, order: tuple[str, ...], given: dict[str, tuple[
 FEWEST = 20
 """The fewest draws of all else in a cell."""
 MOST_ENTRIES = 50_000_000
-"""So many numbers of laws are held at once: 200 MB in single precision."""
+"""So many numbers of distributions are held at once: 200 MB in single precision."""
 LEAST = 1e-9
 """Values that are less probable than this are left out of exact sums, and the others' probabilities divided by their
 sum."""
@@ -226,7 +227,7 @@ def draw_worlds(
     Parameters
     ----------
     laws, graph
-        The learned laws (None if nothing is drawn), and which of them each world takes.
+        The learned mechanisms (None if nothing is drawn), and which of them each world takes.
     units
         The k units.
     draws
@@ -261,7 +262,7 @@ def draw_worlds(
 
 
 def _combinations(laws: LearnedMechanisms, columns: Sequence[str]) -> float:
-    """Return how many values some columns can have together; infinity if a law has no finite support."""
+    """Return how many values some columns can have together; infinity if a distribution has no finite support."""
     values = [support(laws.families[column]) for column in columns]
     return prod(inf if each is None else len(each) for each in values)
 
@@ -304,7 +305,7 @@ def pair_worlds(
     if _combinations(laws, columns) > exact:
         raise DataError(
             f"couple='consistent' takes each value of {', '.join(columns)} by itself, and they have more than {exact} "
-            "together, or are no categories or whole numbers. Use couple=None."
+            "together, or are no categories or integers. Use couple=None."
         )
     if late := [node for node in switched if {*graph.given[node]} & {*graph.drawn} - {*switched}]:
         raise DataError(
@@ -363,7 +364,7 @@ def draw_nodes(
     Parameters
     ----------
     laws, graph, nodes, which
-        The laws, the nodes to draw, and the world.
+        The distributions, the nodes to draw, and the world.
     rows
         The rows so far.
     random
@@ -391,7 +392,7 @@ def draw_nodes(
 
 
 def _width(laws: LearnedMechanisms, column: str) -> int:
-    """Return how many numbers a row of a column's law takes: what it reads, and its own."""
+    """Return how many numbers a row of a column's distribution takes: what it reads, and its own."""
     fit = laws.fits[column]
     read = sum(features(laws.families[name], torch.zeros(1)).shape[-1] for name in fit.law.reads)
     return read + fit.law.family.size
@@ -432,7 +433,7 @@ def _as_read(rows: pd.DataFrame, graph: LawGraph, node: str, which: int) -> pd.D
 
 
 def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
-    """Return drawn values in the type of a column; fractions that stand for whole numbers are rounded."""
+    """Return drawn values in the type of a column; fractions that stand for integers are rounded."""
     if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
         values = np.rint(values).clip(*span_of(like.dtype))
     return as_column(str(like.name), values, like.dtype)
@@ -447,14 +448,15 @@ def outside_support(
     draws: int,
     seed: int,
 ) -> pd.DataFrame:
-    """Return for each world and drawn column the share of the world where its law reads what its rows never showed.
+    """Return for each world and drawn column the share of the world where its distribution reads what its rows never
+    showed.
 
     Parameters
     ----------
     laws, graph, units, draws, seed
         As for :func:`draw_worlds`, which is asked for draws.
     rows
-        The rows that the laws were learned from.
+        The rows that the mechanisms were learned from.
     """
     found = []
     names = ["regime", "column", "arm", "reads", "outside"]

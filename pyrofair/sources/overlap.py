@@ -340,9 +340,9 @@ def unsupported_cells(
 ) -> tuple[tuple[Cell, ...], float]:
     """Find the cells with target mass and no row of a group that is needed there.
 
-    A node must occur with the weighted group and with the arm of every law that is conditioned on it. A cell is one
-    level of one categorical column; under saturated propensities every column is categorical, and the cells of several
-    columns count too.
+    A node must occur with the weighted group and with the arm of every distribution that is conditioned on it. A cell
+    is one level of one categorical column; under saturated propensities every column is categorical, and the cells of
+    several columns count too.
 
     Parameters
     ----------
@@ -353,7 +353,8 @@ def unsupported_cells(
     table, a, weight
         n rows, their groups (n,), and their sample weights (n,).
     target_weight
-        Given how many nodes of the order to cover, the weights (n,) that turn all rows into the law of these nodes.
+        Given how many nodes of the order to cover, the weights (n,) that turn all rows into the distribution of these
+        nodes.
     saturated
         Whether the propensities are cell frequencies.
 

@@ -315,7 +315,7 @@ def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: 
     Raises
     ------
     DataError
-        If it takes no ``sample_weight`` and the weights are not whole numbers, or its own ``fit`` raises a ValueError.
+        If it takes no ``sample_weight`` and the weights are not integers, or its own ``fit`` raises a ValueError.
     """
     if (weight == weight[0]).all():
         return _fit(classifier, X, a)
@@ -326,7 +326,7 @@ def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: 
     if counts is None:
         raise DataError(
             f"The propensity model {type(last[1] if last else classifier).__name__} takes no sample_weight, and the "
-            "weights are not in the ratio of whole numbers by which rows could be repeated. Use a model that takes "
+            "weights are not in the ratio of integers by which rows could be repeated. Use a model that takes "
             "weights, or in an audit bootstrap='multinomial'."
         )
     rows = np.repeat(np.arange(len(a)), counts)
@@ -343,7 +343,7 @@ def _fit(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], **weights: NDArr
 
 
 def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """Return the smallest whole numbers in the ratio of some weights, shape (n,); None if they would be large."""
+    """Return the smallest integers in the ratio of some weights, shape (n,); None if they would be large."""
     ratio = weight / weight[weight > 0.0].min()
     known: NDArray[np.float64] = np.unique(ratio)
     for factor in range(1, MOST_COPIES + 1):
@@ -503,7 +503,8 @@ class Nuisances:
     def weights(self, rows: Rows, part: RegimeEstimand, group: int | None) -> NDArray[np.float64]:
         """Return the weight of each row in a world, shape (n,), 0 outside the weighted group."""
         w = np.where(rows.member(group), self.raw_weights(rows, part, group), 0.0)
-        # Zero times infinity: the law of a later node is undefined there, which the overlap reports as unsupported.
+        # Zero times infinity: the distribution of a later node is undefined there, which the overlap reports as
+        # unsupported.
         # Infinity without sample weight: a row of a cell whose group has lost all its weight, say in a bootstrap.
         return np.where(np.isnan(w) | (np.isinf(w) & (rows.weight == 0.0)), 0.0, w)
 

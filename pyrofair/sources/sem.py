@@ -61,14 +61,14 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     program
-        A Pyro program of the number of people. Sites in its plate are per person: those named like a node of the graph
+        A Pyro program of the number of units. Sites in its plate are per unit: those named like a node of the graph
         (or a column of it) are nodes, the others exogenous noise. A vector-valued node (an event, or a plate of items)
         has a column for each component. Sites outside are parameters, drawn once. What is known of each individual and
         not modelled is handed over with it: :func:`pyrofair.programs.covariates.with_covariates`.
     unfair
         The unfair paths, recanting witnesses included.
     unit
-        What the worlds share: ``"noise"``, the person; or ``"shared"``, only the nodes that no unfair path touches, the
+        What the worlds share: ``"noise"``, the unit; or ``"shared"``, only the nodes that no unfair path touches, the
         others being drawn anew in each world.
     coupling
         How the noise of a node drawn without explicit noise hangs together across the worlds: ``"gumbel"``, Gumbel-max
@@ -79,7 +79,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         each component is coupled given those before it.
     posterior
         Draws of the parameters: what :func:`pyrofair.fit_posterior` returns, or for each an array of shape
-        (draws, ...). People are spread over up to 50 of them, picked at random, at least 100 people to each; a person's
+        (draws, ...). Units are spread over up to 50 of them, picked at random, at least 100 units to each; a unit's
         two worlds share hers. Without it one draw of their prior is used, with a warning.
     draws
         With ``unit="shared"``: the draws of each unit, at least 2: a single one tells of no unit's mean.
@@ -222,7 +222,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     # -- both worlds --------------------------------------------------------------------------------------------------
 
     def nodes(self, n: int, random_state: int | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return every node of the program in both worlds, for the same n people.
+        """Return every node of the program in both worlds, for the same n units.
 
         A node that reaches the outcome by several paths which disagree (a recanting witness) is shown as the outcome
         reads it, and so is the sensitive attribute. Latent nodes of several numbers are left out.
@@ -230,7 +230,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         baseline, switched : DataFrames of n rows
-            Row i of both is one person; in the program's precision, as in ``worlds``.
+            Row i of both is one unit; in the program's precision, as in ``worlds``.
         """
         require_people("n", n)
         require_seed(random_state)
@@ -258,7 +258,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         random_state
             Seeds the draw.
         df, sample_weight
-            Only the number of rows and the types of columns are used: people come from the program.
+            Only the number of rows and the types of columns are used: units come from the program.
 
         Returns
         -------
@@ -279,7 +279,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         first, second = self._tables(people, self.unfair.graph.input_columns, len(unit), types)
         return CounterfactualSample(first, weight, unit), CounterfactualSample(second, weight, unit)
 
-    # -- given people -------------------------------------------------------------------------------------------------
+    # -- given units -------------------------------------------------------------------------------------------------
 
     def counterfactual(
         self,
@@ -293,19 +293,19 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         do: Mapping[str, Any] | None = None,
         random_state: int | None = None,
     ) -> Counterfactuals:
-        """Return both worlds of observed people: abduction of their noise, action, prediction.
+        """Return both worlds of observed units: abduction of their noise, action, prediction.
 
-        A world whose paths all carry a person's own value of the sensitive attribute gives her row back.
+        A world whose paths all carry a unit's own value of the sensitive attribute gives her row back.
 
         Parameters
         ----------
         df
-            The n people: a column for each node of the program that is not latent. If the outcome is there, it is
+            The n units: a column for each node of the program that is not latent. If the outcome is there, it is
             evidence too, and predicted in both worlds.
         method, inverses, draws, tolerance, guide
             How the noise is inferred; see :func:`pyrofair.inference.abduct`.
         do
-            Nodes, by site or column, set in both worlds besides: each to a number or to one for each person.
+            Nodes, by site or column, set in both worlds besides: each to a number or to one for each unit.
         random_state
             Seeds the draws.
 
@@ -314,7 +314,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Counterfactuals
             ``.baseline``, ``.switched``, ``.draws``, ``.noise``, ``.diagnostics``, ``.exact``, ``.scores(model)``;
             print it for a summary. With posterior draws of the program's parameters, up to 50 of them share each
-            person's draws; her row does not change their posterior.
+            unit's draws; her row does not change their posterior.
 
         Raises
         ------
@@ -371,14 +371,14 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         decisions: TruthDecisions = "threshold",
         threshold: float = 0.5,
     ) -> Truth:
-        """Return how unfair a model is to n people drawn from the program, each of whom is seen in both worlds.
+        """Return how unfair a model is to n units drawn from the program, each of whom is seen in both worlds.
 
         Parameters
         ----------
         model
             Anything with ``predict_proba``. One that was fitted without column names gets them in the graph's order.
         n
-            The number of people, whatever ``unit`` is.
+            The number of units, whatever ``unit`` is.
         random_state
             Seeds the draw.
         decisions, threshold
@@ -389,7 +389,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         Truth
-            With several posterior draws the posterior means, people being spread over draws, and the standard
+            With several posterior draws the posterior means, units being spread over draws, and the standard
             deviation between draws (``effect_posterior`` has intervals).
 
         Raises

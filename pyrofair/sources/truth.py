@@ -1,4 +1,4 @@
-"""How unfair is a model in truth? Effects and their spread, from people whose outcome in both worlds is known."""
+"""How unfair is a model in truth? Effects and their spread, from units whose outcome in both worlds is known."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Truth:
-    """What a model does to people whose outcomes in both worlds are known.
+    """What a model does to units whose outcomes in both worlds are known.
 
-    Person i has the scores c0 and c1 in the baseline and with the unfair paths switched, and from them, with her
+    Unit i has the scores c0 and c1 in the baseline and with the unfair paths switched, and from them, with her
     decision noise averaged out, an effect t and a probability p that her two decisions differ:
 
     ===============  =======================================================  ==========  =====================
@@ -53,11 +53,11 @@ class Truth:
     piu : Estimate
         The probability of individual unfairness, the mean of p (definition 4).
     conditional_sd : Estimate
-        Definition 1's spread: the standard deviation, over people, of the conditional mean unfair effect
-        mu(x) = E[t | X = x], where X is all that a classifier may read of the person as she really is. It is 0 if and
+        Definition 1's spread: the standard deviation, over units, of the conditional mean unfair effect
+        mu(x) = E[t | X = x], where X is all that a classifier may read of the unit as she really is. It is 0 if and
         only if the effect is the same at every x; the model is fair by definition 1 if the mean is 0 as well.
-        Groups of identical x count as often as they have people, and the mean effects differ with their sign. The noise
-        of the mean of a group with few people is subtracted; a group of one cannot tell it, and counts as it is.
+        Groups of identical x count as often as they have units, and the mean effects differ with their sign. The noise
+        of the mean of a group with few units is subtracted; a group of one cannot tell it, and counts as it is.
     paper_condmean : float
         The formula in the paper's appendix G.2 to the letter, ``sqrt((sum_k mu_k - mu) / K)`` over the K groups, with
         ``mu_k`` the share of the group whose decisions differ and ``mu`` the plain mean of the ``mu_k``. It lacks the
@@ -65,9 +65,9 @@ class Truth:
         ``sqrt(mu * (K - 1) / K)`` and is no spread. (Read as a sum of ``mu_k - mu`` it is 0 for every model.) It has no
         standard error because K grows with n.
     grouping : str
-        How people were grouped by their features. If one of these is continuous, every group has one member, and both
+        How units were grouped by their features. If one of these is continuous, every group has one member, and both
         numbers are over individuals: `conditional_sd` is then the spread of t itself. This is definition 1's where the
-        features tell a person's noise as far as the effect depends on it; otherwise it is larger.
+        features tell a unit's noise as far as the effect depends on it; otherwise it is larger.
     decisions, threshold : str, float
         How decisions are made of scores.
     coupling : str
@@ -75,9 +75,9 @@ class Truth:
     coupled : tuple of str
         These nodes; if there are none, the coupling plays no part.
     n : int
-        The number of people.
+        The number of units.
     parameters : ParameterUse
-        How the program's parameters came by their values. If they have several posterior draws, people are spread over
+        How the program's parameters came by their values. If they have several posterior draws, units are spread over
         up to 50 of them, and each number is its posterior mean: the mean of what it is at each draw. Its error holds
         the chance of which draws were used, and its ``posterior_sd`` is the spread between draws.
 
@@ -126,7 +126,7 @@ class Truth:
         means = "; means over draws" if self.parameters.used > 1 else ""
         given = f"parameters: {self.parameters}{means}\n" if self.parameters.names else ""
         return (
-            f"truth over {self.n} people (decisions: {how}; {noise})\n{given}"
+            f"truth over {self.n} units (decisions: {how}; {noise})\n{given}"
             f"mean unfair effect  {self.mean_unfair_effect}\n"
             f"PIU                 {self.piu}\n"
             f"conditional sd      {self.conditional_sd}  ({self.grouping})\n"
@@ -135,7 +135,7 @@ class Truth:
 
 
 def require_settings(n: int, decisions: str, threshold: float) -> None:
-    """Refuse an unknown kind of decisions, a threshold outside [0, 1), and a number of people that is none.
+    """Refuse an unknown kind of decisions, a threshold outside [0, 1), and a number of units that is none.
 
     Raises
     ------
@@ -160,14 +160,14 @@ def measure_truth(
     parameters: ParameterUse = NO_PARAMETERS,
     sizes: Sequence[int] | None = None,
 ) -> Truth:
-    """Score the same n people in both worlds, and group them by their features as they are.
+    """Score the same n units in both worlds, and group them by their features as they are.
 
     Parameters
     ----------
     model
         Anything with ``predict_proba``.
     worlds, factual
-        What the model reads of each person in the baseline, in the switched world, and in the world as it is.
+        What the model reads of each unit in the baseline, in the switched world, and in the world as it is.
     graph
         The graph.
     decisions, threshold
@@ -175,7 +175,7 @@ def measure_truth(
     coupling, coupled, parameters
         What the result says of the noise and of the parameters.
     sizes
-        How many people share each draw of the parameters, in the order of the rows; by default all share one.
+        How many units share each draw of the parameters, in the order of the rows; by default all share one.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def measure_truth(
 
 
 def _cells(group: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the group of each person, numbered from 0 without gaps, and the sizes of the groups."""
+    """Return the group of each unit, numbered from 0 without gaps, and the sizes of the groups."""
     _, place, size = np.unique(group, return_inverse=True, return_counts=True)
     return place.astype(np.int64), size.astype(np.int64)
 
@@ -224,7 +224,7 @@ def _to_the_letter(differs: Vector, group: NDArray[np.int64], size: NDArray[np.i
 
 
 def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
-    """Return the standard deviation of the groups' mean effects over people.
+    """Return the standard deviation of the groups' mean effects over units.
 
     The variance of the observed group means exceeds that of the true ones by the noise within groups, which is
     estimated from groups of two and more and subtracted.
@@ -235,7 +235,7 @@ def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.
     noise = within / size
     centred = mean[group] - effect.mean()
     variance = max(float(np.mean(centred**2) - (size / n) @ noise), 0.0)
-    # The influence of each person on the variance; then the noise within groups, all that is left where it is 0.
+    # The influence of each unit on the variance; then the noise within groups, all that is left where it is 0.
     influence = centred**2 + 2.0 * (effect - mean[group]) * centred
     error = float(np.sqrt(influence.var() / n + 2.0 * ((size / n * noise) ** 2).sum()))
     sd = float(np.sqrt(variance))
@@ -243,10 +243,10 @@ def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.
 
 
 def describe_groups(columns: list[str], size: NDArray[np.int64], draws: int = 1) -> str:
-    """Say how people are grouped, from the columns and the groups' sizes."""
+    """Say how units are grouped, from the columns and the groups' sizes."""
     alone, n = int((size == 1).sum()), int(size.sum())
     names = ", ".join(columns)
     if len(size) == n:
-        return f"no two of {n} people share {names}: a spread over individuals"
+        return f"no two of {n} units share {names}: a spread over individuals"
     text = f"{len(size)} groups of identical {names}" + (" and draw" if draws > 1 else "")
-    return text + (f", {alone} of one person ({alone / n:.1%} of all)" if alone else "")
+    return text + (f", {alone} of one unit ({alone / n:.1%} of all)" if alone else "")

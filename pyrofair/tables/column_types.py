@@ -1,4 +1,4 @@
-"""What kind of values does a column hold? Two, categories, whole numbers, positive ones, or any; some are refused."""
+"""What kind of values does a column hold? Two, categories, integers, positive ones, or any; some are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MOST_WHOLE", "Kind", "kind_of", "moments"]
 Kind = Literal["binary", "categories", "whole", "positive", "continuous"]
 
 MOST_WHOLE = 1_000_000
-"""Whole numbers up to this size count; in single precision the halves between them are exact."""
+"""Integers up to this size count; in single precision the halves between them are exact."""
 LEAST_RATIO = 0.1
 """Positive numbers vary on a logarithmic scale if their standard deviation is at least this share of their mean."""
 FEW_LEVELS = 20
@@ -39,7 +39,7 @@ def kind_of(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: in
     shares
         The weight of each, shape (n,), sum 1.
     most_levels
-        So many different whole numbers are categories; more are numbers.
+        So many different integers are categories; more are numbers.
 
     Raises
     ------

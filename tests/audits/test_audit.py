@@ -375,7 +375,7 @@ def test_the_mean_effect_is_blind(shared: bool, lower: float) -> None:
     found = column(report, "estimate")
     assert found["mean_unfair_effect"] == 0.0
     assert (found["piu_lower"], found["piu_upper"], found["piu_paper_bound"]) == (lower, 1.0, 1.0)
-    assert ("unfair to at least 100.0% of people" in str(report)) == shared
+    assert ("unfair to at least 100.0% of units" in str(report)) == shared
     assert ("inconclusive" in str(report)) == (not shared)
     assert f"Warning: {told}" in str(report)
     assert "(the source states none)" in str(report)
@@ -389,14 +389,14 @@ def test_a_coin_for_everyone_is_inconclusive() -> None:
     assert "vacuous" in notes["piu_paper_bound"]
     assert found["mean_unfair_effect"] == pytest.approx(0.0)
     text = str(report)
-    assert "reading: inconclusive: the data allow anything from 0 % to 100.0% of people" in text
+    assert "reading: inconclusive: the data allow anything from 0 % to 100.0% of units" in text
     assert "no evidence of unfairness, nor of its absence" in text
     assert "unfair to" not in text
 
 
 def test_a_constant_classifier_earns_no_praise() -> None:
     text = str(run(Constant(0.9), saturated(), one_mediator(), n_boot=40))
-    assert "says yes to 1.000 [1.000, 1.000] of people: nearly the same answer for everyone" in text
+    assert "says yes to 1.000 [1.000, 1.000] of units: nearly the same answer for everyone" in text
     assert "reading: none: all but about 0 of the rows get the same answer" in text
     assert "unfair to at most 0.0%" not in text
 
@@ -796,7 +796,7 @@ def test_points_only() -> None:
     assert report.draws.empty
     text = str(report)
     assert "points only, no bootstrap" in text
-    assert "reading: none, for there are no intervals; the point estimates allow 35.0% to 85.0% of people." in text
+    assert "reading: none, for there are no intervals; the point estimates allow 35.0% to 85.0% of units." in text
     with pytest.raises(DataError, match="no bootstrap replicates"):
         report.to_inference_data()
 

@@ -408,7 +408,7 @@ def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-# --- drawn people ----------------------------------------------------------------------------------------------------
+# --- drawn units ----------------------------------------------------------------------------------------------------
 
 
 def test_a_program_draws_people_in_each_replicate() -> None:
@@ -433,4 +433,4 @@ def test_a_program_draws_people_in_each_replicate() -> None:
     np.testing.assert_allclose(decided["piu_lower"], decided["piu_upper"])
     text = str(found)
     assert "SEM is taken as it is: the intervals cover the drawing of 200 units and of audited rows" in text
-    assert text.count("a point under what is listed below: both answers of each person follow") == 1
+    assert text.count("a point under what is listed below: both answers of each unit follow") == 1

@@ -101,7 +101,7 @@ def test_it_opens_with_the_question() -> None:
         "sex is 'sex': 0 is 'woman', 1 is 'man'. Yes is 'Y' = 'yes'; a decision is yes where the score exceeds 0.5."
         in text
     )
-    assert "PIU is the share of people whose two answers differ." in text
+    assert "PIU is the share of units whose two answers differ." in text
     assert "unfair: sex -> Y" in text
     assert "fair:   sex -> M -> Y" in text
 
@@ -109,7 +109,7 @@ def test_it_opens_with_the_question() -> None:
 def test_numbers_come_with_intervals() -> None:
     text = read()
     assert "accuracy 0.800 [0.780, 0.820], majority class 0.700\n" in text
-    assert "says yes to 0.400 [0.380, 0.420] of people\n" in text
+    assert "says yes to 0.400 [0.380, 0.420] of units\n" in text
     assert "P(Y0=1) 0.300 [0.280, 0.320], P(Ypi=1) 0.400 [0.380, 0.420]" in text
     assert "PIU at least 0.100 [0.080, 0.120], at most 0.700 [0.660, 0.740]" in text
     assert "the paper's upper bound on PIU 0.920 [0.900, 0.940]" in text
@@ -134,7 +134,7 @@ def test_replicates() -> None:
 def test_an_effect_clear_of_0_shows_unfairness(effect: Span, share: str) -> None:
     assert (
         verdicts(mean_unfair_effect=effect)
-        == [f"reading: unfair to at least {share} of people, and to at most 74.0%."] * 2
+        == [f"reading: unfair to at least {share} of units, and to at most 74.0%."] * 2
     )
 
 
@@ -143,7 +143,7 @@ def test_an_effect_that_may_be_0_shows_nothing() -> None:
     assert (
         found
         == [
-            "reading: inconclusive: the data allow anything from 0 % to 74.0% of people; a wide interval is no "
+            "reading: inconclusive: the data allow anything from 0 % to 74.0% of units; a wide interval is no "
             "evidence of unfairness, nor of its absence."
         ]
         * 2
@@ -152,18 +152,18 @@ def test_an_effect_that_may_be_0_shows_nothing() -> None:
 
 def test_a_small_upper_end_is_said() -> None:
     found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.03))
-    assert found == ["reading: unfair to at most 3.0% of people."] * 2
+    assert found == ["reading: unfair to at most 3.0% of units."] * 2
 
 
 def test_the_upper_end_of_the_interval_counts() -> None:
     found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.06))
-    assert all("inconclusive: the data allow anything from 0 % to 6.0% of people" in each for each in found)
+    assert all("inconclusive: the data allow anything from 0 % to 6.0% of units" in each for each in found)
 
 
 def test_no_share_of_people_exceeds_all_of_them() -> None:
-    """An unbiased end may leave [0, 1]; a share of people cannot."""
+    """An unbiased end may leave [0, 1]; a share of units cannot."""
     found = verdicts(mean_unfair_effect=(0.0, -0.1, 0.1), piu_lower=(-0.04, -0.1, 0.06), piu_upper=(1.1, 1.05, 1.2))
-    assert all("inconclusive: the data allow anything from 0 % to 100.0% of people" in each for each in found)
+    assert all("inconclusive: the data allow anything from 0 % to 100.0% of units" in each for each in found)
 
 
 def test_what_units_show() -> None:
@@ -177,7 +177,7 @@ def test_no_intervals_no_verdict() -> None:
     bare = {name: (value[0], np.nan, np.nan) for name, value in PLAIN.items()}
     assert (
         verdicts(**bare)
-        == ["reading: none, for there are no intervals; the point estimates allow 10.0% to 70.0% of people."] * 2
+        == ["reading: none, for there are no intervals; the point estimates allow 10.0% to 70.0% of units."] * 2
     )
     assert "unfair to" not in read(rows(**bare))
 
@@ -220,7 +220,7 @@ def test_accuracy_is_compared_with_the_majority(accuracy: Span, blunt: bool) -> 
 @pytest.mark.parametrize("rate", [0.0, 0.0005, 0.9995, 1.0])
 def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
     text = read(rows(positive_rate=(rate, rate, rate), piu_upper=(0.0, 0.0, 0.0)))
-    assert "of people: nearly the same answer for everyone" in text
+    assert "of units: nearly the same answer for everyone" in text
     decisions, scores = (line for line in text.splitlines() if "reading:" in line)
     assert "none: all but about" in decisions
     assert "unfair to" in scores  # scores vary, whatever the threshold makes of them
@@ -228,7 +228,7 @@ def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
 
 def test_a_rare_answer_is_told_but_judged() -> None:
     text = read(rows(positive_rate=(0.01, 0.009, 0.011)))  # 123 rows
-    assert "of people: nearly the same answer for everyone" in text
+    assert "of units: nearly the same answer for everyone" in text
     assert "none: all but about" not in text
 
 
@@ -281,7 +281,7 @@ def test_people_seen_in_both_worlds_have_a_point() -> None:
     same = (0.1, 0.08, 0.12)
     text = read(rows(piu_lower=same, piu_upper=same), paired=True)
     assert (
-        text.count("PIU 0.100 [0.080, 0.120], a point under what is listed below: both answers of each person follow")
+        text.count("PIU 0.100 [0.080, 0.120], a point under what is listed below: both answers of each unit follow")
         == 1
     )
     assert text.count("PIU at least 0.100 [0.080, 0.120], at most 0.100 [0.080, 0.120]") == 1  # scores leave it open

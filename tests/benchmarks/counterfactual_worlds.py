@@ -1,4 +1,4 @@
-"""What both worlds of a million people cost, in times of the same arithmetic by hand, and of ChiRho on the same query.
+"""What both worlds of a million units cost, in times of the same arithmetic by hand, and of ChiRho on the same query.
 
 The hiring scenario with A -> Y and A -> D -> Y unfair: Q, D and M in the baseline, and D where it is switched. Ratios
 of medians over repetitions in turns, in one run on one thread. Run it as ``python
@@ -33,7 +33,7 @@ NORMAL = torch.distributions.Normal(0.0, 1.0)
 
 
 def truncated(u: Tensor, loc: float, scale: float, low: float = 0.1, high: float = 3.0) -> Tensor:
-    """Quantiles of the truncated normal law, as one writes them down."""
+    """Quantiles of the truncated normal distribution, as one writes them down."""
     first, last = (NORMAL.cdf(torch.tensor((end - loc) / scale)) for end in (low, high))
     return loc + scale * NORMAL.icdf(first + (last - first) * u)
 
@@ -90,7 +90,7 @@ def main(n: int, repetitions: int) -> None:
     }
     median = medians(ways, n, repetitions)
     hand = median["by hand"]
-    print(f"{n} people, one thread, median of {repetitions}: by hand {hand:.3f} s")
+    print(f"{n} units, one thread, median of {repetitions}: by hand {hand:.3f} s")
     print(f"SEM.worlds takes {median['SEM.worlds'] / hand:.2f} x the time by hand (bar {BAR}, goal {GOAL})")
     if MultiWorldCounterfactual is None:
         print("ChiRho is not installed; its part is left out.")
@@ -101,7 +101,7 @@ def main(n: int, repetitions: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--people", type=int, default=1_000_000)
+    parser.add_argument("--units", type=int, default=1_000_000)
     parser.add_argument("--repetitions", type=int, default=5)
     settings = parser.parse_args()
     main(settings.people, settings.repetitions)

@@ -3,7 +3,7 @@
 python tests/benchmarks/hiring_frontier.py --seeds 10
 
 Strengths are chosen as a user would: by accuracy on 1,000 validation rows among those whose estimated upper end of PIU
-there is small enough. The true PIU, of 100,000 fresh people, and the accuracy on 50,000 others are looked at only then.
+there is small enough. The true PIU, of 100,000 fresh units, and the accuracy on 50,000 others are looked at only then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCORES = ["validation", "accuracy", "fresh", "piu", "estimate", "seconds"]
 
 
 class Marginal(pf.GComputation):
-    """The same learned laws, and nothing known of what the two worlds share."""
+    """The same learned mechanisms, and nothing known of what the two worlds share."""
 
     def worlds(self, *args: Any, **settings: Any) -> Any:
         """Return both worlds without units."""
@@ -92,7 +92,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
         style = "o-" if len(part) > 1 else "s"
         for axes in panels:
             axes.plot(100 * part["piu"], 100 * part["fresh"], style, color=colour, ms=4, lw=1, label=label)
-    panels[0].set(xlabel="true PIU, %", ylabel="accuracy on 50,000 fresh people, %", title="all")
+    panels[0].set(xlabel="true PIU, %", ylabel="accuracy on 50,000 fresh units, %", title="all")
     panels[1].set(xlabel="true PIU, %", xlim=(-0.1, 4.0), ylim=(94.0, 96.0), title="the corner that counts")
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, frameon=False, fontsize=8, loc="outside lower center", ncols=4)

@@ -1,7 +1,7 @@
 """PSCF on the paper's two scenarios: accuracy, its error against the true model, the evidence at its plateau, time.
 
 For each scenario 5,000 rows are fitted and 1,000 fresh ones predicted, with latents from the posterior and from the
-prior; PIU and the conditional spread are measured on 100,000 fresh people against the true model. Mean and standard
+prior; PIU and the conditional spread are measured on 100,000 fresh units against the true model. Mean and standard
 deviation over seeds. The first seed is also fitted three times as long. Run it as ``python tests/benchmarks/pscf.py``.
 """
 
@@ -41,7 +41,7 @@ def run(name: str, seeds: int, settings: dict[str, Any]) -> None:
         if seed == 0:
             longer = PSCF(model.unfair, random_state=0, progress=False, epochs=3 * len(pscf.history_), **settings)
             end, plateau = pscf.elbo_, longer.fit(X, y).elbo_
-            print(f"{name}: evidence {end:.4f} nats a person, {plateau:.4f} after three times as long", flush=True)
+            print(f"{name}: evidence {end:.4f} nats a unit, {plateau:.4f} after three times as long", flush=True)
             print(f"{name}: that is {(plateau - end) / abs(plateau):.2%} below its plateau (bar 1 %)", flush=True)
     print(
         f"{name}: a fit takes {np.median(times):.1f} s of a core (median of {seeds}); the paper prints {PAPER[name]} %"

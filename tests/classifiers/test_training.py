@@ -248,7 +248,7 @@ def test_a_strong_gap_penalty_removes_the_unfair_effect(penalty: Any) -> None:
     assert plain > 0.2  # there is something to remove
     a, b, spread = trained(penalty, 20.0)
     assert abs(b - a) < 0.2 * plain
-    assert spread > 0.1  # and the classifier still tells people apart
+    assert spread > 0.1  # and the classifier still tells units apart
 
 
 def test_a_strong_disagreement_penalty_collapses_to_a_constant() -> None:

@@ -62,7 +62,7 @@ def test_theorem_1() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_interval_is_sharp(seed: int) -> None:
-    """Over all joint laws with the two marginals, PIU reaches both ends."""
+    """Over all joint distributions with the two marginals, PIU reaches both ends."""
     p0, p1 = np.random.default_rng(seed).uniform(size=2)
     piu = np.array([0.0, 1.0, 1.0, 0.0])
     joint = np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1]])  # sums to 1, to p0 and to p1

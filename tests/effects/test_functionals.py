@@ -114,7 +114,7 @@ def test_gradients_pull_means_back_inside(functional: Functional, means: tuple[f
 
 
 def hiring(hard: bool, coupling: str = "independent") -> tuple[CounterfactualSample, CounterfactualSample, Any, Any]:
-    """Both worlds of a discrete SEM by enumeration; rows are people (Q, M, D(0), D(1)), units their (Q, M)."""
+    """Both worlds of a discrete SEM by enumeration; rows are units (Q, M, D(0), D(1)), units their (Q, M)."""
     people = []
     for q, m, d0, d1 in itertools.product((0, 1), repeat=4):
         p0, p1 = 0.2 + 0.2 * q, 0.6 + 0.2 * q  # P(D(a) = 1 | Q)
@@ -179,7 +179,8 @@ def test_exact_laws_and_naive_draws() -> None:
     assert disagreement(*naive).item() == pytest.approx(0.5)  # independent draws leave it unbiased
 
 
-# --- laws ------------------------------------------------------------------------------------------------------------
+# --- distributions
+# ------------------------------------------------------------------------------------------------------------
 
 
 @seeds

@@ -96,7 +96,8 @@ def test_weights_of_the_other_group_and_of_both_pooled(unfair: UnfairPaths) -> N
 
 
 def test_pooled_weights_leave_out_what_no_arm_enters() -> None:
-    """D reads no value of A: its law is that of both groups, and so its propensity has no part in the pooled weight."""
+    """D reads no value of A: its distribution is that of both groups, and so its propensity has no part in the pooled
+    weight."""
     part = identify(unfair_in("A -> M -> D -> Y; A -> Y", "A -> Y")).baseline
     assert str(part.weight(None)) == "P(A=0 | M) / [P(A=0)]"
     assert str(part.weight(0)) == "1[A=0] 1 / [P(A=0)]"
@@ -126,7 +127,7 @@ def test_weights_of_the_first_nodes_alone() -> None:
 
 
 def test_values_that_must_occur_with_a_node() -> None:
-    """The weighted group, and the arms of the laws that come later: those are conditioned on the node."""
+    """The weighted group, and the arms of the distributions that come later: those are conditioned on the node."""
     part = identify(hiring()).switched  # D reads 1, M reads 0
     assert [part.needed_values(place, 1) for place in range(3)] == [{0, 1}, {0, 1}, {1}]
     assert [part.needed_values(place, 0) for place in range(3)] == [{0, 1}, {0}, {0}]

@@ -1,4 +1,4 @@
-"""Abduction against the paper's and Pearl's people, closed forms, and rejection of whole persons."""
+"""Abduction against the paper's and Pearl's units, closed forms, and rejection of whole units."""
 
 from __future__ import annotations
 
@@ -185,7 +185,8 @@ def test_recanting_witness_kite() -> None:
         np.testing.assert_allclose(found.switched["Y"] - found.baseline["Y"], effect, atol=1e-5)
 
 
-# -- laws --------------------------------------------------------------------------------------------------------------
+# -- distributions
+# --------------------------------------------------------------------------------------------------------------
 
 
 def implicit(n: int) -> None:
@@ -236,7 +237,7 @@ def test_floored_rows_come_back(method: Any) -> None:
 @undeclared
 @pytest.mark.parametrize("paths", [("A -> Y", "A -> D -> Y"), ("A -> M -> Y",), (), ("A -> D -> M -> Y",)])
 def test_people_drawn_with_known_noise_are_recovered(paths: tuple[str, ...]) -> None:
-    """The worlds of people are those of the noise that they were made with, by the definition."""
+    """The worlds of units are those of the noise that they were made with, by the definition."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -263,7 +264,7 @@ def test_people_drawn_with_known_noise_are_recovered(paths: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("coupling", ["monotone", "antithetic"])
 def test_people_with_implicit_noise_are_recovered(coupling: Any) -> None:
-    """For random path sets, recanting witnesses included; A = 0 takes Z out of D's law, whatever Z is."""
+    """For random path sets, recanting witnesses included; A = 0 takes Z out of D's distribution, whatever Z is."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -316,7 +317,8 @@ def test_rounding_does_not_make_another_law() -> None:
 
 @pytest.mark.parametrize(("coupling", "piu"), [("monotone", 0.35), ("independent", 0.55), ("antithetic", 0.85)])
 def test_given_people_average_to_the_population(coupling: Any, piu: float) -> None:
-    """B4 by the tower law: the expected probability, given the row, that the worlds differ is the population's."""
+    """B4 by the tower distribution: the expected probability, given the row, that the worlds differ is the
+    population's."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -335,7 +337,8 @@ def test_given_people_average_to_the_population(coupling: Any, piu: float) -> No
 
 
 def test_three_laws_under_an_independent_coupling_average_to_the_population() -> None:
-    """The switched law of D is neither the baseline's nor a man's own: two noises must serve three laws."""
+    """The switched distribution of D is neither the baseline's nor a man's own: two noises must serve three
+    distributions."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -509,7 +512,7 @@ def test_shared_noise_is_inferred_from_all_nodes_that_read_it(method: Any, setti
 
 @undeclared
 def test_solving_at_drawn_slopes_takes_their_size_into_account() -> None:
-    """D = A + H U has the density p_U(d / h) / h at a drawn h; Q is drawn from a law that reads H too."""
+    """D = A + H U has the density p_U(d / h) / h at a drawn h; Q is drawn from a distribution that reads H too."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -891,11 +894,11 @@ def test_the_coupling_is_told_where_it_plays_a_part(posterior: Any) -> None:
 
 def test_an_abduction_is_readable() -> None:
     text = str(abduct(paper, WOMAN_AND_MAN))
-    assert text.startswith("noise of 2 people (methods: exact)\ndetermined by their rows for everyone")
+    assert text.startswith("noise of 2 units (methods: exact)\ndetermined by their rows for everyone")
     assert "U_D" in text
     rows = table(draw(floored, 9), "A Q D M")
     text = repr(abduct(floored, rows, draws=30, random_state=0))
-    assert "drawn for 9 of 9 people (100%), 30 draws each\nleast effective sample size " in text
+    assert "drawn for 9 of 9 units (100%), 30 draws each\nleast effective sample size " in text
     assert "... (9 rows)" in text
     assert ".do({'A': ...})" in text
     assert "no explicit noise that bears" in str(abduct(implicit, table(draw(implicit, 2), "Q A D C M")))

@@ -131,7 +131,7 @@ ABOUT_B: dict[str, tuple[Callable[[int], None], Callable[[np.ndarray], np.ndarra
 
 @pytest.mark.parametrize("kind", ABOUT_B)
 def test_the_density_holds_the_evidence(kind: str) -> None:
-    """Up to a constant the log-density of b is that by hand, the per-person noise being integrated out."""
+    """Up to a constant the log-density of b is that by hand, the per-unit noise being integrated out."""
     program, evidence = ABOUT_B[kind]
     model = read_likelihood(program, ROWS, GRAPH)
     found = []
@@ -240,7 +240,7 @@ def test_evidence_of_each_row_is_handed_over_with_the_program() -> None:
                 lambda b, A, U, M: pyro.sample("Q", dist.Normal(b, 1.0), obs=7.0 * ones(A), obs_mask=torch.tensor(True))
             ),
             GraphError,
-            r"'Q' is given data \(obs_mask=\.\.\., for some people\)",
+            r"'Q' is given data \(obs_mask=\.\.\., for some units\)",
         ),
     ],
 )
@@ -335,7 +335,7 @@ def test_evidence_about_parameters_alone_changes_no_world(kind: str) -> None:
 @pytest.mark.parametrize("node", ["A", "M", "Q"])
 @pytest.mark.parametrize("mask", ["half", "all", "none"])
 def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
-    """``obs_mask`` gives some people's value, so that no world moves it."""
+    """``obs_mask`` gives some units' value, so that no world moves it."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -349,7 +349,7 @@ def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
     graph = CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y")
     rows = pd.DataFrame({"A": [0, 1], "Q": [0.0, 0.0], "M": [0.5, 2.5]})
     sem = SEM(program, graph.unfair("A -> M -> Y"))
-    match = rf"'{node}' is given data \(obs_mask=\.\.\., for some people\)"
+    match = rf"'{node}' is given data \(obs_mask=\.\.\., for some units\)"
     for entry in (lambda: sem.nodes(5), lambda: sem.counterfactual(rows), lambda: abduct(program, rows)):
         with pytest.raises(GraphError, match=match):
             entry()
@@ -365,7 +365,7 @@ def test_what_is_observed_at_some_places_is_refused(name: str) -> None:
             U = pyro.sample("U", dist.Normal(0.0, 1.0), **(given if name == "U" else {}))
             pyro.sample("M", dist.Normal(A + U, 1.0), **(given if name == "M" else {}))
 
-    with pytest.raises(GraphError, match=rf"'{name}' is given data \(obs_mask=\.\.\., for some people\), and whom"):
+    with pytest.raises(GraphError, match=rf"'{name}' is given data \(obs_mask=\.\.\., for some units\), and whom"):
         SEM(program, UNFAIR).nodes(5)
 
 
@@ -394,15 +394,15 @@ def test_noise_observed_in_part_is_refused() -> None:
         CausalGraph.from_pyro(program, nodes=["A", "M"], sensitive="A", outcome="M")
 
 
-@pytest.mark.parametrize("how", ["mask", "scale", "masked law"])
+@pytest.mark.parametrize("how", ["mask", "scale", "masked distribution"])
 def test_a_row_is_not_weighed_by_a_masked_or_scaled_law(how: str) -> None:
     def program(n: int) -> None:
         with pyro.plate("people", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             handler = {"mask": poutine.mask(mask=False), "scale": poutine.scale(scale=0.5)}.get(how, poutine.block())
             law = dist.Normal(A, 1.0)
-            with handler if how != "masked law" else poutine.scale(scale=1.0):
-                pyro.sample("M", law.mask(A > 0) if how == "masked law" else law)
+            with handler if how != "masked distribution" else poutine.scale(scale=1.0):
+                pyro.sample("M", law.mask(A > 0) if how == "masked distribution" else law)
 
     sem = SEM(program, UNFAIR)
     baseline, switched = sem.nodes(10, random_state=0)

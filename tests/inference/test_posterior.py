@@ -170,7 +170,7 @@ def test_computed_and_drawn_nodes_have_the_same_density() -> None:
     ],
 )
 def test_change_of_variables(noise: Any, density: Callable[[Any], Any]) -> None:
-    """V = s A - exp(t) W U, through steps of its own, a slope that differs between people and is negative."""
+    """V = s A - exp(t) W U, through steps of its own, a slope that differs between units and is negative."""
 
     def program(n: int) -> None:
         s, t = pyro.sample("s", dist.Normal(0.0, 1.0)), pyro.sample("t", dist.Normal(0.0, 1.0))
@@ -409,7 +409,10 @@ def compute(value: torch.Tensor) -> None:
 @pytest.mark.parametrize(
     ("equation", "message"),
     [
-        (lambda b, A, U, V: compute(b * A + U**3), "'M' is not affine in its noise 'U'.*pyro.sample\\('M', law\\)"),
+        (
+            lambda b, A, U, V: compute(b * A + U**3),
+            "'M' is not affine in its noise 'U'.*pyro.sample\\('M', distribution\\)",
+        ),
         (lambda b, A, U, V: compute((b * A + U > 0).float()), "'M' (is not affine in|does not read) its noise 'U'"),
         (lambda b, A, U, V: compute(b * A + U + V), "computed from parameters and the private noise 'U', 'V'"),
         (lambda b, A, U, V: compute(b * A), "computed from parameters and no noise of its own"),
@@ -453,7 +456,7 @@ def test_other_programs_that_cannot_be_fitted() -> None:
 
     with pytest.raises(PosteriorError, match="no parameters to learn"):
         fit_posterior(certain, df, graph)
-    with pytest.raises(GraphError, match="no per-person site 'M'"):
+    with pytest.raises(GraphError, match="no per-unit site 'M'"):
         fit_posterior(with_m(lambda b, A, U, V: None), df, graph)
     with pytest.raises(DataError, match="'M' holds 'low', and the program's sites are numbers"):
         fit_posterior(with_m(affine), df.assign(M=["low", "high"] * 10), graph)
@@ -512,9 +515,7 @@ def test_inference_data(nuts: Posterior) -> None:
     assert table_.loc["b", "mean"] == pytest.approx(nuts.flat["b"].mean(), abs=0.01)
     assert "through_m" in table_.index
     assert "U_M" not in table_.index
-    with pytest.raises(
-        DataError, match=r"predictive\['M'\] has the shape \(7, 300\); expected \(400, people, \.\.\.\)"
-    ):
+    with pytest.raises(DataError, match=r"predictive\['M'\] has the shape \(7, 300\); expected \(400, units, \.\.\.\)"):
         nuts.to_inference_data({"M": drawn_people["M"][:7]})
 
 
@@ -612,13 +613,13 @@ def test_predictive_of_a_fit(nuts: Posterior) -> None:
 
 
 def test_predictive_refuses() -> None:
-    with pytest.raises(DataError, match=r"does not tell the number of people; pass n="):
+    with pytest.raises(DataError, match=r"does not tell the number of units; pass n="):
         predictive(chain, {"b": [1.0, 2.0]})
     with pytest.raises(DataError, match=r"holds 'bb', which the program does not have.*Did you mean 'b'\?"):
         predictive(chain, {"bb": [1.0, 2.0]}, n=3)
     with pytest.raises(DataError, match=r"equally many draws of each site.*'b': 2, 'Q': 3"):
         predictive(chain, {"b": [1.0, 2.0], "Q": np.zeros((3, 4))})
-    with pytest.raises(DataError, match=r"per-person site 'Q' have the shape \(2, 4\); expected \(draws, 5"):
+    with pytest.raises(DataError, match=r"per-unit site 'Q' have the shape \(2, 4\); expected \(draws, 5"):
         predictive(chain, {"b": [1.0, 2.0], "Q": np.zeros((2, 4))}, n=5)
     for draws in (3, 0, 1.5, "a"):
         with pytest.raises(DataError, match=f"draws={draws!r} must be an integer"):
@@ -664,7 +665,7 @@ def test_effects_follow_the_parameters() -> None:
         np.testing.assert_array_less(np.abs(drawn_ - values), 4 * errors + 1e-9)
     p = np.abs(p1 - p0)
     np.testing.assert_allclose(found.errors["piu"][0, :, 0], np.sqrt(p * (1 - p) / 40_000), rtol=0.1)
-    assert np.ptp(found.samples["p_y0"]) == 0.0  # the same people for every draw
+    assert np.ptp(found.samples["p_y0"]) == 0.0  # the same units for every draw
     again = effect_posterior(computed, UNFAIR, STRONG, given, people=40_000, progress=False, random_state=0)
     np.testing.assert_array_equal(found.samples["piu"], again.samples["piu"])
 
@@ -730,11 +731,11 @@ def test_several_models_summary_and_plot() -> None:
 
 def test_effect_posterior_warns_of_few_people() -> None:
     given = {"b": np.linspace(1.99, 2.01, 10), "c": np.zeros(10), "d": np.zeros(10)}
-    with pytest.warns(PyrofairWarning, match=r"With 500 people the Monte-Carlo error is up to .* Take people=\d+000"):
+    with pytest.warns(PyrofairWarning, match=r"With 500 units the Monte-Carlo error is up to .* Take people=\d+000"):
         effect_posterior(computed, UNFAIR, STRONG, given, people=500, progress=False, random_state=0)
     tiny = given | {"b": np.linspace(2.0 - 1e-6, 2.0 + 1e-6, 10)}
     smooth = Model(lambda X: np.asarray(X["M"] - 1.0))
-    with pytest.warns(PyrofairWarning, match=r"intervals do not hold it. Take many more people\."):
+    with pytest.warns(PyrofairWarning, match=r"intervals do not hold it. Take many more units\."):
         effect_posterior(computed, UNFAIR, smooth, tiny, people=500, decisions="shared", progress=False, random_state=0)
 
 
@@ -770,7 +771,7 @@ def test_one_interval_everywhere() -> None:
     ends = axes.collections[0].get_segments()[1][:, 0]
     np.testing.assert_allclose(ends, [row["lower"], row["upper"]])
     text = str(found)
-    assert text.startswith("posterior of effects: 400 draws, 300 people each; decisions: threshold\n")
+    assert text.startswith("posterior of effects: 400 draws, 300 units each; decisions: threshold\n")
     assert f"PIU: {row['estimate']:.4f}, 90 % interval [{row['lower']:.4f}, {row['upper']:.4f}]" in text
     assert repr(found) == text
 
@@ -783,7 +784,7 @@ def test_effect_posterior_refuses() -> None:
 
     with pytest.raises(DataError, match="lacks the program's parameter 'c', 'd'; it would be drawn from its prior"):
         run({"b": [1.0]})
-    with pytest.raises(DataError, match="holds 'U_M', which is drawn for each person"):
+    with pytest.raises(DataError, match="holds 'U_M', which is drawn for each unit"):
         run(given | {"U_M": [0.0]})
     with pytest.raises(DataError, match="unfair is None"):
         run(unfair=None)

@@ -1,4 +1,5 @@
-"""Families of laws: which a column gets, what numbers it takes, and whether the laws are laws."""
+"""Families of distributions: which a column gets, what numbers it takes, and whether the distributions are
+distributions."""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ def test_a_declared_level_that_was_not_met_stays_possible() -> None:
     assert family.law(family.offset).probs.tolist() == pytest.approx([1.5 / 3.5, 1.5 / 3.5, 0.5 / 3.5])
 
 
-# -- the laws ---------------------------------------------------------------------------------------------------------
+# -- the distributions
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
@@ -234,7 +236,7 @@ def test_rounded_mixture_knows_its_support() -> None:
     free = DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), -2, 3, validate_args=False)
     assert free.log_prob(torch.tensor([0.5, 4.0])).tolist() == [-torch.inf, -torch.inf]
     assert law.cdf(torch.tensor([-2.5, 3.0, 9.0])).tolist() == [0.0, 1.0, 1.0]
-    with pytest.raises(PyrofairError, match="whole numbers as ends"):
+    with pytest.raises(PyrofairError, match="integers as ends"):
         DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), 0.5, 3)
     with pytest.raises(PyrofairError, match="low <= high"):
         DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), 4, 3)
@@ -247,10 +249,10 @@ def test_rounded_mixture_knows_its_support() -> None:
     ("family", "values", "message"),
     [
         (Categories(("a", "b"), (0.5, 0.5)), ["a", "z"], "'z', not seen in fit"),
-        (Binary(0.5), [0.0, 2.0], "holds 2, .* laws of 0 and 1"),
-        (Whole(0, 5, 1.0, 1.0), [0.0, 0.5], "holds 0.5, .* laws of whole numbers"),
-        (Positive(0.0, 1.0), [1.0, -1.0], "holds -1, .* laws of positive numbers"),
-        (Continuous(0.0, 1.0), ["a", "b"], "laws of numbers"),
+        (Binary(0.5), [0.0, 2.0], "holds 2, .* distributions of 0 and 1"),
+        (Whole(0, 5, 1.0, 1.0), [0.0, 0.5], "holds 0.5, .* distributions of integers"),
+        (Positive(0.0, 1.0), [1.0, -1.0], "holds -1, .* distributions of positive numbers"),
+        (Continuous(0.0, 1.0), ["a", "b"], "distributions of numbers"),
     ],
 )
 def test_a_value_that_no_law_takes_is_refused_by_name(family: Family, values: list[Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Learned laws: are they the true ones, does the program serve as an SEM, and is bad input refused?"""
+"""Learned mechanisms: are they the true ones, does the program serve as an SEM, and is bad input refused?"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def learn(df: pd.DataFrame, graph: Any = GRAPH, **settings: Any) -> LearnedMecha
         "random_state": 0,
     }
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The law of .* may not have settled", PyrofairWarning)
+        warnings.filterwarnings("ignore", "The distribution of .* may not have settled", PyrofairWarning)
         return learn_mechanisms(df, graph, **{**quick, **settings})
 
 
@@ -66,7 +66,8 @@ def laws(frame: pd.DataFrame) -> LearnedMechanisms:
     return learn(frame)
 
 
-# -- the laws ---------------------------------------------------------------------------------------------------------
+# -- the distributions
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_families_follow_the_columns(laws: LearnedMechanisms) -> None:
@@ -106,7 +107,7 @@ def test_a_law_does_not_depend_on_what_else_is_learned(laws: LearnedMechanisms, 
     alone = learn(frame, nodes=["D"])
     for name, draws in alone.posterior.items():
         np.testing.assert_array_equal(draws, laws.posterior[name])
-    with pytest.raises(GraphError, match=r"law of 'D' reads 'A', which was not learned"):
+    with pytest.raises(GraphError, match=r"distribution of 'D' reads 'A', which was not learned"):
         _ = alone.program
 
 
@@ -144,7 +145,7 @@ def test_posteriors_have_the_width_of_the_data(frame: pd.DataFrame) -> None:
 
 
 class Counts:
-    """A Poisson law, which has no distribution function in torch."""
+    """A Poisson distribution, which has no distribution function in torch."""
 
     size = 1
     offset = torch.tensor([1.5])
@@ -217,7 +218,7 @@ def test_weights_count_rows(frame: pd.DataFrame) -> None:
 
 @pytest.fixture(scope="module")
 def numeric() -> LearnedMechanisms:
-    """Whole numbers and reals only, so that a program's values are the table's."""
+    """Integers and reals only, so that a program's values are the table's."""
     return learn(people().astype({"Q": float}).assign(Q=lambda df: df["Q"] + 0.01 * np.arange(len(df)) / len(df)))
 
 
@@ -268,7 +269,7 @@ def test_recanting_witnesses_are_evaluated_node_by_node() -> None:
 
 
 def test_laws_that_read_positive_numbers_serve_as_a_program() -> None:
-    """With parameters from their priors a log-normal law overflows, and what reads it may not."""
+    """With parameters from their priors a log-normal distribution overflows, and what reads it may not."""
     rng = np.random.default_rng(0)
     df = pd.DataFrame({"A": rng.integers(2, size=600), "V": rng.lognormal(size=600), "Y": rng.integers(2, size=600)})
     graph = pf.CausalGraph("A -> V; {A V} -> Y", sensitive="A", outcome="Y")
@@ -340,7 +341,9 @@ def test_names_of_the_program_may_be_those_of_columns(name: str) -> None:
 def test_a_column_named_like_a_parameter_is_refused() -> None:
     df = people(200)[["A", "M", "Y"]].rename(columns={"M": "A__bias_1"})
     graph = pf.CausalGraph("A -> A__bias_1; {A A__bias_1} -> Y", sensitive="A", outcome="Y")
-    with pytest.raises(DataError, match=r"law of 'A' has the name 'A__bias_1' .* column 'A__bias_1' too. Rename"):
+    with pytest.raises(
+        DataError, match=r"distribution of 'A' has the name 'A__bias_1' .* column 'A__bias_1' too. Rename"
+    ):
         learn(df, graph)
 
 
@@ -553,8 +556,8 @@ def test_an_interruption_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch, 
     with pytest.warns(PyrofairWarning) as caught:
         found = learn(frame, nodes=["D", "M", "Y"], steps=300, batch_size=1500)
     texts = [str(each.message) for each in caught]
-    assert any("Interrupted while the law of 'D' was fitted" in text for text in texts)
-    assert any("Not fitted at all, and near their marginal laws: 'M', 'Y'" in text for text in texts)
+    assert any("Interrupted while the distribution of 'D' was fitted" in text for text in texts)
+    assert any("Not fitted at all, and near their marginal distributions: 'M', 'Y'" in text for text in texts)
     table = found.held_out.set_index("column")
     assert table.loc["D", "gain"] > 0.1
     assert abs(table.loc["M", "gain"]) < 0.5
@@ -596,8 +599,8 @@ def test_an_interrupted_newton_fit_keeps_its_steps_and_stops(
         found = learn(frame, nodes=["M", "Y"], parameters="linear", components=1)
     assert len(calls) == 3
     texts = [str(each.message) for each in caught]
-    assert any("Interrupted while the law of 'M' was fitted" in text for text in texts)
-    assert any("Not fitted at all, and near their marginal laws: 'Y'" in text for text in texts)
+    assert any("Interrupted while the distribution of 'M' was fitted" in text for text in texts)
+    assert any("Not fitted at all, and near their marginal distributions: 'Y'" in text for text in texts)
     assert [fit.interrupted for fit in found.fits.values()] == [True, False]
 
 
@@ -613,7 +616,8 @@ def plain(n: int, seed: int = 0) -> pd.DataFrame:
 def spread(n: int, parameters: Any, replicates: int) -> tuple[float, float, float]:
     """Standard deviations of the effect of A on M over Dirichlet weights, refitted and exact; their correlation.
 
-    The law has two cells, so that what a fit on these rows gives is known: the weighted frequencies of both groups.
+    The distribution has two cells, so that what a fit on these rows gives is known: the weighted frequencies of both
+    groups.
     """
     df = plain(n)
     graph = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
@@ -717,7 +721,9 @@ def test_linear_laws_are_at_their_optimum() -> None:
 
 
 def test_a_fit_that_still_rises_is_told(frame: pd.DataFrame) -> None:
-    with pytest.warns(PyrofairWarning, match=r"law of 'M' may not have settled: .* of 60 steps\. Take more steps"):
+    with pytest.warns(
+        PyrofairWarning, match=r"distribution of 'M' may not have settled: .* of 60 steps\. Take more steps"
+    ):
         learn_mechanisms(frame, GRAPH, nodes=["M"], steps=60, progress=False, random_state=0)
 
 
@@ -760,17 +766,17 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"families": {"Z": Binary(0.5)}}, "families names 'Z'; a law can be chosen for Q, A, D, M"),
+        ({"families": {"Z": Binary(0.5)}}, "families names 'Z'; a distribution can be chosen for Q, A, D, M"),
         ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"families": {"M": Continuous}}, r"families\['M'\] is the class Continuous; a family is an instance"),
-        ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* laws of 0 and 1"),
+        ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* distributions of 0 and 1"),
         ({"families": {"D": Whole(0, 3, 1.0, 1.0)}}, "family Whole of 'D' gives the value .* no probability"),
-        ({"families": {"M": Positive(0.0, 1.0)}}, "laws of positive numbers"),
+        ({"families": {"M": Positive(0.0, 1.0)}}, "distributions of positive numbers"),
         ({"families": {"D": Wide()}}, "family Wide of 'D' .* has an offset of shape"),
         ({"families": {"D": None}}, "family NoneType of 'D' fails: AttributeError"),
         (
             {"families": {"D": Vector()}},
-            r"family Vector of 'D' makes laws of batch shape \(3,\) and event shape \(1,\)",
+            r"family Vector of 'D' makes distributions of batch shape \(3,\) and event shape \(1,\)",
         ),
         ({"parameters": "cubic"}, "parameters='cubic' of 'Q' is not known"),
         ({"parameters": {"Z": "linear"}}, "parameters names 'Z', which is no column"),
@@ -780,11 +786,11 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
         ),
         ({"parameters": {"M": lambda: None}}, "parameters of 'M' fail: TypeError: .* Parameters of one's own are"),
         ({"parameters": {"M": lambda: lambda values: values["Z"]}}, r"parameters of 'M' fail: KeyError.*\(A, Q\)"),
-        ({"parameters": {"M": named("D")}}, "law of 'M' has the name 'D' .* that of the column 'D' too"),
-        ({"parameters": {"M": named("rows")}}, "law of 'M' has the name 'rows' .* a plate"),
+        ({"parameters": {"M": named("D")}}, "distribution of 'M' has the name 'D' .* that of the column 'D' too"),
+        ({"parameters": {"M": named("rows")}}, "distribution of 'M' has the name 'rows' .* a plate"),
         (
             {"parameters": {"M": named("b"), "Q": named("b", 3)}},
-            "'M' has the name 'b' .* a parameter of the law of 'Q'",
+            "'M' has the name 'b' .* a parameter of the distribution of 'Q'",
         ),
         ({"posterior": "exact"}, "posterior='exact' is not known"),
         ({"posterior": ["point"]}, r"posterior=\['point'\] is not known"),
@@ -817,7 +823,7 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
         learn(frame.assign(M=frame["M"].where(frame.index > 3)))
     with pytest.raises(DataError, match="The table has 12 rows"):
         learn(frame.head(12))
-    with pytest.raises(DataError, match=r"law of 'D' reads 'Q', and the data lacks the column 'Q'.*given="):
+    with pytest.raises(DataError, match=r"distribution of 'D' reads 'Q', and the data lacks the column 'Q'.*given="):
         learn(frame.drop(columns="Q"))
     with pytest.raises(DataError, match="lacks the column 'Q'"):
         learn(frame.drop(columns="Q"), nodes="Q")
@@ -825,7 +831,7 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
         learn(frame, "A -> Y")
     with pytest.raises(DataError, match="never takes the value 1"):
         learn(frame[frame["A"] == 0])
-    with pytest.raises(DataError, match=r"No law of 'q' was learned.* Did you mean 'Q'"):
+    with pytest.raises(DataError, match=r"No distribution of 'q' was learned.* Did you mean 'Q'"):
         laws.law("q", frame)
     with pytest.raises(DataError, match="lacks the column 'Q'"):
         laws.law("D", frame[["A"]])
@@ -834,7 +840,7 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
 
 
 def test_a_constant_column_is_told_and_its_law_is_certain(frame: pd.DataFrame) -> None:
-    with pytest.warns(PyrofairWarning, match="Constant, so that their laws know no other value: 'Q'"):
+    with pytest.warns(PyrofairWarning, match="Constant, so that their distributions know no other value: 'Q'"):
         found = learn(frame.assign(Q=7), nodes=["Q", "M"], steps=100)
     assert found.levels == {"Q": (7,)}
     assert found.held_out.set_index("column").loc["Q", "log_likelihood"] == 0.0
@@ -846,7 +852,7 @@ def test_a_constant_column_is_told_and_its_law_is_certain(frame: pd.DataFrame) -
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_hiring_is_learned(seed: int) -> None:
-    """The law of D given A and Q, whole numbers with hard edges and a scale that grows with |Q|."""
+    """The distribution of D given A and Q, integers with hard edges and a scale that grows with |Q|."""
     scenario = pf.simulate.scenario("hiring")
     df = scenario.draw(5000, random_state=seed)
     found = learn_mechanisms(df, scenario.graph, progress=False, random_state=seed)

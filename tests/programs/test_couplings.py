@@ -209,7 +209,8 @@ def test_gumbel_max_draws_from_the_law() -> None:
     torch.testing.assert_close(share, p, atol=0.01, rtol=0)
 
 
-# -- laws as tensors --------------------------------------------------------------------------------------------------
+# -- distributions as tensors
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -305,7 +306,7 @@ CLOSED: dict[str, Callable[[Tensor], Any]] = {
 
 
 def people(law: Callable[[Tensor], Any]) -> Callable[[int], None]:
-    """M reads A, and Q of half of the people alone; one law for those with Q = 0, whatever A."""
+    """M reads A, and Q of half of the units alone; one distribution for those with Q = 0, whatever A."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):

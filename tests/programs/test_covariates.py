@@ -262,7 +262,7 @@ def test_slices_by_place_are_refused_with_covariates_too() -> None:
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("M", dist.Normal(A * known[:n] + covariates["age"], 1.0))
 
-    with pytest.raises(GraphError, match="'M' depends on a person's place among the n people"):
+    with pytest.raises(GraphError, match="'M' depends on a unit's place among the n units"):
         SEM(with_covariates(sliced, table(50)), UNFAIR).nodes(3, random_state=0)
 
 

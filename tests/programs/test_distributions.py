@@ -1,4 +1,4 @@
-"""The truncated normal law against SciPy's."""
+"""The truncated normal distribution against SciPy's."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def _alone() -> Iterator[None]:
 
 
 def chain() -> Tensor:
-    """X -> M -> Y for four people; the noise of M and Y is explicit."""
+    """X -> M -> Y for four units; the noise of M and Y is explicit."""
     with pyro.plate("people", 4):
         x = pyro.sample("X", dist.Normal(0.0, 1.0))
         u = pyro.sample("U", dist.Normal(0.0, 1.0))
@@ -138,7 +138,7 @@ def test_b6_numbers_are_cast_and_broadcast(one: Any) -> None:
 
 
 def test_b6_a_wrong_length_names_site_and_plate() -> None:
-    with pytest.raises(InterventionError, match=r"'X' has the shape \(3,\).*\(4,\) in the plate 'people' of size 4"):
+    with pytest.raises(InterventionError, match=r"'X' has the shape \(3,\).*\(4,\) in the plate 'units' of size 4"):
         do(chain, {"X": [1.0, 2.0, 3.0]})()
     with pytest.raises(InterventionError, match=r"'M' has the shape \(3,\)"):
         do(chain, {"M": torch.zeros(3)})()

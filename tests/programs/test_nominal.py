@@ -91,7 +91,7 @@ def test_piu_does_not_depend_on_the_coding(order: tuple[int, ...], family: str) 
 
 @pytest.mark.parametrize("order", CODINGS)
 def test_nor_does_a_counterfactual(order: tuple[int, ...]) -> None:
-    """A person with y in the baseline keeps it with P(both y) / P(y)."""
+    """A unit with y in the baseline keeps it with P(both y) / P(y)."""
     given = pd.DataFrame({"A": [0], "J": [order.index(1)]})
     found = SEM(drawn_from(dist.Categorical, order), UNFAIR).counterfactual(given, draws=4000, random_state=0)
     assert found.coupling == "gumbel"
@@ -170,7 +170,7 @@ def test_a_category_without_probability_is_never_drawn() -> None:
 
 
 def test_a_row_without_probability_is_refused() -> None:
-    """J = z has none where A = 1, whatever the noise that its law reads."""
+    """J = z has none where A = 1, whatever the noise that its distribution reads."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):

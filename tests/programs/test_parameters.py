@@ -1,4 +1,4 @@
-"""With which parameters is a program run? What a posterior must be, how people are spread over it, and what is said."""
+"""With which parameters is a program run? What a posterior must be, how units are spread over it, and what is said."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_people_are_spread_over_draws_and_worlds_share_them() -> None:
     nodes = sem.nodes(700)
     np.testing.assert_array_equal(nodes[1]["M"], second)
     few = sem.nodes(150)
-    assert np.ptp(few[1]["M"] - few[0]["M"]) < 1e-3  # less than 200 people share a draw
+    assert np.ptp(few[1]["M"] - few[0]["M"]) < 1e-3  # less than 200 units share a draw
     shared = SEM(program, UNFAIR, unit="shared", draws=4, posterior=posterior(3)).worlds(300, random_state=0)
     assert len(shared[0].rows) == len(shared[1].unit) == 1200
 
@@ -160,7 +160,7 @@ def test_couplings_see_the_same_draws() -> None:
 def test_counterfactuals_say_how_many_draws_share_them() -> None:
     found = SEM(program, UNFAIR, posterior=posterior()).counterfactual(PEOPLE, draws=20)
     assert found.parameters == ParameterUse(("b", "scale", "share", "mix"), 20, 400)
-    assert "drawn for 2 of 2 people (100%), 20 draws each" in str(found)
+    assert "drawn for 2 of 2 units (100%), 20 draws each" in str(found)
 
 
 def test_share_out() -> None:
@@ -205,7 +205,7 @@ BAD: list[tuple[Any, str]] = [
     ([1.0], r"posterior=\[1\.0\] must be a Posterior, or a dictionary with an array of shape"),
 ]
 PER_PERSON: list[tuple[Any, str]] = [
-    (posterior(U=np.zeros(400)), "holds 'U', which is drawn for each person, and so is no parameter; leave it out"),
+    (posterior(U=np.zeros(400)), "holds 'U', which is drawn for each unit, and so is no parameter; leave it out"),
     (posterior(M=np.zeros(400)), "holds 'M', which the program computes or sets itself; leave it out"),
     (posterior(twice=np.zeros(400)), "holds 'twice', which the program computes or sets itself"),
 ]
@@ -287,7 +287,7 @@ def test_a_program_is_tried_with_likely_parameters() -> None:
         SEM(narrow, UNFAIR).nodes(3)
 
 
-# -- one value of each, for given people -------------------------------------------------------------------------------
+# -- one value of each, for given units -------------------------------------------------------------------------------
 
 ONE: dict[str, Any] = {"b": 2.0, "scale": 1.0, "share": 0.5, "mix": [0.2, 0.3, 0.5]}
 
@@ -311,7 +311,7 @@ def test_draws_may_be_a_list_of_tensors_with_gradients() -> None:
     ("given", "match"),
     [
         (ONE | {"bb": 1.0}, "parameters holds 'bb', which the program does not have.*Did you mean 'b'"),
-        (ONE | {"U": 1.0}, "parameters holds 'U', which is drawn for each person"),
+        (ONE | {"U": 1.0}, "parameters holds 'U', which is drawn for each unit"),
         ({"b": 1.0}, "parameters lacks the program's parameter 'scale', 'share', 'mix'; it would be drawn"),
         (ONE | {"b": [0.5, 0.6]}, r"parameters\['b'\] has the shape \(2,\); expected one value .*SEM\(program"),
         (

@@ -151,7 +151,7 @@ def test_sites_parameters_shapes_and_types() -> None:
 
 
 def reads_of(law: Callable[[Tensor, Tensor], Any]) -> tuple[str, ...]:
-    """Return what a site D reads, whose law or value is made of A, which is 0, 1 or 2, and Q."""
+    """Return what a site D reads, whose distribution or value is made of A, which is 0, 1 or 2, and Q."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
@@ -171,7 +171,7 @@ TABLE = torch.arange(6.0).reshape(3, 2)
 
 
 class Improper(dist.Normal):  # type: ignore[misc]
-    """A law without a density."""
+    """A distribution without a density."""
 
     def log_prob(self, value: Tensor) -> Tensor:
         raise NotImplementedError
@@ -265,13 +265,15 @@ def test_what_leaves_torch_and_is_not_found_again_is_warned_of() -> None:
             hit = np.sin(1e3 * Q.numpy().astype(float)) > 1 - 1e-12
             pyro.deterministic("D", torch.as_tensor(np.where(hit, A.tolist(), 0.0)))
 
-    with pytest.warns(PyrofairWarning, match=r"takes 'Q' \(by numpy\), 'A' \(by tolist\) out of torch.*1009 people"):
+    with pytest.warns(PyrofairWarning, match=r"takes 'Q' \(by numpy\), 'A' \(by tolist\) out of torch.*1009 units"):
         assert read_sites(program).reads["D"] == ()
 
 
 def test_a_value_that_changes_for_no_cause_found_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrofair.programs.sites.perturbed", lambda *_: {})
-    with pytest.warns(PyrofairWarning, match="The parents of 'D' cannot be followed: the value or law changes"):
+    with pytest.warns(
+        PyrofairWarning, match="The parents of 'D' cannot be followed: the value or distribution changes"
+    ):
         reads_of(lambda A, Q: torch.vmap(lambda a, q: a * q)(A, Q))
 
 
@@ -288,7 +290,7 @@ def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None
     assert reads_of(lambda A, Q: torch.ones(len(A))) == ()
 
 
-# -- other people -----------------------------------------------------------------------------------------------------
+# -- other units -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None
     ],
 )
 def test_equations_that_mix_people_are_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
-    match = r"'D' mixes people: it reads 'Q' of others.*write the equation for one person.*as a number or a parameter"
+    match = r"'D' mixes units: it reads 'Q' of others.*write the equation for one unit.*as a number or a parameter"
     with pytest.raises(GraphError, match=match):
         reads_of(law)
 
@@ -335,12 +337,12 @@ def test_equations_that_mix_people_are_refused(law: Callable[[Tensor, Tensor], A
     ],
 )
 def test_mixing_levels_is_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
-    with pytest.raises(GraphError, match="'D' mixes people: it reads 'A' of others"):
+    with pytest.raises(GraphError, match="'D' mixes units: it reads 'A' of others"):
         reads_of(law)
 
 
 def test_people_are_mixed_by_what_needs_two_sites() -> None:
-    with pytest.raises(GraphError, match="'D' mixes people: it reads 'A', 'Q' of others"):
+    with pytest.raises(GraphError, match="'D' mixes units: it reads 'A', 'Q' of others"):
         reads_of(lambda A, Q: (A * Q).sum() / A.sum() + torch.zeros(len(Q)))
 
 
@@ -351,7 +353,7 @@ def test_people_are_mixed_by_steps_outside_their_plate() -> None:
         mean = pyro.deterministic("mean", M.mean())
         pyro.deterministic("Y", mean + torch.zeros(n))
 
-    with pytest.raises(GraphError, match="'Y' mixes people: it reads 'M' of others"):
+    with pytest.raises(GraphError, match="'Y' mixes units: it reads 'M' of others"):
         read_sites(program)
 
 
@@ -359,14 +361,14 @@ def test_people_in_another_dimension_are_mixed_and_are_not() -> None:
     def program(n: int, shift: int = 0) -> None:
         with pyro.plate("people", n, dim=-2), pyro.plate("features", 3):
             V = pyro.sample("V", dist.Normal(torch.zeros(2), 1.0).to_event(1))
-        with pyro.plate("people again", n, dim=-1):
+        with pyro.plate("units again", n, dim=-1):
             total = pyro.deterministic("total", V.sum((-1, -2)))
             weighed = torch.nn.Linear(6, 1).requires_grad_(False)
             weighed.weight.fill_(1 / 3)
             pyro.sample("Y", dist.Normal(weighed(V.flatten(-2))[:, 0] * 0 + total.roll(shift), 1.0))
 
     assert read_sites(program).reads["Y"] == ("V", "total")
-    with pytest.raises(GraphError, match="'Y' mixes people: it reads 'total' of others"):
+    with pytest.raises(GraphError, match="'Y' mixes units: it reads 'total' of others"):
         read_sites(lambda n: program(n, shift=1))
 
 
@@ -380,7 +382,7 @@ def test_a_parameter_that_reads_people_outside_torch_is_refused() -> None:
             A = pyro.sample("A", dist.Bernoulli(0.5))
         pyro.sample("theta", dist.Normal(A.numpy().mean().item(), 1.0))
 
-    with pytest.raises(GraphError, match=r"'theta' is drawn once, outside the plate of people, and yet reads.*: A"):
+    with pytest.raises(GraphError, match=r"'theta' is drawn once, outside the plate of units, and yet reads.*: A"):
         read_sites(program)
 
 
@@ -494,22 +496,22 @@ def squared(n: int) -> None:
 @pytest.mark.parametrize(
     ("program", "match"),
     [
-        (without_plate, "no per-person sites.*Write it as program"),
-        (fixed, "no per-person sites.*size that it was called with"),
-        (lambda n: None, "no per-person sites"),
-        (outside, r"'A' has a value for each of n people, but stands outside the plate"),
-        (one_by_one, r"other sites for 61 people than for 53: A_53.*do not loop over people"),
-        (subsampled, r"'A' stands in the plate 'people', which takes a subsample of 5 of 61 \(subsample_size="),
-        (hard_coded, r"failed when it was called with n=61 people: RuntimeError.*It must run for any number"),
-        (lambda: None, "failed when it was called with n=61 people: TypeError"),
-        (3, "A program is a function of the number of people, not 3"),
+        (without_plate, "no per-unit sites.*Write it as program"),
+        (fixed, "no per-unit sites.*size that it was called with"),
+        (lambda n: None, "no per-unit sites"),
+        (outside, r"'A' has a value for each of n units, but stands outside the plate"),
+        (one_by_one, r"other sites for 61 units than for 53: A_53.*do not loop over units"),
+        (subsampled, r"'A' stands in the plate 'units', which takes a subsample of 5 of 61 \(subsample_size="),
+        (hard_coded, r"failed when it was called with n=61 units: RuntimeError.*It must run for any number"),
+        (lambda: None, "failed when it was called with n=61 units: TypeError"),
+        (3, "A program is a function of the number of units, not 3"),
         (hidden_noise, r"'D' differs from run to run.*name it, U = pyro.sample"),
-        (group_level, "'theta' is drawn once, outside the plate of people, and yet reads.*: A"),
+        (group_level, "'theta' is drawn once, outside the plate of units, and yet reads.*: A"),
         (
             poutine.do(linear(HIRING), {"Q": torch.tensor(2.0)}),
             r"pyro\.poutine\.do sets 'Q' inside the program.*pyrofair\.interventions",
         ),
-        (squared, r"'distance' has the shapes \(61, 61\) for 61 people and \(53, 53\) for 53"),
+        (squared, r"'distance' has the shapes \(61, 61\) for 61 units and \(53, 53\) for 53"),
     ],
 )
 def test_programs_that_are_no_model_of_people_are_refused(program: Any, match: str) -> None:
@@ -523,8 +525,8 @@ def test_nodes_that_are_no_sites_are_refused() -> None:
         linear(HIRING)(n)
 
     for nodes, match in [
-        (["A", "Y", "theta"], "'theta' is drawn once, outside the plate of people, so it is a parameter and no node"),
-        (["A", "Y", "m"], "no per-person site 'm'. It has: U_Q, Q, .*Did you mean 'M'"),
+        (["A", "Y", "theta"], "'theta' is drawn once, outside the plate of units, so it is a parameter and no node"),
+        (["A", "Y", "m"], "no per-unit site 'm'. It has: U_Q, Q, .*Did you mean 'M'"),
         (["Y", "M"], "'A', named as the sensitive attribute, is not in the graph"),
     ]:
         with pytest.raises(GraphError, match=match):
@@ -572,7 +574,7 @@ LAWS: dict[str, Callable[[], Any]] = {
 
 
 def shifted(law: Callable[[], Any], prior: Callable[[], Any] | None = None) -> Program:
-    """M is A plus noise from a law; a parameter from a prior moves everybody alike."""
+    """M is A plus noise from a distribution; a parameter from a prior moves everybody alike."""
 
     def program(n: int) -> None:
         b = 0.0 if prior is None else pyro.sample("b", prior())
@@ -666,7 +668,9 @@ def test_a_law_that_cannot_be_read_is_named(error: type[Exception]) -> None:
             pyro.sample("Y", dist.Bernoulli(logits=M))
 
     for read in both_readings(program):
-        with pytest.raises(GraphError, match=f"law of the site 'M', Broken, cannot be read: {error.__name__}: no den"):
+        with pytest.raises(
+            GraphError, match=f"distribution of the site 'M', Broken, cannot be read: {error.__name__}: no den"
+        ):
             read()
 
 
@@ -687,7 +691,9 @@ def test_a_law_without_density_and_numbers_is_refused() -> None:
         def log_prob(self, value: Tensor) -> Tensor:
             raise NotImplementedError("closed")
 
-    with pytest.raises(GraphError, match="law of the site 'D', Closed, cannot be read: NotImplementedError: closed"):
+    with pytest.raises(
+        GraphError, match="distribution of the site 'D', Closed, cannot be read: NotImplementedError: closed"
+    ):
         reads_of(lambda A, Q: Closed(A.float()))
 
 
@@ -731,11 +737,11 @@ def test_a_program_that_fails_with_other_people_is_refused() -> None:
                 raise ValueError("too late")
             pyro.deterministic("Y", A)
 
-    with pytest.raises(GraphError, match=r"Whether the program mixes people cannot be seen.*ValueError: too late"):
+    with pytest.raises(GraphError, match=r"Whether the program mixes units cannot be seen.*ValueError: too late"):
         read_sites(program)
 
 
-# -- where people stand -----------------------------------------------------------------------------------------------
+# -- where units stand -----------------------------------------------------------------------------------------------
 
 KNOWN = torch.linspace(-1.0, 1.0, 3000)
 
@@ -756,9 +762,7 @@ KNOWN = torch.linspace(-1.0, 1.0, 3000)
     ],
 )
 def test_equations_that_depend_on_the_place_are_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
-    match = (
-        r"'D' depends on a person's place among the n people.*with_covariates\(program, table\).*in place of x\[:n\]"
-    )
+    match = r"'D' depends on a unit's place among the n units.*with_covariates\(program, table\).*in place of x\[:n\]"
     with pytest.raises(GraphError, match=match):
         reads_of(law)
 
@@ -771,7 +775,7 @@ def test_indices_of_the_plate_are_places() -> None:
             pyro.sample("Y", dist.Bernoulli(logits=M))
 
     for read in both_readings(program):
-        with pytest.raises(GraphError, match="'M' depends on a person's place"):
+        with pytest.raises(GraphError, match="'M' depends on a unit's place"):
             read()
 
 
@@ -790,7 +794,7 @@ def test_a_table_of_as_many_rows_as_people_is_no_place(size: int) -> None:
 
 SORTED = torch.cat([torch.zeros(2000), torch.ones(3000)])
 LONG = torch.cat([torch.zeros(110_000), torch.ones(40_000)])
-PLACE = "'M' depends on a person's place among the n people, or on n"
+PLACE = "'M' depends on a unit's place among the n units, or on n"
 LENGTH = r"A tensor of fixed length that it closes over.*with_covariates\(program, table\)"
 ROWS = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]})
 

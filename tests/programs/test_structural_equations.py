@@ -96,7 +96,7 @@ UNFAIR = CHAIN.unfair("A -> M -> Y")
 
 
 def drawn(law: Any, **plate: Any) -> Program:
-    """M is drawn from a law that reads A."""
+    """M is drawn from a distribution that reads A."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n, **plate):
@@ -196,7 +196,7 @@ def test_a_subsample_is_named(plate: dict[str, Any]) -> None:
         lambda: SEM(program, UNFAIR).nodes(3, random_state=0),
         lambda: fit_posterior(program, pd.DataFrame({"A": [0], "M": [0.0]}), CHAIN),
     ):
-        with pytest.raises(GraphError, match=r"'A' stands in the plate 'people', which takes a subsample of \d+ of 61"):
+        with pytest.raises(GraphError, match=r"'A' stands in the plate 'units', which takes a subsample of \d+ of 61"):
             ask()
 
 

@@ -421,7 +421,7 @@ def test_a_program_with_vectors_can_be_pickled():
     assert all(torch.equal(one[site], other[site]) for site in one)
 
 
-# -- given people ------------------------------------------------------------------------------------------------------
+# -- given units ------------------------------------------------------------------------------------------------------
 
 
 @cache

@@ -148,8 +148,8 @@ def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None
 
     assert found.scores(High()).loc[0, "switched"] == pytest.approx(high, abs=0.1)
     text = str(found)
-    assert "counterfactuals of 3 people" in text
-    assert "drawn for 2 of 3 people (67%), 400 draws each" in text
+    assert "counterfactuals of 3 units" in text
+    assert "drawn for 2 of 3 units (67%), 400 draws each" in text
     assert "means are shown, of labels the most frequent one" in text
     assert "high" in text
 
@@ -158,7 +158,7 @@ def test_a_text_is_short() -> None:
     sem = SEM(program, UNFAIR)
     rows = pd.DataFrame({"A": [0, 1] * 50, "job": 0, "S": 1, "M": 0.5})
     text = repr(sem.counterfactual(rows))
-    assert text.startswith("counterfactuals of 100 people (methods: ")
+    assert text.startswith("counterfactuals of 100 units (methods: ")
     assert "... (100 rows)" in text
     assert "baseline" in text
     assert "switched" in text

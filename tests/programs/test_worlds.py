@@ -151,7 +151,7 @@ def by_hand(model: Model, unfair: UnfairPaths, noise: Noise) -> tuple[World, Wor
         if kind in EXPLICIT:
             return explicit(kind, x, noise.values[f"U_{node}"]).expand(noise.n)
         first, second = noise.pairs.get(f"E_{node}" if kind == "step" else node, (None, None))
-        if first is None:  # its law depends on no node, so that it is noise itself
+        if first is None:  # its distribution depends on no node, so that it is noise itself
             value = noise.values[f"E_{node}" if kind == "step" else node]
             return 2 * value if kind == "step" else value
         as_base = law_of(kind, x) == law_of(kind, driven(node, way, 0))
@@ -216,7 +216,8 @@ def test_random_programs_cover_what_they_should() -> None:
     assert any(model.fed and not model.declared for model in models)
 
 
-# -- laws -------------------------------------------------------------------------------------------------------------
+# -- distributions
+# -------------------------------------------------------------------------------------------------------------
 
 
 def evaluate(

@@ -186,7 +186,7 @@ def test_facts_are_found_once_and_by_simulation() -> None:
 
 
 def test_the_hiring_facts_are_those_of_its_equations() -> None:
-    """For |Q| <= 2 the groups share no value of M; D(1) exceeds the largest D(0) in a quarter of people."""
+    """For |Q| <= 2 the groups share no value of M; D(1) exceeds the largest D(0) in a quarter of units."""
     people = scenario("hiring").draw(200_000, random_state=0)
     near = people[people["Q"].abs() <= 2]
     for _, same in near.groupby("Q"):

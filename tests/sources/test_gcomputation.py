@@ -67,7 +67,8 @@ def _fitted(unfair: pf.UnfairPaths, shared: Any) -> GComputation:
 
 
 def fitted(unfair: pf.UnfairPaths = UNFAIR, shared: Any = "observed", draws: int = 200) -> GComputation:
-    """Return a source on the laws of its paths, which are learned once: how many are drawn changes none of them."""
+    """Return a source on the distributions of its paths, which are learned once: how many are drawn changes none of
+    them."""
     source: GComputation = copy.copy(_fitted(unfair, shared)).set_params(draws=draws)
     return source
 
@@ -116,7 +117,7 @@ def test_both_ways_to_what_is_shared_agree() -> None:
 
 
 def test_agrees_with_its_own_laws_as_a_program() -> None:
-    """The same learned laws, run by SEM with what is shared drawn once for each unit."""
+    """The same learned mechanisms, run by SEM with what is shared drawn once for each unit."""
     laws = pf.learn_mechanisms(people().drop(columns="Y"), GRAPH, hidden=(16,), progress=False, random_state=0)
     sem = pf.SEM.from_mechanisms(laws, UNFAIR, unit="shared", draws=20)
     expected = means(sem.worlds(3000, 0))
@@ -144,7 +145,7 @@ def test_agrees_with_the_true_program_where_weights_fail() -> None:
     assert table.loc["piu_paper_bound", "estimate"] > 0.9
     assert high["upper"] - low["lower"] < 0.08
     assert "given what both worlds share" in str(report)
-    assert "D drawn from its learned law given Q" in str(report)
+    assert "D drawn from its learned distribution given Q" in str(report)
 
 
 def test_consistent_couplings_are_never_wider() -> None:
@@ -273,7 +274,7 @@ def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_interrupted_fit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half learned laws serve no source, in an audit neither; what was fitted before stays as it was."""
+    """Half learned mechanisms serve no source, in an audit neither; what was fitted before stays as it was."""
     source = make(parameters="linear").fit(people(400))
     before = dict(vars(source))
     fit_law = law_learning.fit_law

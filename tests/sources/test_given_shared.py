@@ -45,7 +45,8 @@ class Model:
         return cls(rng.dirichlet(np.ones(k)), *laws, r, (c > 0.5).astype(float) if hard else c)
 
     def worlds(self) -> tuple[tuple[Vector, Vector], tuple[CounterfactualSample, CounterfactualSample]]:
-        """Rows (s, w, r), exact, each as often as R's law says: cells share their rows, so R is drawn by weight."""
+        """Rows (s, w, r), exact, each as often as R's distribution says: cells share their rows, so R is drawn by
+        weight."""
         k = len(self.s)
         grid = np.array(list(itertools.product(range(k), range(LEVELS), range(2))))
         u, w, r = grid.T

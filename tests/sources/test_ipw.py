@@ -58,7 +58,7 @@ def hiring() -> pd.DataFrame:
 
 
 def unsupported() -> pd.DataFrame:
-    """The one mediator, and five people of group 0 with M = 2, which nobody in group 1 has."""
+    """The one mediator, and five units of group 0 with M = 2, which nobody in group 1 has."""
     return pd.concat([one_mediator(), pd.DataFrame({"A": [0] * 5, "M": [2] * 5})], ignore_index=True)
 
 
@@ -155,7 +155,8 @@ def test_values_go_by_edges_and_not_by_nodes() -> None:
 
 @groups
 def test_a_mediator_that_no_table_holds(arm: Any) -> None:
-    """Without M, the law of D given A alone carries the paths through M too: they must be on the side of A -> D."""
+    """Without M, the distribution of D given A alone carries the paths through M too: they must be on the side of A ->
+    D."""
     table = two_mediators()[["A", "D"]]
     with pytest.raises(DataError, match=r"lacks the column 'M'\. .*declared latent: graph\.with_latent\("):
         IPW(TWO.unfair("A -> Y"), arm=arm).fit(table)
@@ -256,7 +257,8 @@ def test_pooled_weights_have_no_more_variance_than_those_of_a_group() -> None:
 
 
 def test_pooled_needs_no_row_of_a_group_where_no_law_of_it_is_conditioned_on() -> None:
-    """M=2 occurs in group 0 alone, which is where the law of M is taken from; D depends on M in both groups alike."""
+    """M=2 occurs in group 0 alone, which is where the distribution of M is taken from; D depends on M in both groups
+    alike."""
     graph = CausalGraph("A -> M -> D -> Y; A -> Y", sensitive="A", outcome="Y")
     cells = [(0, 0, 0, 10), (0, 0, 1, 10), (0, 1, 0, 10), (0, 1, 1, 10), (0, 2, 0, 5), (0, 2, 1, 15)]
     cells += [(1, 0, 0, 15), (1, 0, 1, 15), (1, 1, 0, 5), (1, 1, 1, 5)]

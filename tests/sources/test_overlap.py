@@ -21,7 +21,7 @@ GROUPS: tuple[Any, ...] = (0, 1, "pooled")
 
 
 def unsupported() -> pd.DataFrame:
-    """Counts n(A, M): 30, 10, 15, 45, and five people of group 0 with M = 2, which nobody in group 1 has."""
+    """Counts n(A, M): 30, 10, 15, 45, and five units of group 0 with M = 2, which nobody in group 1 has."""
     return pd.DataFrame({"A": [0] * 40 + [1] * 60 + [0] * 5, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45 + [2] * 5})
 
 
@@ -139,7 +139,8 @@ def test_a_cell_of_two_nodes() -> None:
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")
 @pytest.mark.parametrize("arm", GROUPS)
 def test_the_arm_of_a_later_law_needs_the_cell_too(arm: Any) -> None:
-    """M reads 1, so its law is taken from group 1 at every (Q, D) of the target, whichever group carries it."""
+    """M reads 1, so its distribution is taken from group 1 at every (Q, D) of the target, whichever group carries
+    it."""
     table = full_cells(A=2, Q=2, D=2, M=2)
     table = table[~((table["A"] == 1) & (table["Q"] == 1) & (table["D"] == 1))]
     with pytest.raises(PositivityError, match=r"Q=1, D=1 .*no row of group 1"):

@@ -267,7 +267,8 @@ def test_unknown_kinds(kind: Any) -> None:
         IPW(graph.unfair(), propensity=kind).fit(pd.DataFrame({"A": [0, 1], "M": [0, 1]}))
 
 
-# --- laws of all of them ---------------------------------------------------------------------------------------------
+# --- distributions of all of them
+# ---------------------------------------------------------------------------------------------
 
 KINDS: dict[str, Any] = {
     "logistic": "logistic",

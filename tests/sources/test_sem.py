@@ -309,9 +309,9 @@ def test_sites_that_a_graph_needs_and_those_it_does_not() -> None:
 
     free = CausalGraph("A -> M -> Y; H -> M; H -> Y; A -> W", sensitive="A", outcome="Y", latent=["H"])
     assert list(SEM(program, free.unfair("A -> M -> Y")).nodes(3)[0]) == ["A", "M"]
-    with pytest.raises(GraphError, match=r"no per-person site 'D'\. It has: A, M"):
+    with pytest.raises(GraphError, match=r"no per-unit site 'D'\. It has: A, M"):
         SEM(program, CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y")).nodes(3)
-    with pytest.raises(GraphError, match="no per-person site 'sex'"):
+    with pytest.raises(GraphError, match="no per-unit site 'sex'"):
         SEM(program, CausalGraph("sex -> M -> Y", sensitive="sex", outcome="Y").unfair("sex -> M -> Y")).nodes(3)
 
 
@@ -338,7 +338,7 @@ def test_given_data_and_vectors_are_refused_as_nodes() -> None:
     [
         ({"coupling": "same"}, "coupling='same' is not known; it is 'monotone', 'independent'"),
         ({"coupling": ["monotone"]}, r"coupling=\['monotone'\] is not known"),
-        ({"unit": "person"}, "unit='person' is not known; it is 'noise' or 'shared'"),
+        ({"unit": "person"}, "unit='unit' is not known; it is 'noise' or 'shared'"),
         ({"unit": "shared", "draws": 0}, "draws=0 must be an integer of at least 2"),
         ({"unit": "shared", "draws": 1}, "draws=1 must be an integer of at least 2"),
     ],
@@ -437,7 +437,7 @@ def test_random_discrete_models_given_the_shared_nodes() -> None:
 
 
 def test_noise_that_nobody_needs_may_not_break_a_program() -> None:
-    """Given Q nobody needs U_Q, but at 0 it would have no law for D."""
+    """Given Q nobody needs U_Q, but at 0 it would have no distribution for D."""
 
     def program(n: int) -> None:
         with pyro.plate("people", n):

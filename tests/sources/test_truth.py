@@ -116,7 +116,7 @@ def joint(p0: float, p1: float, coupling: str) -> dict[tuple[int, int], float]:
 
 
 def enumerated(coupling: str, decisions: str) -> dict[str, float]:
-    """Sum over all people: their Q, A, and both potential values of D and of M."""
+    """Sum over all units: their Q, A, and both potential values of D and of M."""
     cells: dict[tuple[int, ...], list[tuple[float, float, float]]] = {}
     for q, a in itertools.product((0, 1), repeat=2):
         p_qa = 0.5 * (0.4 + 0.2 * q if a else 0.6 - 0.2 * q)
@@ -207,7 +207,7 @@ def test_the_spread_is_over_people_and_over_individuals_when_a_feature_is_contin
     assert near(alone.conditional_sd, 0.6 * np.sqrt(0.4 * 0.6))
     assert alone.conditional_sd.value > right
     assert alone.paper_condmean == pytest.approx(np.sqrt(alone.piu.value), rel=1e-3)
-    assert "no two of" in alone.grouping or "of one person" in alone.grouping
+    assert "no two of" in alone.grouping or "of one unit" in alone.grouping
     assert "spread over individuals" in alone.grouping or "of all" in alone.grouping
 
 
@@ -267,7 +267,8 @@ def test_standard_errors_are_the_spread_of_the_estimates() -> None:
         assert np.std([f.value for f in found]) == pytest.approx(np.mean([f.error for f in found]), rel=0.2), name
 
 
-# -- laws, and what is refused ----------------------------------------------------------------------------------------
+# -- distributions, and what is refused
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["hiring", "additive", "latent"])

@@ -95,18 +95,18 @@ def people_to_arviz(
     losses: npt.ArrayLike,
     vectors: Collection[str],
 ) -> Any:
-    """Return draws of given people as ArviZ data, in one chain.
+    """Return draws of given units as ArviZ data, in one chain.
 
     Parameters
     ----------
     posterior, predicted
-        For each site its draws, shape (draws, people, ...).
+        For each site its draws, shape (draws, units, ...).
     observed
-        For each site what was observed, shape (people,).
+        For each site what was observed, shape (units,).
     losses
         The loss of each epoch.
     vectors
-        The sites that hold several numbers a person.
+        The sites that hold several numbers a unit.
 
     Returns
     -------
@@ -136,7 +136,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     """Path-specific counterfactual fairness by variational inference: the paper's main rival.
 
     It learns a structural equation model in which the nodes on unfair paths have latent noise, and then predicts from a
-    fair copy of each person: edges of unfair paths carry the baseline, all others her own value, and the nodes on
+    fair copy of each unit: edges of unfair paths carry the baseline, all others her own value, and the nodes on
     unfair paths are redrawn with her noise.
 
     *Assumes* that the learned model is the true one. What a latent variable stands for is a choice that data do not
@@ -147,29 +147,29 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     unfair
         The unfair paths, without recanting witness.
     latents
-        Where a person's noise comes from: ``"posterior"``, what her own row says of it (Chiappa 2018, abduction), or
+        Where a unit's noise comes from: ``"posterior"``, what her own row says of it (Chiappa 2018, abduction), or
         ``"prior"``, anybody's noise (the paper's eq. pscfpm).
     average
         What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
         paper's eq. pscfpred). Both have one mean; the first has less noise.
     samples
-        The paper's J, the Monte-Carlo samples of each person, each from another J-th of the law of her noise.
+        The paper's J, the Monte-Carlo samples of each unit, each from another J-th of the distribution of her noise.
     mmd
-        The strength of a penalty, in nats a person, on the maximum mean discrepancy between the two groups' latents; 0
+        The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups' latents; 0
         leaves it out. The paper searched 0 to 2.
     latent_size
         The dimensions of a node's latent variable; by default as many as it has columns.
     own_noise
         The spread that a number on an unfair path has besides its latent variable, as a share of its standard
-        deviation (for whole numbers a quarter at least). If it is learned (None), the latent variable often says
+        deviation (for integers a quarter at least). If it is learned (None), the latent variable often says
         nothing, and the posterior is the prior.
     hidden, encoder_hidden, components
-        The tanh units of the one hidden layer of each law, and of the layers of each encoder; the components of the
-        laws of numbers without a latent variable.
+        The tanh units of the one hidden layer of each distribution, and of the layers of each encoder; the components
+        of the distributions of numbers without a latent variable.
     families
-        The law of a column, by its name, where another is wanted than
+        The distribution of a column, by its name, where another is wanted than
         :func:`pyrofair.mechanisms.families.choose_family` says.
-        Whole numbers are numbers here, however few: make categories of them by a categorical type.
+        Integers are numbers here, however few: make categories of them by a categorical type.
     epochs, batch_size
         The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
     learning_rate
@@ -186,11 +186,12 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     replay_ : Replay
         Which nodes are redrawn, and which read the baseline.
     sem_ : LatentSEM
-        The learned model: ``sem_.model`` is a Pyro program, ``sem_.guide`` its guide, ``sem_.families`` its laws.
+        The learned model: ``sem_.model`` is a Pyro program, ``sem_.guide`` its guide, ``sem_.families`` its
+        distributions.
     history_ : DataFrame
-        The loss of each epoch, in nats a person.
+        The loss of each epoch, in nats a unit.
     elbo_ : float
-        The evidence lower bound of the training rows at the end, in nats a person.
+        The evidence lower bound of the training rows at the end, in nats a unit.
     feature_names_in_ : ndarray of str
         What predictions may depend on.
 
@@ -253,7 +254,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: object = None) -> Self:
-        """Learn a law for each column given its causes, and what a row says of a person's noise.
+        """Learn a distribution for each column given its causes, and what a row says of a unit's noise.
 
         Parameters
         ----------
@@ -330,7 +331,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return coded
 
     def _read_labels(self, y: Any) -> NDArray[np.float64]:
-        """Return the outcomes of given people as 0 and 1: labels that ``fit`` saw, and not always both."""
+        """Return the outcomes of given units as 0 and 1: labels that ``fit`` saw, and not always both."""
         require_unmasked("y", y)
         values = pd.Series(column_or_1d(y))
         if len(unseen := values[~values.isin(self.classes_)]):
@@ -429,9 +430,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         ----------
         scenario
             The true model: a :class:`pyrofair.simulate.Scenario`, a :class:`pyrofair.SEM`, or a Pyro program of the
-            number of people.
+            number of units.
         n
-            The number of people drawn from it.
+            The number of units drawn from it.
         random_state
             Seeds the draw.
 
@@ -449,14 +450,14 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return measure_approximation(self, getattr(scenario, "program", scenario), n=n, random_state=random_state)
 
     def to_inference_data(self, X: pd.DataFrame, y: Any = None, *, draws: int = 100, random_state: int = 0) -> Any:
-        """Return what is believed of given people, as ArviZ data.
+        """Return what is believed of given units, as ArviZ data.
 
         Parameters
         ----------
         X, y
-            The m people and, if known, their outcomes.
+            The m units and, if known, their outcomes.
         draws
-            The draws of each person's latent variables.
+            The draws of each unit's latent variables.
         random_state
             Seeds them.
 
@@ -465,7 +466,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
             ``posterior``: the latent variables (from the prior if ``latents`` says so) and what follows from them,
             ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
-            outcome, replayed with each person's own sensitive attribute on all edges, to be compared with
+            outcome, replayed with each unit's own sensitive attribute on all edges, to be compared with
             ``observed_data``. ``sample_stats``: the loss of each epoch.
 
         Raises

@@ -1,4 +1,4 @@
-"""What would a person's features be, had only the unfair paths carried the baseline? A recursion along the edges."""
+"""What would a unit's features be, had only the unfair paths carried the baseline? A recursion along the edges."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Replay:
         return float(self.unfair.regimes[0].on_unfair)
 
     def as_is(self) -> Replay:
-        """Return the replay in which every edge brings a person's own value, which redraws her as she is."""
+        """Return the replay in which every edge brings a unit's own value, which redraws her as she is."""
         return replace(self, switched=frozenset())
 
     def reads(self, node: str) -> tuple[str, ...]:
-        """Return the observed parents of a node that keep the person's own value where this node reads them."""
+        """Return the observed parents of a node that keep the unit's own value where this node reads them."""
         graph = self.unfair.graph
         left_out = {*graph.latent, *self.redrawn, *([graph.sensitive] if node in self.switched else [])}
         return tuple(parent for parent in graph.parents(node) if parent not in left_out)
 
     def columns_read(self, latents: Latents) -> list[str]:
-        """Return the columns on which a person's prediction depends."""
+        """Return the columns on which a unit's prediction depends."""
         graph = self.unfair.graph
         nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)}
         if latents == "posterior":
@@ -74,22 +74,22 @@ class Replay:
         draws: int,
         seed: int,
     ) -> dict[str, Tensor]:
-        """Redraw the nodes on unfair paths, each from its law given its causes as it reads them now.
+        """Redraw the nodes on unfair paths, each from its distribution given its causes as it reads them now.
 
         An edge of an unfair path brings the baseline, or the redrawn value of the node it comes from; any other edge
-        brings the person's own value. The noise belongs to what the two worlds share of a person, so that the same row
+        brings the unit's own value. The noise belongs to what the two worlds share of a unit, so that the same row
         gets the same values wherever it stands, and rows that differ only by unfair paths have the same noise.
 
         Parameters
         ----------
         sem
-            The learned laws.
+            The learned mechanisms.
         values
-            The people's columns, shapes (n,); those of :meth:`columns_read`.
+            The units' columns, shapes (n,); those of :meth:`columns_read`.
         keys
             Whose noise it is, from :meth:`keys`.
         latents
-            Whether the latent variables are drawn from their posterior given the person's row, or from the prior.
+            Whether the latent variables are drawn from their posterior given the unit's row, or from the prior.
         draws
             How many times.
         seed
@@ -119,7 +119,7 @@ class Replay:
     def as_read(
         self, column: str, sem: LatentSEM, values: Mapping[str, Tensor], fair: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Return the columns that a column's law reads, in the values in which it reads them."""
+        """Return the columns that a column's distribution reads, in the values in which it reads them."""
         graph = self.unfair.graph
         reads = sem.reads(column)
         seen = {name: fair[name] if name in fair else values[name] for name in reads if name != graph.sensitive_column}
@@ -131,7 +131,7 @@ class Replay:
         return seen
 
     def keys(self, values: Mapping[str, Tensor], n: int) -> NDArray[np.uint64]:
-        """Return keys of n people's noise, made of those columns that no unfair path touches and a prediction reads."""
+        """Return keys of n units' noise, made of those columns that no unfair path touches and a prediction reads."""
         graph = self.unfair.graph
         nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)} - {graph.sensitive}
         columns = graph.columns_of(node for node in graph.order if node in nodes)
@@ -169,7 +169,8 @@ def read_replay(unfair: UnfairPaths) -> Replay:
         hidden = next(node for node in path if node in graph.latent)
         raise GraphError(
             f"The unfair path {show_path(path)} runs through the latent node {hidden!r}, whose fair value cannot be "
-            "drawn: no data tell its law. Draw the graph without it, with edges from its causes to its effects."
+            "drawn: no data tell its distribution. Draw the graph without it, with edges from its causes to its "
+            "effects."
         )
     high = unfair.regimes[1].on_unfair
     return Replay(

@@ -83,25 +83,25 @@ def mean_discrepancy(points: Tensor, group: Tensor, weight: Tensor | None = None
 
 
 Values = Mapping[str, Tensor]
-"""For each column the program's values, the people in the last dimension."""
+"""For each column the program's values, the units in the last dimension."""
 
 
 WHOLE_NOISE = 0.25
-"""The least spread of a whole number's own noise, in units: rounding hides anything finer, and steps fit badly."""
+"""The least spread of an integer's own noise, in units: rounding hides anything finer, and steps fit badly."""
 
 
 @dataclass(frozen=True)
 class Narrow:
     """A family of numbers with noise of a fixed, small spread: what else varies is left to a latent variable.
 
-    Without it the law would explain all spread by itself, and the latent variable would say nothing of a person.
+    Without it the distribution would explain all spread by itself, and the latent variable would say nothing of a unit.
 
     Parameters
     ----------
     family
         The column's family, with one component.
     own
-        The spread that the law keeps for itself, as a share of the column's standard deviation.
+        The spread that the distribution keeps for itself, as a share of the column's standard deviation.
     """
 
     family: Whole | Continuous
@@ -109,7 +109,7 @@ class Narrow:
 
     @property
     def size(self) -> int:
-        """One: the place of the law."""
+        """One: the place of the distribution."""
         return 1
 
     @property
@@ -118,7 +118,7 @@ class Narrow:
         return torch.zeros(1)
 
     def law(self, out: Tensor) -> Any:
-        """Return the laws of these places."""
+        """Return the distributions of these places."""
         return self.family.law(torch.cat([torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))], -1))
 
 
@@ -145,7 +145,7 @@ class People:
 
 
 class _Law(nn.Module):
-    """One hidden layer from what a column is read from to the numbers that determine its law."""
+    """One hidden layer from what a column is read from to the numbers that determine its distribution."""
 
     def __init__(self, width: int, hidden: int, offset: Tensor) -> None:
         super().__init__()
@@ -161,7 +161,8 @@ class _Law(nn.Module):
 
 
 class LatentSEM(nn.Module):
-    """A law for each column given its causes; for some nodes a latent variable among them, one that is theirs alone.
+    """A distribution for each column given its causes; for some nodes a latent variable among them, one that is theirs
+    alone.
 
     Each column has networks of its own: nothing is shared between nodes. A node of several columns has one latent,
     which each of its columns reads, and each column reads those before it.
@@ -171,14 +172,14 @@ class LatentSEM(nn.Module):
     graph
         The graph. Latent nodes of it are left out.
     families
-        The law of each column, in the order in which the columns are drawn.
+        The distribution of each column, in the order in which the columns are drawn.
     noisy
         For each node with a latent variable the dimensions of it.
     hidden, encoder_hidden
-        The tanh units of a law's one layer, and of the guide's layers.
+        The tanh units of a distribution's one layer, and of the guide's layers.
     own_noise
-        What the law of a number keeps of its spread where there is a latent variable, see :class:`Narrow`; None leaves
-        it to be learned.
+        What the distribution of a number keeps of its spread where there is a latent variable, see :class:`Narrow`;
+        None leaves it to be learned.
     distance
         The strength of the penalty on the discrepancy between the groups' latents.
     """
@@ -206,7 +207,9 @@ class LatentSEM(nn.Module):
         self.encoders = nn.ModuleList(self._new_encoder(node, encoder_hidden) for node in self.noisy)
 
     def reads(self, column: str) -> list[str]:
-        """Return the columns that a column's law reads: those of its parents, and those of its node before it."""
+        """Return the columns that a column's distribution reads: those of its parents, and those of its node before
+        it.
+        """
         node = self.owner[column]
         own = self.graph.columns[node]
         parents = [parent for parent in self.graph.parents(node) if parent not in self.graph.latent]
@@ -218,7 +221,7 @@ class LatentSEM(nn.Module):
         return [*self.reads(last), last]
 
     def _drawn_from(self, column: str) -> Family:
-        """Return the family of a column's law, narrow where a latent variable explains the spread."""
+        """Return the family of a column's distribution, narrow where a latent variable explains the spread."""
         family = self.families[column]
         if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Whole | Continuous):
             least = WHOLE_NOISE / family.sd if isinstance(family, Whole) else 0.0
@@ -236,10 +239,11 @@ class LatentSEM(nn.Module):
             layers += [nn.Linear(width, size), nn.Tanh()]
         return nn.Sequential(*layers, nn.Linear(sizes[-1], 2 * self.noisy[node]))
 
-    # -- laws ---------------------------------------------------------------------------------------------------------
+    # -- distributions
+    # ---------------------------------------------------------------------------------------------------------
 
     def law(self, column: str, values: Values, latent: Tensor | None = None) -> Any:
-        """Return the law of a column given what it reads and, where its node has one, its latent variable.
+        """Return the distribution of a column given what it reads and, where its node has one, its latent variable.
 
         Parameters
         ----------
@@ -252,7 +256,7 @@ class LatentSEM(nn.Module):
         """
         parts = [features(self.families[name], values[name]) for name in self.reads(column)]
         if self.owner[column] in self.noisy:
-            assert latent is not None, f"the law of {column} reads the latent variable of its node"
+            assert latent is not None, f"the distribution of {column} reads the latent variable of its node"
             parts.append(latent)
         shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))  # type: ignore[no-untyped-call]
         read = torch.cat([part.expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
@@ -267,7 +271,7 @@ class LatentSEM(nn.Module):
     # -- the program and its guide ------------------------------------------------------------------------------------
 
     def model(self, people: People, rows: Tensor) -> None:
-        """Draw latent variables, and observe the columns of some of the people."""
+        """Draw latent variables, and observe the columns of some of the units."""
         pyro.module(unused_name("laws", self.families), self.laws)
         batch = {name: values[rows] for name, values in people.values.items()}
         latents: dict[str, Tensor] = {}
@@ -284,7 +288,7 @@ class LatentSEM(nn.Module):
             pyro.factor(unused_name("discrepancy", self.families), -self.distance * people.weight.sum() * apart)
 
     def guide(self, people: People, rows: Tensor) -> None:
-        """Draw the latent variables of some of the people given their columns."""
+        """Draw the latent variables of some of the units given their columns."""
         pyro.module(unused_name("encoders", self.families), self.encoders)
         batch = {name: values[rows] for name, values in people.values.items()}
         with self._plate(people, rows):
@@ -312,7 +316,7 @@ TOLERANCE = 0.02
 class Steps:
     """Epochs, rows of a batch, the size of the first step of Adam, and the precision of the weights' normal prior.
 
-    The loss is in nats of all people together, so that a weight decay of 1 is a standard normal prior on each weight.
+    The loss is in nats of all units together, so that a weight decay of 1 is a standard normal prior on each weight.
     """
 
     epochs: int
@@ -323,7 +327,7 @@ class Steps:
 
 
 def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[float]:
-    """Fit laws and guide together, and return the loss of each epoch in nats a person.
+    """Fit distributions and guide together, and return the loss of each epoch in nats a unit.
 
     The loss is the negative evidence lower bound, with the divergence of the guide from the prior in closed form, plus
     the penalty on the discrepancy between groups. Batches hold their share of both groups. Steps shrink geometrically.
@@ -380,7 +384,7 @@ def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[fl
 
 
 def _take_epoch(svi: SVI, people: People, count: int) -> float:
-    """Take a step on each of so many batches, and return the loss in nats a person."""
+    """Take a step on each of so many batches, and return the loss in nats a unit."""
     total = 0.0
     for rows in _batches(people.group, count):
         total += svi.step(people, rows)  # type: ignore[no-untyped-call]
@@ -400,11 +404,11 @@ def doubt(losses: list[float], steps: Steps) -> str:
 
 
 def evidence(sem: LatentSEM, people: People, draws: int = 10, seed: int = 0) -> float:
-    """Return the evidence lower bound in nats a person, averaged over draws of the latent variables.
+    """Return the evidence lower bound in nats a unit, averaged over draws of the latent variables.
 
     Parameters
     ----------
-    sem, people
+    sem, units
         The fitted program, and rows.
     draws, seed
         How many draws, and what seeds them.

@@ -43,28 +43,28 @@ COUPLING: Coupling = "gumbel"
 
 @dataclass(frozen=True)
 class PSCFTruth:
-    """PSCF's predictions beside those of the true structural equation model, for the same people.
+    """PSCF's predictions beside those of the true structural equation model, for the same units.
 
-    The paper measures PSCF not by a classifier in two worlds but by the error of its learned model. Person i, drawn
+    The paper measures PSCF not by a classifier in two worlds but by the error of its learned model. Unit i, drawn
     from the true model with her own A, gets two decisions, each 1 where the mean over the samples exceeds 1/2:
 
-    - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned laws;
+    - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned mechanisms;
     - ``y_i``, made in the same way by the true equations, her other columns held: with ``latents="prior"`` the noise of
       the redrawn nodes is drawn anew for each sample; with ``"posterior"`` it is her own. The outcome's noise is
       averaged over (``average="probability"``) or drawn anew for each sample (``"decision"``). What she has of latent
       causes of the outcome stays hers.
 
-    The noise of ``yhat_i`` and of ``y_i`` is independent, so that even the true laws have a PIU above 0 with few
-    samples from the prior, or with drawn decisions. Errors are those of drawing people; PSCF's own noise is part of
-    PSCF. ``SEM.truth(pscf)`` asks the other question: what PSCF, as a function of a person's row, does in two worlds;
+    The noise of ``yhat_i`` and of ``y_i`` is independent, so that even the true distributions have a PIU above 0 with
+    few samples from the prior, or with drawn decisions. Errors are those of drawing units; PSCF's own noise is part of
+    PSCF. ``SEM.truth(pscf)`` asks the other question: what PSCF, as a function of a unit's row, does in two worlds;
     with ``latents="prior"`` that is exactly 0 where no fair path carries A on to what is redrawn.
 
     Attributes
     ----------
     piu : Estimate
-        The share of people with ``y_i != yhat_i``, which the paper calls PSCF's PIU.
+        The share of units with ``y_i != yhat_i``, which the paper calls PSCF's PIU.
     conditional_sd : Estimate
-        The spread over people of the mean of ``yhat_i - y_i`` given the columns that the outcome reads, as
+        The spread over units of the mean of ``yhat_i - y_i`` given the columns that the outcome reads, as
         :class:`pyrofair.sources.Truth` computes it: definition 1's, squared and signed as in the definition.
     paper_condmean : float
         The paper's formula to the letter, with ``mu_k`` the share of ``y_i != yhat_i`` in group k, as in
@@ -72,9 +72,9 @@ class PSCFTruth:
     mean_difference : Estimate
         The mean of ``yhat_i - y_i``.
     true_accuracy, accuracy : Estimate
-        The share of these people whose outcome ``y_i`` and ``yhat_i`` hit.
+        The share of these units whose outcome ``y_i`` and ``yhat_i`` hit.
     grouping : str
-        How people were grouped.
+        How units were grouped.
     latents, average, samples, n
         What was asked for.
 
@@ -97,7 +97,7 @@ class PSCFTruth:
 
     def __str__(self) -> str:
         return (
-            f"PSCF beside the true model over {self.n} people (latents: {self.latents}; {self.samples} samples, mean "
+            f"PSCF beside the true model over {self.n} units (latents: {self.latents}; {self.samples} samples, mean "
             f"{self.average})\n"
             f"PIU               {self.piu}\n"
             f"conditional sd    {self.conditional_sd}  ({self.grouping})\n"
@@ -107,25 +107,25 @@ class PSCFTruth:
 
 
 def measure_approximation(model: Any, program: Program, *, n: int, random_state: int | None) -> PSCFTruth:
-    """Draw people from the true model, and decide on each by PSCF and by the true equations.
+    """Draw units from the true model, and decide on each by PSCF and by the true equations.
 
     Parameters
     ----------
     model
         A fitted :class:`pyrofair.PSCF`.
     program
-        The true model, whose outcome is drawn from a Bernoulli law.
+        The true model, whose outcome is drawn from a Bernoulli distribution.
     n, random_state
-        The number of people, and the seed.
+        The number of units, and the seed.
 
     Raises
     ------
     GraphError
-        If the program does not fit the graph, or its outcome is not drawn from a Bernoulli law.
+        If the program does not fit the graph, or its outcome is not drawn from a Bernoulli distribution.
     NotIdentifiedError
         With latents from the prior, if the redrawn nodes' noise is not theirs alone.
     DataError
-        If ``n`` is no positive whole number.
+        If ``n`` is no positive integer.
     """
     require_people("n", n)
     require_seed(random_state)
@@ -172,7 +172,7 @@ class _TrueModel:
         return cls(one, other, (choose_way(one, COUPLING), choose_way(other, COUPLING)))
 
     def fair(self, noise: Noise, wanted: Iterable[str], held: World, own: Tensor) -> World:
-        """Return sites where unfair edges carry the baseline, and fair ones each person's own value ``own`` (n,)."""
+        """Return sites where unfair edges carry the baseline, and fair ones each unit's own value ``own`` (n,)."""
         sites = list(wanted)
         same, _ = both_worlds(self.equations, noise, sites, held, way=self.ways[0])
         _, other = both_worlds(self.swapped, noise, sites, held, way=self.ways[1])
@@ -183,7 +183,7 @@ class _TrueModel:
 def _simulate(
     true: _TrueModel, replay: Replay, n: int, latents: str, samples: int
 ) -> tuple[NDArray[np.float64], pd.DataFrame, Tensor]:
-    """Return people's outcomes, shape (n,), their columns, and the true fair scores, shape (samples, n)."""
+    """Return units' outcomes, shape (n,), their columns, and the true fair scores, shape (samples, n)."""
     equations, graph = true.equations, replay.unfair.graph
     redrawn = [site for site in equations.sites if equations.node_of[site] in replay.redrawn]
     kept = [site for site in equations.sites if equations.node_of[site] not in (*replay.redrawn, graph.outcome)]
@@ -193,7 +193,9 @@ def _simulate(
     own = (actual[equations.sensitive] == levels[1]).long()
     target = next((site for site, node in equations.node_of.items() if node == graph.outcome), None)
     if target is None:
-        raise GraphError(f"The program has no site for the outcome {graph.outcome!r}; its true law is needed here.")
+        raise GraphError(
+            f"The program has no site for the outcome {graph.outcome!r}; its true distribution is needed here."
+        )
     drawn: World = noise.values  # noqa: PD011 - no table
     parameters = {name: drawn[name] for name in equations.info.parameters if name in drawn}
     held = {site: actual[site] for site in kept}
@@ -226,7 +228,7 @@ def _site(equations: Equations, column: str) -> str:
 
 
 class _ReadLaw(WithNoise):
-    """Run a program whose other sites are set until a site is met, and keep the site's law."""
+    """Run a program whose other sites are set until a site is met, and keep the site's distribution."""
 
     def __init__(self, equations: Equations, noise: Noise, site: str, held: World) -> None:
         super().__init__(equations, noise, held)
@@ -249,7 +251,8 @@ def _outcome_law(equations: Equations, noise: Noise, site: str, held: World) -> 
     chance = getattr(handler.law, "probs", None)
     if chance is None or handler.law.event_shape:
         raise GraphError(
-            f"The outcome {site!r} must be drawn in the program from a Bernoulli law, whose probability is compared: "
+            f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
+            f"compared: "
             f'pyro.sample("{site}", dist.Bernoulli(...)).'
         )
     probability: Tensor = chance.expand(noise.n)

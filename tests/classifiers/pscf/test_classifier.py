@@ -396,7 +396,9 @@ def test_a_law_of_ones_own() -> None:
     model = make(families={"D": family}).fit(X, y)
     assert isinstance(model.families_["D"], Categories)
     assert type(fitted().families_["Q"]).__name__ == "Continuous"
-    with pytest.raises(DataError, match=r"families names 'd'; a law can be chosen for Q, D, M\. Did you mean 'D'"):
+    with pytest.raises(
+        DataError, match=r"families names 'd'; a distribution can be chosen for Q, D, M\. Did you mean 'D'"
+    ):
         make(families={"d": family}).fit(X, y)
 
 
@@ -553,7 +555,7 @@ def test_divergence_is_named_and_leaves_the_estimator_as_it_was() -> None:
 
 
 def test_names_of_sites() -> None:
-    graph = CausalGraph("A -> D -> Y; people -> Y; H_D -> Y; laws -> Y", sensitive="A", outcome="Y")
+    graph = CausalGraph("A -> D -> Y; units -> Y; H_D -> Y; distributions -> Y", sensitive="A", outcome="Y")
     X, y = people()
     X = X[["A", "D"]].assign(people=X["Q"], H_D=X["M"], laws=X["M"] + X["Q"])
     model = make(graph.unfair("A -> D -> Y"), mmd=0.1).fit(X, y)
@@ -721,7 +723,7 @@ def test_truth_needs_a_law_of_the_outcome() -> None:
             M = pyro.deterministic("M", A + pyro.sample("U_M", dist.Normal(0.0, 1.0)))
             pyro.deterministic("Y", (A + Q + D + M > 1.0).float())
 
-    with pytest.raises(GraphError, match="outcome 'Y' must be drawn in the program from a Bernoulli law"):
+    with pytest.raises(GraphError, match="outcome 'Y' must be drawn in the program from a Bernoulli distribution"):
         fitted().truth(computed, n=100)
 
 
