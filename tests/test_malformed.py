@@ -685,6 +685,10 @@ def _set(**settings: Any) -> Any:
     return pf.do(plain, settings)(3)
 
 
+def _from_mechanisms(**settings: Any) -> Any:
+    return pf.SEM.from_mechanisms(_kept("laws"), **{"unfair": UNFAIR, **settings})
+
+
 @functools.cache
 def _kept(what: str) -> Any:
     """Return something fitted, made once."""
@@ -745,7 +749,7 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _method("laws", "law", column="M", table=TABLE): ("column", "table", "draw"),
     _method("posterior of mechanisms", "law", column="M", table=TABLE): ("column", "table", "draw"),
     _method("laws", "to_inference_data", draws=2): ("draws", "random_state"),
-    _method("laws", "sem", unfair=UNFAIR): ("unfair", "unit", "coupling"),
+    _from_mechanisms: ("unfair", "unit", "coupling"),
     _method("audit", "plot"): ("decisions",),
     _method("path", "plot"): ("decisions",),
     _method("path", "summary"): ("decisions",),

@@ -178,7 +178,7 @@ def test_a_row_without_weight_is_as_if_absent(name: str) -> None:
 
 
 def test_a_program_takes_no_weights_but_refuses_what_are_none() -> None:
-    source = learned(people(), None, nodes=None).sem(UNFAIR)
+    source = pf.SEM.from_mechanisms(learned(people(), None, nodes=None), UNFAIR)
     wrong = pd.Series(np.ones(N), index=people().index[::-1])
     for call in (partial(source.fit, people()), partial(source.worlds, df=people())):
         with pytest.raises(DataError, match="index of sample_weight"):

@@ -440,7 +440,12 @@ EACH = [(name, setting) for name, (_, kinds) in CALLS.items() for setting in kin
 
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("classifiers.train", "pscf.fit_elbo", "mechanisms.fit_laws", "law_learning.fit_laws"):
+    for place in (
+        "classifiers.penalized.train",
+        "classifiers.pscf.classifier.fit_elbo",
+        "mechanisms.learn.fit_laws",
+        "mechanisms.fitting.fit_laws",
+    ):
         monkeypatch.setattr(f"pyrofair.{place}", must_not_run, raising=False)
 
 

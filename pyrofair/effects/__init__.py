@@ -7,6 +7,7 @@ worlds, functionals of them (penalties and effects), and bounds on what they lea
 from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
 from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
+from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "PIUBounds",
     "PotentialOutcomes",
     "Scored",
+    "compare_groups",
     "disagreement",
     "effect_gap",
     "feasible_interval",

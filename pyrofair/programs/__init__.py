@@ -5,7 +5,8 @@ In comes a program of the number of units; its sites are read and checked, and e
 """
 
 from pyrofair.programs.couplings import CouplingError
+from pyrofair.programs.covariates import with_covariates
 from pyrofair.programs.distributions import OrderedCategorical
 from pyrofair.programs.interventions import InterventionError, do
 
-__all__ = ["CouplingError", "InterventionError", "OrderedCategorical", "do"]
+__all__ = ["CouplingError", "InterventionError", "OrderedCategorical", "do", "with_covariates"]

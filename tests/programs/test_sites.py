@@ -623,21 +623,21 @@ def test_parents_are_found_behind_an_inverse(made: Callable[[], Any]) -> None:
 
 
 READING = [
-    "probing._numbers",
-    "probing.says",
-    "probing.get_provenance",
-    "probing.run_program",
-    "trials.says",
-    "trials.run_program",
-    "trials._differ",
-    "trials._near",
-    "programs.run_program",
-    "programs._shapes",
-    "programs.followed",
-    "programs.separated",
-    "trials.require_exchangeable",
-    "programs.perturbed",
-    "programs._unclear",
+    "programs.provenance._numbers",
+    "programs.provenance.says",
+    "programs.provenance.get_provenance",
+    "programs.provenance.run_program",
+    "programs.checks.says",
+    "programs.checks.run_program",
+    "programs.checks._differ",
+    "programs.checks._near",
+    "programs.sites.run_program",
+    "programs.sites._shapes",
+    "programs.sites.followed",
+    "programs.sites.separated",
+    "programs.checks.require_exchangeable",
+    "programs.sites.perturbed",
+    "programs.sites._unclear",
 ]
 
 

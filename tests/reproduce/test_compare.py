@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ import pyrofair
 from pyrofair.__main__ import main
 from pyrofair.datasets.uci import load_german
 from pyrofair.exceptions import DataError
-from pyrofair.reproduce import compare as reproduce
 from pyrofair.reproduce.compare import SETTINGS, Comparison, compare
 from pyrofair.sources import propensity
 
 METHODS = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO"]
+
+reproduce = import_module("pyrofair.reproduce.compare")  # the function has the same name
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair import tables
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.sources import gcomputation, propensity
 from pyrofair.sources import gformula as law_draws
 from pyrofair.sources.propensity import Logistic
+from pyrofair.tables import tables
 from pyrofair.tables.tables import TableEncoder
 
 
