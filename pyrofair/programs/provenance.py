@@ -83,7 +83,7 @@ def evaluating(n: int, doing: str = "its worlds are evaluated") -> Iterator[None
         raise
     except Exception as error:
         raise GraphError(
-            f"The program fails when {doing} for n={n} people: {first_line(error)}. It must run for any number of "
+            f"The program fails when {doing} for n={n} units: {first_line(error)}. It must run for any number of "
             "units, with its nodes set to any of their values."
         ) from error
 
@@ -95,7 +95,7 @@ def first_line(error: BaseException) -> str:
 
 def fails_at(n: int, error: Exception, remedy: str = "") -> GraphError:
     """Return the refusal of a program that fails for n units, with a remedy: another one if lengths do not match."""
-    told = f"The program failed when it was called with n={n} people: {first_line(error)}. It must run for any number. "
+    told = f"The program failed when it was called with n={n} units: {first_line(error)}. It must run for any number. "
     if any(word in str(error) for word in LENGTHS):
         remedy = (
             "A tensor of fixed length that it closes over (a table, a buffer, data of poutine.condition or obs=), or a "

@@ -501,7 +501,7 @@ def squared(n: int) -> None:
         (lambda n: None, "no per-unit sites"),
         (outside, r"'A' has a value for each of n units, but stands outside the plate"),
         (one_by_one, r"other sites for 61 units than for 53: A_53.*do not loop over units"),
-        (subsampled, r"'A' stands in the plate 'units', which takes a subsample of 5 of 61 \(subsample_size="),
+        (subsampled, r"'A' stands in the plate 'people', which takes a subsample of 5 of 61 \(subsample_size="),
         (hard_coded, r"failed when it was called with n=61 units: RuntimeError.*It must run for any number"),
         (lambda: None, "failed when it was called with n=61 units: TypeError"),
         (3, "A program is a function of the number of units, not 3"),
@@ -509,7 +509,7 @@ def squared(n: int) -> None:
         (group_level, "'theta' is drawn once, outside the plate of units, and yet reads.*: A"),
         (
             poutine.do(linear(HIRING), {"Q": torch.tensor(2.0)}),
-            r"pyro\.poutine\.do sets 'Q' inside the program.*pyrofair\.interventions",
+            r"pyro\.poutine\.do sets 'Q' inside the program.*pyrofair\.do",
         ),
         (squared, r"'distance' has the shapes \(61, 61\) for 61 units and \(53, 53\) for 53"),
     ],
