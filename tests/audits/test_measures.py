@@ -230,7 +230,7 @@ def test_a_model_without_names_that_needs_more() -> None:
         def predict_proba(self, X: pd.DataFrame) -> Any:
             return X["Z"]
 
-    with pytest.raises(DataError, match=r"'mine' looked for 'Z' in vain: it is given .* Q, A, M"):
+    with pytest.raises(DataError, match=r"'mine' requires 'Z', which is missing: it is given .* Q, A, M"):
         audited(Greedy()).observed(TABLE.assign(Z=1.0))
 
 

@@ -84,7 +84,10 @@ def test_a_fitted_classifier_is_scored_as_it_scores() -> None:
             Fixed(column([0.1, 0.2, 0.3]), n_features_in_=3),
             r"fitted on 3 unnamed columns, but the graph lets it read 2",
         ),
-        (Fixed(lambda X: X["Z"]), r"looked for 'Z' in vain: it is given the columns that the graph lets it read, M, A"),
+        (
+            Fixed(lambda X: X["Z"]),
+            r"requires 'Z', which is missing: it is given the columns that the graph lets it read, M, A",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(model: Any, message: str) -> None:
