@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
@@ -57,7 +57,7 @@ class Propensity(ABC):
 
     def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Propensity:
         """Return a new estimate on the same rows with other weights, warm where that is possible."""
-        return type(self)(**getattr(self, "settings", {})).fit(X, a, weight)
+        return copy.copy(self).fit(X, a, weight)
 
 
 class Saturated(Propensity):
@@ -66,21 +66,17 @@ class Saturated(Propensity):
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Count the cells."""
         self.levels_ = {name: as_levels(X[name]) for name in X.columns}
-        codes = self._codes(X)
-        self.cells_, place = np.unique(codes, axis=0, return_inverse=True)
-        place = place.ravel()
-        size = len(self.cells_)
-        total = np.bincount(place, weights=weight, minlength=size)
+        cells, index = np.unique(self._codes(X), axis=0, return_inverse=True)
+        total, one = (np.bincount(index.ravel(), weights=w) for w in (weight, weight * (a == 1)))
         with np.errstate(invalid="ignore"):
-            self.share_ = np.bincount(place, weights=weight * (a == 1), minlength=size) / total
-        self.fitted = self.share_[place]
+            share = one / total
+        self.share_ = dict(zip(map(tuple, cells), share, strict=True))
+        self.fitted = share[index.ravel()]
         return self
 
     def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Return the share of each row's cell; a cell that was not fitted on is refused."""
-        table = {tuple(cell): share for cell, share in zip(self.cells_, self.share_, strict=True)}
-        codes = self._codes(X)
-        found = np.array([table.get(tuple(cell), np.nan) for cell in codes])
+        found = np.array([self.share_.get(tuple(cell), np.nan) for cell in self._codes(X)])
         if np.isnan(found).any():
             row = X.iloc[int(np.argmax(np.isnan(found)))].to_dict()
             raise DataError(
@@ -210,13 +206,12 @@ class FromClassifier(Propensity):
 
     def __init__(self, classifier: Any, folds: int = FOLDS, seed: int = 0) -> None:
         self.classifier, self.folds, self.seed = classifier, folds, seed
-        self.settings = {"classifier": classifier, "folds": folds, "seed": seed}
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Fit a clone for each fold, on the rows that have a weight."""
         weight = read_weight(weight, len(X))
-        places = np.flatnonzero(weight > 0.0)
-        smallest = int(np.bincount(a[places], minlength=2).min())
+        kept = np.flatnonzero(weight > 0.0)
+        smallest = int(np.bincount(a[kept], minlength=2).min())
         if smallest < self.folds:
             raise DataError(
                 f"A group has {smallest} rows with a weight, too few for {self.folds}-fold cross-fitting; use "
@@ -226,11 +221,15 @@ class FromClassifier(Propensity):
         data = self._typed(X)
         self.models_: list[Any] = []
         self.fitted = np.empty(len(X))
-        for train, test in self._split(a, places):
+        folds = [(kept, kept)]
+        if self.folds > 1:
+            split = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed).split(kept, a[kept])
+            folds = [(kept[train], kept[test]) for train, test in split]
+        for train, test in folds:
             model = clone(self.classifier)
             self.models_.append(fit_weighted(model, data.iloc[train], a[train], weight[train]))
             self.fitted[test] = _chance(model, data.iloc[test])
-        if len(places) < len(X):
+        if len(kept) < len(X):
             absent = np.flatnonzero(weight <= 0.0)
             self.fitted[absent] = self.predict(X.iloc[absent])
         return self
@@ -239,17 +238,6 @@ class FromClassifier(Propensity):
         """Average the folds' probabilities."""
         data = self._typed(X)
         return np.asarray(np.mean([_chance(model, data) for model in self.models_], axis=0))
-
-    def _split(
-        self, a: NDArray[np.int8], places: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the rows to fit on and those to judge, fold by fold."""
-        if self.folds == 1:
-            yield places, places
-            return
-        folds = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
-        for train, test in folds.split(places, a[places]):
-            yield places[train], places[test]
 
     def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the table as the classifier gets it: as it is, or with text and objects as categories."""
@@ -273,7 +261,6 @@ class Boosted(FromClassifier):
             random_state=seed,
         )
         super().__init__(trees, folds, seed)
-        self.settings = {"seed": seed, "folds": folds}
 
 
 def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
