@@ -62,11 +62,11 @@ class _Cells:
     def of(cls, scores: tuple[Vector, Vector], worlds: Worlds) -> _Cells:
         one = worlds[0]
         assert one.cell is not None  # a precondition
-        key = one.place.astype(np.int64) * (int(one.cell.max()) + 1) + one.cell
+        key = one.unit_index.astype(np.int64) * (int(one.cell.max()) + 1) + one.cell
         _, first, cell = np.unique(key, return_index=True, return_inverse=True)
-        unit = one.place[first]
+        unit = one.unit_index[first]
         rows = np.bincount(cell)
-        total = np.bincount(one.place, one.weight)
+        total = np.bincount(one.unit_index, one.weight)
         share = np.where(total > 0, total, 1.0)[unit]
         c0, c1 = scores
         means = [np.bincount(cell, part) / rows for part in (c0, c1, np.abs(c1 - c0), np.abs(1.0 - c0 - c1))]
@@ -194,11 +194,11 @@ def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
     """Return the means of the scores, (m0,) and (m1,), within the same units of both worlds."""
     if any(world.unit is None for world in worlds):
         raise DataError("These worlds name no units, so nothing is known to be shared by them.")
-    weight = [np.bincount(world.place, world.weight) for world in worlds]
+    weight = [np.bincount(world.unit_index, world.weight) for world in worlds]
     if len(weight[0]) != len(weight[1]) or not np.array_equal(weight[0] > 0, weight[1] > 0):
         raise DataError("Some units have weight in one world only, so that their two means cannot be compared.")
     means = [
-        np.bincount(world.place, world.weight * score) / np.where(total > 0, total, 1.0)
+        np.bincount(world.unit_index, world.weight * score) / np.where(total > 0, total, 1.0)
         for world, score, total in zip(worlds, scores, weight, strict=True)
     ]
     noise = [_noise(*each) for each in zip(scores, worlds, means, strict=True)]
@@ -207,10 +207,10 @@ def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
 
 def _noise(score: Vector, world: CounterfactualSample, mean: Vector) -> Vector:
     """Return the variance of each unit's mean: of draws, which weigh the same, by their spread; otherwise 0."""
-    place, count = world.place, np.bincount(world.place)
-    total, squares = np.bincount(place, world.weight), np.bincount(place, world.weight**2)
+    index, count = world.unit_index, np.bincount(world.unit_index)
+    total, squares = np.bincount(index, world.weight), np.bincount(index, world.weight**2)
     drawn = (count > 1) & (count * squares <= total**2 * (1.0 + ROUNDING))
-    spread = np.bincount(place, (score - mean[place]) ** 2)
+    spread = np.bincount(index, (score - mean[index]) ** 2)
     return np.asarray(np.divide(spread, count * (count - 1.0), out=np.zeros(len(count)), where=drawn))
 
 
@@ -259,20 +259,20 @@ def unit_disagreement(views: Sequence[UnitMeans]) -> float:
 
 def split_draws(worlds: Worlds) -> tuple[Worlds, ...]:
     """Return two views with alternate draws of each unit; worlds without several draws per unit are one view."""
-    if any(world.unit is None or np.bincount(world.place).min() < 2 for world in worlds):
+    if any(world.unit is None or np.bincount(world.unit_index).min() < 2 for world in worlds):
         return (worlds,)
     return tuple((_half(worlds[0], which), _half(worlds[1], which)) for which in (0, 1))
 
 
 def _half(world: CounterfactualSample, which: int) -> CounterfactualSample:
-    place = world.place
-    order = np.argsort(place, kind="stable")
-    count = np.bincount(place)
-    turn = np.empty(len(place), dtype=np.int64)
-    turn[order] = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+    index = world.unit_index
+    order = np.argsort(index, kind="stable")
+    count = np.bincount(index)
+    turn = np.empty(len(index), dtype=np.int64)
+    turn[order] = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
     chosen = np.flatnonzero(turn % 2 == which)
-    own = place[chosen]
-    whole, part = np.bincount(place, world.weight), np.bincount(own, world.weight[chosen], len(count))
+    own = index[chosen]
+    whole, part = np.bincount(index, world.weight), np.bincount(own, world.weight[chosen], len(count))
     share = np.divide(whole, part, out=np.ones(len(count)), where=part > 0)
     return CounterfactualSample(
         world.rows.iloc[chosen], world.weight[chosen] * share[own], np.asarray(world.unit)[chosen]

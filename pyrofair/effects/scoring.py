@@ -46,13 +46,13 @@ def positive_scores(
     if not hasattr(model, "predict_proba"):
         raise DataError(
             f"{name!r} is a {type(model).__name__} without predict_proba. Pass a fitted classifier that has it: scores "
-            "of observed rows do not tell those of rows in another world."
+            "of observed rows give none for rows in another world."
         )
     positive = graph.positive
     classes = read_classes(repr(name), model, default=(None, positive))
     if positive not in classes:
         raise DataError(
-            f"{name!r} knows the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
+            f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
             "that the data hold, or make the graph with positive=... of these."
         )
     proba = read_probabilities(repr(name), _proba(name, model, _in_double(rows), graph, order), len(rows))
@@ -107,7 +107,7 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
         raise DataError(f"{name} has classes_={named!r:.60}, expected a list of its two classes.") from error
     if len(found) != 2 or different != 2:
         raise DataError(
-            f"{name} knows the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
+            f"{name} has the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
             "which is binary."
         )
     return found

@@ -30,7 +30,7 @@ __all__ = ["FOLDS", "Nuisances", "Prefix", "Propensity", "PropensityKind", "Rows
 
 PropensityKind = Literal["logistic", "boosted", "saturated"]
 FOLDS = 5
-"""The folds of cross-fitting, unless told otherwise."""
+"""The folds of cross-fitting, by default."""
 WIDE = 256
 """Encoded tables of more columns are held in compressed rows."""
 MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
@@ -268,7 +268,7 @@ def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
     name = f"the propensity model {type(model).__name__}"
     classes = read_classes(name, model, default=(0, 1))
     if set(classes) != {0, 1}:
-        raise DataError(f"{name} knows the classes {classes}, but was fitted on 0 and 1; leave its labels as they are.")
+        raise DataError(f"{name} has the classes {classes}, but was fitted on 0 and 1; leave its labels as they are.")
     return read_probabilities(name, model.predict_proba(X), len(X))[:, classes.index(1)]
 
 
@@ -384,19 +384,19 @@ class Nuisances:
 
     def positions(self, table: pd.DataFrame) -> NDArray[np.int64]:
         """Return the position of each row of a table among the fitted rows, shape (n,), -1 for others."""
-        for known, place in self.matches:  # of the last table, for which replicates ask again and again
+        for known, found in self.matches:  # of the last table, for which replicates ask again and again
             if table.equals(known):
-                return place
-        place = match_rows(table, self.rows.table)
-        self.matches[:] = [(table, place)]
-        return place
+                return found
+        found = match_rows(table, self.rows.table)
+        self.matches[:] = [(table, found)]
+        return found
 
     def rows_of(self, table: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Rows:
         """Return a table as rows with groups and weights (n,), each fitted row with its position."""
-        own, place = self.rows, self.positions(table)
-        if len(place) == len(own.a) and (place == np.arange(len(place))).all() and table.equals(own.table):
+        own, position = self.rows, self.positions(table)
+        if len(position) == len(own.a) and (position == np.arange(len(own.a))).all() and table.equals(own.table):
             return own if (weight == own.weight).all() else Rows(own.table, own.a, weight, own.kept, own.probability)
-        return Rows(table, a, weight, np.ones(len(a), dtype=bool), position=place)
+        return Rows(table, a, weight, np.ones(len(a), dtype=bool), position=position)
 
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
         """Return P(A = 1 | prefix) of each row, shape (n,): of fitted rows as fitted, of trimmed rows 0.5."""

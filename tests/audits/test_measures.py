@@ -201,7 +201,7 @@ def test_the_positive_class_is_found_by_name() -> None:
 
 def test_an_unknown_positive_class() -> None:
     graph = CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y", positive="good")
-    with pytest.raises(DataError, match=r"'mine' knows the classes \[0, 1\], not the graph's positive value 'good'"):
+    with pytest.raises(DataError, match=r"'mine' has the classes \[0, 1\], not the graph's positive value 'good'"):
         audited(fitted_models()["named"], graph).observed(TABLE)
 
 
