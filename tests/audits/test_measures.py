@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
-from pyrofair.audits.measures import AuditedModel, decide, measure, measure_views
+from pyrofair.audits.measures import decide, measure, measure_views
+from pyrofair.audits.models import AuditedModel
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError

@@ -324,9 +324,9 @@ def test_select_takes_the_size_of_an_effect() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ((2.0, 0, 0.6, 0.0, 0.1), "strength 2, seed 0, is a constant: it says no to everyone"),
-        ((2.0, 0, 0.4, 1.0, 0.1), "is a constant: it says yes to everyone"),
-        ((2.0, 0, 0.6, 0.02, 0.1), "has the accuracy 0.600, no more than the 0.600 of one answer for everyone"),
+        ((2.0, 0, 0.6, 0.0, 0.1), "strength 2, seed 0, is a constant: it predicts no for all units"),
+        ((2.0, 0, 0.4, 1.0, 0.1), "is a constant: it predicts yes for all units"),
+        ((2.0, 0, 0.6, 0.02, 0.1), "has the accuracy 0.600, no more than the 0.600 of a constant prediction"),
     ],
 )
 def test_select_warns_of_a_classifier_that_is_no_better_than_a_constant(row: Any, said: str) -> None:
