@@ -18,14 +18,21 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
-from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Views, make_views, replicate
+from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, make_views, replicate
 from pyrofair.audits.diagnostics import check_intervals, check_overlap, find_small_groups, most_failed
 from pyrofair.audits.measures import DECISIONS, Decisions
 from pyrofair.audits.models import AuditedModel, ScoresAre, ScoreType, judge_scores
 from pyrofair.audits.plots import plot_audit
 from pyrofair.audits.report import describe_audit
 from pyrofair.audits.tables import group_table, main_table
-from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
+from pyrofair.effects.potential_outcomes import (
+    CounterfactualSample,
+    Diagnosed,
+    PotentialOutcomes,
+    Refittable,
+    Stratified,
+    Views,
+)
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import identify
@@ -268,8 +275,8 @@ def audit(
             "unfair": str(predicted.unfair),
             "swapped": predicted.unfair.swapped,
             "graph": graph,
-            "overlap": predicted.overlap() if hasattr(predicted, "overlap") else pd.DataFrame(),
-            "assumptions": getattr(predicted, "assumptions", ()),
+            "overlap": predicted.overlap() if isinstance(predicted, Diagnosed) else pd.DataFrame(),
+            "assumptions": predicted.assumptions if isinstance(predicted, Diagnosed) else (),
             "order": order,
             "unnamed": [model.name for model in audited if model.is_unnamed],
             "untouched": {each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
@@ -323,7 +330,7 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
             identify(source.unfair, "outcome")
         except NotIdentifiedError as error:
             raise type(error)(f"{known} The effect on an outcome must be identified by itself. {error}") from error
-        if not hasattr(source, "for_outcome"):
+        if not isinstance(source, Stratified):
             raise DataError(
                 f"{known} {type(source).__name__} draws rows or changes them, and what their outcome would be is not "
                 "observed; IPW(unfair) weights observed rows."
@@ -356,14 +363,14 @@ def _fitted(
             check_is_fitted(source)
         except NotFittedError:
             return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
-    if hasattr(source, "fitted_places"):
-        return source, source.fitted_places(table)
+    if isinstance(source, Refittable):
+        return source, source.fitted_rows(table)
     return source, np.full(len(table), -1)
 
 
 def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool) -> str:
     """Return which audited rows the source was fitted on, and hence what a replicate resamples."""
-    if not hasattr(fitted, "refit"):
+    if not isinstance(fitted, Refittable):
         return ""
     n, known = fitted.n_fitted_, int((index >= 0).sum())
     if fresh or known == len(index) == n:
@@ -388,7 +395,7 @@ def _worlds(
     """Return the source and those of its single groups, their worlds, and why there are none."""
     graph = fitted.unfair.graph
     absent = [value for value in (0, 1) if not (weight * (a == value)).any()]
-    if absent and hasattr(fitted, "by_group"):
+    if absent and isinstance(fitted, Stratified):
         return {}, {}, f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
     try:
         worlds = {AUDITED: make_views(fitted, table, weight, random_state)}
@@ -397,7 +404,7 @@ def _worlds(
             raise
         return {}, {}, str(error)
     sources = {AUDITED: fitted}
-    for label, each in (fitted.by_group() if hasattr(fitted, "by_group") else {}).items():
+    for label, each in (fitted.by_group() if isinstance(fitted, Stratified) else {}).items():
         try:
             worlds[label] = make_views(each, table, weight, random_state)
         except DataError as error:

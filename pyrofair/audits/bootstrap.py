@@ -19,14 +19,12 @@ from tqdm.auto import tqdm
 from pyrofair.audits.measures import DECISIONS, Decisions, WorldScores, decide, measure, measure_views, view_signs
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.conditional_bounds import Signs, split_draws
-from pyrofair.effects.potential_outcomes import Worlds
+from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 
-__all__ = ["AUDITED", "OUTCOME", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
+__all__ = ["AUDITED", "OUTCOME", "Bootstrap", "Estimator", "Key", "Replicates", "make_views", "replicate"]
 
 Bootstrap = Literal["bayesian", "multinomial"]
-Views = tuple[Worlds, ...]
-"""The two worlds of a source, once, or several times over with independent errors given the units."""
 AllSigns = dict[tuple[str, Decisions], Signs]
 """For each model and decisions the sides of the kinks on which units are."""
 
@@ -97,7 +95,7 @@ class Estimator:
     def redraws_units(self) -> bool:
         """Whether a replicate has other units than these."""
         base: Any = self.sources[AUDITED]
-        return hasattr(base, "redraws_units") and bool(base.redraws_units(self.table))
+        return isinstance(base, SampleSplit) and base.redraws_units(self.table)
 
     def label_of(self, model: str) -> str:
         """Return the label of the source whose worlds serve a model."""
@@ -118,13 +116,14 @@ class Estimator:
         random = np.random.default_rng(seed)
         base: Any = self.sources.get(AUDITED)
         index = self.index if base is not None else np.full(len(self.table), -1)
-        counts, fitted_counts = _resample_both(random, index, getattr(base, "n_fitted_", 0), bootstrap)
+        n_fitted = base.n_fitted_ if isinstance(base, Refittable) else 0
+        counts, fitted_counts = _resample_both(random, index, n_fitted, bootstrap)
         weight = self.weight * counts
         values = self._observed(weight)
         if base is None:
             return values
         try:
-            if hasattr(base, "refit"):
+            if isinstance(base, Refittable):
                 base = base.refit(fitted_counts)
             elif all(world.unit is not None for pair in self.worlds[AUDITED] for world in pair):
                 factor = _resample(random, self.worlds[AUDITED][0][0].units, bootstrap)
@@ -139,7 +138,7 @@ class Estimator:
                 views = make_views(source, self.table, weight, draw)
                 signs = self.signs
                 if self.redraws_units:
-                    signs = self._signs(make_views(source.before(), self.table, weight, draw))
+                    signs = self._signs(make_views(source.with_first_mechanisms(), self.table, weight, draw))
                 values |= self._causal(label, views, signs)[0]
         except (DataError, PositivityError) as error:  # of these rows; any other is a fault, and no failed replicate
             return str(error)
@@ -204,10 +203,9 @@ class Estimator:
 
 
 def make_views(source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None) -> Views:
-    """Return the worlds of a source once, or in several views if draws or learned mechanisms identify its units."""
-    if hasattr(source, "views"):
-        found: Views = source.views(df=table, sample_weight=weight, random_state=seed)
-        return found
+    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws."""
+    if isinstance(source, SampleSplit):
+        return source.views(df=table, sample_weight=weight, random_state=seed)
     return split_draws(source.worlds(df=table, sample_weight=weight, random_state=seed))
 
 

@@ -10,9 +10,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.audits.bootstrap import AUDITED, Replicates, Views
+from pyrofair.audits.bootstrap import AUDITED, Replicates
 from pyrofair.audits.tables import MAX_MISSING_SHARE
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE
+from pyrofair.effects.potential_outcomes import (
+    FEWEST_ROWS,
+    MEAN_WEIGHT,
+    SMALLEST_SHARE,
+    Diagnosed,
+    Refittable,
+    SampleSplit,
+    Stratified,
+    Views,
+)
 from pyrofair.exceptions import PositivityWarning, PyrofairWarning
 
 __all__ = ["check_intervals", "check_overlap", "find_small_groups", "most_failed"]
@@ -26,12 +35,12 @@ def find_small_groups(
     Counted are the fitted rows of each group that the world rests on, and the n audited rows, of the given weight (n,),
     that carry its weights or show its units.
     """
-    if views is None or not hasattr(fitted, "group_sizes"):
+    if views is None or not isinstance(fitted, Diagnosed):
         return "", ""
     sizes, found = fitted.group_sizes(), []
     for regime, world in zip(fitted.unfair.regimes, views[0], strict=True):
         few = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
-        if hasattr(fitted, "effective_size"):
+        if isinstance(fitted, SampleSplit):
             size = fitted.effective_size(table, weight)
         else:
             size = world.effective_size if world.unit is None else np.inf
@@ -62,7 +71,7 @@ def check_overlap(
     for regime, world in zip(fitted.unfair.regimes, worlds[AUDITED][0], strict=True):
         problems = []
         counted = kept & (weight > 0.0)
-        if hasattr(fitted, "weights") and counted.any():
+        if isinstance(fitted, Stratified) and counted.any():
             low, high = MEAN_WEIGHT
             mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
             if not low <= mean <= high:
@@ -71,7 +80,7 @@ def check_overlap(
             problems.append(
                 f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
             )
-        elif hasattr(fitted, "weights") and world.effective_size < FEWEST_ROWS:
+        elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
             problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
         if problems:
             found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
@@ -82,7 +91,7 @@ def check_overlap(
 
 def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
     """Return which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
-    if getattr(fitted, "trim", None) is None:
+    if not isinstance(fitted, Stratified) or fitted.trim is None:
         return np.ones(len(table), dtype=bool)
     alone = fitted.by_group(["group 0", "group 1"]).values()
     weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
@@ -108,7 +117,7 @@ def check_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Vi
             f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
             f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
         )
-    if tried and worlds and not hasattr(fitted, "refit"):
+    if tried and worlds and not isinstance(fitted, Refittable):
         name = type(fitted).__name__
         first = worlds[AUDITED][0][0]
         if first.unit is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pyrofair._validation import require_real
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Worlds
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Stratified, Worlds
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -90,7 +90,7 @@ def compare_groups(
         If the level is no probability, or as for the ``worlds`` of the source.
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    single = source.by_group() if hasattr(source, "by_group") else {}
+    single = source.by_group() if isinstance(source, Stratified) else {}
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0)

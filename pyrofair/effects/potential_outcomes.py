@@ -1,11 +1,14 @@
-"""What every source of potential outcomes hands downstream: weighted samples of feature rows, one per world.
+"""Weighted samples of feature rows, one per world, and the protocols of the sources that make them.
 
 World 0 is the baseline, ``Y_{A<=0}``; world 1 switches the unfair paths, ``Y_{A<=1||pi}``. Sources build the two
-samples, classifiers score their rows, functionals compare the scores; none of them knows the others.
+samples, classifiers score their rows, functionals compare the scores; none of them imports the others. What a source
+can do beyond :class:`PotentialOutcomes` is declared by four optional protocols, each checked by ``isinstance`` on a
+fitted source: :class:`Refittable`, :class:`Diagnosed`, :class:`Stratified` and :class:`SampleSplit`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self, runtime_checkable
@@ -23,9 +26,15 @@ __all__ = [
     "MEAN_WEIGHT",
     "SMALLEST_SHARE",
     "CounterfactualSample",
+    "Diagnosed",
+    "GroupSize",
     "MarginalBounds",
     "PotentialOutcomes",
+    "Refittable",
+    "SampleSplit",
     "Scored",
+    "Stratified",
+    "Views",
     "Worlds",
 ]
 
@@ -34,7 +43,7 @@ MEAN_WEIGHT = (0.9, 1.1)
 SMALLEST_SHARE = 0.05
 """The smallest effective size that is not reported, as a share of the rows."""
 FEWEST_ROWS = 10
-"""The smallest effective size, in rows, that is not reported."""
+"""The smallest effective size, in rows, that is not reported; fewer rows of a group give no interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,6 +224,9 @@ class CounterfactualSample:
 Worlds = tuple[CounterfactualSample, CounterfactualSample]
 """The baseline world, and that in which the unfair paths are switched."""
 
+Views = tuple[Worlds, ...]
+"""The two worlds of a source, once, or several times over with independent errors given the units."""
+
 
 @dataclass(frozen=True, eq=False)
 class MarginalBounds:
@@ -254,12 +266,39 @@ class MarginalBounds:
             raise DataError(f"The lower bound {lower:g} exceeds the upper bound {upper:g}. Pass (lower, upper).")
 
 
+@dataclass(frozen=True)
+class GroupSize:
+    """The rows of one observed group that the conditional distributions of a world rest on.
+
+    Parameters
+    ----------
+    group : int
+        0 or 1.
+    rows : int
+        Its rows with a sample weight above 0.
+    effective_size : float
+        Kish's effective number of these, weighted to the distribution of what the sensitive attribute does not cause.
+    """
+
+    group: int
+    rows: int
+    effective_size: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the group is too small for an interval."""
+        return self.effective_size < FEWEST_ROWS
+
+    def __str__(self) -> str:
+        return f"group {self.group} has {self.rows} row(s), effective size {self.effective_size:.1f}"
+
+
 @runtime_checkable
 class PotentialOutcomes(Protocol):
     """A source of potential outcomes: weights on observed rows, a structural equation model, or drawn mediators.
 
     A potential outcome is a weighted sample of feature rows. A source makes two of them: world 0, the baseline, and
-    world 1, where the unfair paths alone carry the other value of the sensitive attribute. ``unit`` says what the two
+    world 1, where the unfair paths alone carry the other value of the sensitive attribute. ``unit`` names what the two
     worlds are known to share, and so how much their comparison can tell. Sources never read the outcome column.
     """
 
@@ -291,6 +330,102 @@ class PotentialOutcomes(Protocol):
         sample_weight : array_like, shape (len(df),), optional
             Weights of those rows in the target population.
         """
+
+
+@runtime_checkable
+class Refittable(PotentialOutcomes, Protocol):
+    """A fitted source that can be fitted again on its rows with other weights: a bootstrap replicate.
+
+    With it, the intervals of an audit cover the estimation of the nuisances. Without it, they cover only the audited
+    rows or the drawn units, and the audit warns of that.
+    """
+
+    @property
+    def n_fitted_(self) -> int:
+        """The number of rows it was fitted on, n."""
+
+    def fitted_rows(self, df: pd.DataFrame) -> npt.NDArray[np.int64]:
+        """Return for each of m rows its position among the fitted rows, or -1 if it is none of them, shape (m,).
+
+        A row that was fitted on and is audited has one weight in a replicate. A source that returns -1 for every row
+        treats the audited rows as independent of the fitted ones; :func:`pyrofair.tables.row_identity.match_rows`
+        matches rows by content and index.
+        """
+
+    def refit(self, sample_weight: npt.NDArray[np.float64]) -> Any:
+        """Return a copy fitted on the same rows, their weights multiplied by ``sample_weight``, shape (n,)."""
+
+
+@runtime_checkable
+class Diagnosed(PotentialOutcomes, Protocol):
+    """A fitted source that states its assumptions and reports how well the observed groups support both worlds.
+
+    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group.
+    """
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The assumptions behind its numbers, one sentence each."""
+
+    def overlap(self) -> pd.DataFrame:
+        """Return diagnostics of overlap, with a column ``regime`` ("baseline" or "unfair"); empty if none apply."""
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world, "baseline" and "unfair", the observed groups that it rests on, if any."""
+
+
+@runtime_checkable
+class Stratified(PotentialOutcomes, Protocol):
+    """A fitted source that weights observed rows, and so can weight each observed group alone.
+
+    Under the assumptions both groups estimate the same numbers: :func:`pyrofair.audit` and
+    :func:`pyrofair.effects.group_agreement.compare_groups` test that. Outcomes that are no function of the features
+    can be audited with such a source only.
+    """
+
+    trim: float | None
+    """Rows with a propensity outside [trim, 1 - trim] have no weight; None: all rows may have one."""
+
+    def weights(self, regime: Any, df: pd.DataFrame | None = None) -> pd.Series[float]:
+        """Return the unnormalised weight of each row in a world (a regime of ``unfair.regimes``), shape (n,).
+
+        The mean is 1 in expectation. The default rows are the fitted ones.
+        """
+
+    def by_group(self, names: Sequence[str] | None = None) -> Mapping[str, Any]:
+        """Return the source with each of ``"group 0"`` and ``"group 1"`` weighted alone, where it has support."""
+
+    def for_outcome(self) -> Any:
+        """Return the source for an observed outcome: rows carry weight only under their own sensitive attribute."""
+
+
+@runtime_checkable
+class SampleSplit(PotentialOutcomes, Protocol):
+    """A fitted source whose units are values of what both worlds share, with worlds made from halves of its rows.
+
+    The ends of PIU given units take several views with independent errors; a single view would bias them inward.
+    """
+
+    def views(
+        self,
+        *,
+        random_state: int | None = None,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> Views:
+        """Return both worlds several times over for the same units, their errors independent given the units.
+
+        Parameters are those of :meth:`PotentialOutcomes.worlds`.
+        """
+
+    def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return Kish's effective size, in rows, of the rows that show what both worlds share."""
+
+    def redraws_units(self, df: pd.DataFrame) -> bool:
+        """Return whether other weights of these rows give other units."""
+
+    def with_first_mechanisms(self) -> Any:
+        """Return a replicate's units with the mechanisms of the fit that the replicate was made of."""
 
 
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:

@@ -27,7 +27,7 @@ from pyrofair._validation import (
     require_people,
     require_seed,
 )
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.estimand import Estimand
 from pyrofair.graph.identification import identify
@@ -46,7 +46,7 @@ from pyrofair.sources.gformula import (
     sample_units,
     thin_units,
 )
-from pyrofair.sources.overlap import GroupSize, group_sizes
+from pyrofair.sources.overlap import group_sizes
 from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
 from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
 
@@ -312,7 +312,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.rows_.a)
 
-    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+    def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
         """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
 
         Rows are told by content and index, whatever their order; see :func:`pyrofair.tables.row_identity.match_rows`.
@@ -322,7 +322,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
         """Tell whether these are the rows it was fitted on, in whatever order."""
-        place = self.fitted_places(df)
+        place = self.fitted_rows(df)
         return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
@@ -344,7 +344,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
         return self._draws_units or different > self.most_units
 
-    def before(self) -> GComputation:
+    def with_first_mechanisms(self) -> GComputation:
         """Return a replicate's units with the distributions of the fit that it was made of, which know the signs of its
         ends.
         """

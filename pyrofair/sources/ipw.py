@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._random import fresh_state
 from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
-from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.estimand import Estimand, RegimeEstimand
 from pyrofair.graph.identification import identify
 from pyrofair.graph.paths import Regime, UnfairPaths
-from pyrofair.sources.overlap import GroupOverlap, GroupSize, group_overlap
+from pyrofair.sources.overlap import GroupOverlap, group_overlap
 from pyrofair.sources.propensity import FOLDS, Nuisances, Prefix, PropensityKind, Rows, make_propensity
 from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, read_weight, repeat_label, warn_unused
 
@@ -176,7 +176,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.nuisances_.rows.a)
 
-    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+    def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
         """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
 
         Rows are told by content and index, whatever their order; see :func:`pyrofair.tables.row_identity.match_rows`.
@@ -186,7 +186,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
         """Tell whether these are the rows it was fitted on, in whatever order."""
-        place = self.fitted_places(df)
+        place = self.fitted_rows(df)
         return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:

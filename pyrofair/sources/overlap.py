@@ -10,15 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.estimand import RegimeEstimand
 from pyrofair.sources.propensity import Nuisances
 from pyrofair.tables.tables import as_levels, encode_levels, is_categorical
 
-__all__ = ["FEWEST_ROWS", "Cell", "GroupOverlap", "GroupSize", "group_overlap", "group_sizes", "unsupported_cells"]
+__all__ = ["Cell", "GroupOverlap", "group_overlap", "group_sizes"]
 
-"""With fewer effective rows of a group an estimate gets no interval: what they lack, no resampling of them shows."""
 AT_BOUND = 1e-6
 SEPARATED = 1e-3
 """A propensity below this share of the group's frequency, in every row, leaves no overlap, however smooth the model."""
@@ -45,33 +44,6 @@ class Cell:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.mass:.2g} of the target, no row of group {self.value})"
-
-
-@dataclass(frozen=True)
-class GroupSize:
-    """How many rows of one observed group bear the conditional distributions of a world.
-
-    Parameters
-    ----------
-    group
-        0 or 1.
-    rows
-        Its rows, with a sample weight above 0.
-    effective_size
-        Kish's effective number of these, weighted to the distribution of what the sensitive attribute does not cause.
-    """
-
-    group: int
-    rows: int
-    effective_size: float
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it is too small for an interval."""
-        return self.effective_size < FEWEST_ROWS
-
-    def __str__(self) -> str:
-        return f"group {self.group} has {self.rows} row(s), effective size {self.effective_size:.1f}"
 
 
 @dataclass(frozen=True)

@@ -383,7 +383,7 @@ def test_features_of_one_world_need_no_independent_errors() -> None:
     assert [size.group for size in source.group_sizes()["unfair"]] == [0]
     shuffled = few_of_the_baseline(100).sample(frac=1.0, random_state=1)
     assert source.is_fitted_on(shuffled)
-    assert (source.fitted_places(shuffled) == shuffled.index).all()
+    assert (source.fitted_rows(shuffled) == shuffled.index).all()
 
 
 def test_a_group_of_a_few_rows_is_warned_of() -> None:
