@@ -150,10 +150,9 @@ def audit(
         ``"outcome"``, anything else, such as human decisions or a model of other inputs; or ``"auto"``: an outcome if
         equal rows have unequal scores, a prediction otherwise, with a warning where fewer than 300 rows repeat another
         one: of k that do, all with equal scores, at most a share of 3 / k would differ in the long run (95 %). A model
-        with ``predict_proba`` is a function of the features unless its second call gives other scores; then it is an
-        outcome too. The effect on an outcome must be identified by
-        ``identify(unfair, "outcome")``, whose assumptions the report lists, and needs a source that weights observed
-        rows.
+        with ``predict_proba`` is an outcome too if its second call gives other scores. The effect on an outcome must be
+        identified by ``identify(unfair, "outcome")``, whose assumptions the report lists, and needs a source that
+        weights observed rows.
     n_jobs
         Threads, as joblib counts them.
     progress

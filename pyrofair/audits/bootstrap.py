@@ -48,21 +48,10 @@ class Key(NamedTuple):
 class Estimator:
     """Estimates of every quantity of every model, on the n audited rows or on resampled ones.
 
-    Parameters
-    ----------
-    models, observed
-        The models, and for each the scores (n,) of the audited rows.
-    table, outcome, weight
-        The audited rows; their outcomes (n,) in 0 and 1, or None; their weights (n,).
-    threshold
-        A decision is positive where the score exceeds it.
-    sources, worlds
-        The fitted sources by label, and the views of the two worlds of each; empty if no world can be made.
-    index
-        The position of each audited row among the rows that the source was fitted on, shape (n,), -1 for others: a row
-        that is both has one weight in a replicate.
-    outcomes
-        The names of the models whose worlds have the label ``OUTCOME``.
+    All arrays have shape (n,): scores by model, outcomes in 0 and 1, weights, and the position of each audited row
+    among the rows that the source was fitted on (``index``, -1 for others), for a row that is both has one weight in a
+    replicate. Sources and the views of their worlds go by label; they are empty if no world can be made.
+    ``outcomes`` names the models whose worlds have the label ``OUTCOME``.
     """
 
     models: tuple[AuditedModel, ...]
