@@ -440,8 +440,9 @@ EACH = [(name, setting) for name, (_, kinds) in CALLS.items() for setting in kin
 
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("classifiers.train", "pscf.fit_elbo", "mechanisms.fit_laws", "law_learning.fit_laws"):
-        monkeypatch.setattr(f"pyrofair.{place}", must_not_run, raising=False)
+    monkeypatch.setattr("pyrofair.classifiers.penalized.train", must_not_run)
+    monkeypatch.setattr("pyrofair.classifiers.pscf.classifier.fit_elbo", must_not_run)
+    monkeypatch.setattr("pyrofair.mechanisms.learn.fit_laws", must_not_run)
 
 
 @pytest.mark.filterwarnings("error")

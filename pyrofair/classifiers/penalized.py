@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,14 +20,20 @@ from torch import Tensor, nn
 
 from pyrofair._random import fresh_state, neutral_torch
 from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
+    require_callable,
     require_choice,
     require_flag,
     require_instance,
     require_integer,
     require_names,
+    require_rate,
     require_real,
     require_seed,
     require_unmasked,
+    shown,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.training import (
@@ -36,7 +43,7 @@ from pyrofair.classifiers.training import (
     Schedule,
     choose_start,
     hold_out,
-    logits_of,
+    logits_in_parts,
     make_module,
     make_optimizer,
     seeded,
@@ -63,7 +70,49 @@ from pyrofair.tables.tables import (
 
 __all__ = ["PenalizedClassifier"]
 
-CHUNK = 65_536
+
+def _require_source(name: str, value: Any) -> None:
+    if not (isinstance(value, PotentialOutcomes) and hasattr(value.unfair, "graph")):
+        raise DataError(f"{name}={shown(value)} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+
+
+def _require_columns(name: str, value: object) -> None:
+    if not require_names(name, value, "column names"):
+        raise DataError(f"{name}=[] names no column. Name at least one, or leave it out: {name}=None.")
+
+
+def _require_encoder(name: str, value: object) -> None:
+    if not all(hasattr(value, each) for each in ("fit", "transform")):
+        raise DataError(f"{name}={shown(value)} must be a transformer with fit and transform, or None.")
+
+
+def _require_device(name: str, value: Any) -> None:
+    require_instance(name, value, (str, torch.device), "a torch device, such as 'cpu'")
+    try:
+        torch.empty(0, device=value)
+    except (RuntimeError, AssertionError) as error:
+        raise DataError(f"{name}={value!r} is not available: {error}") from error
+
+
+CONSTRAINTS: dict[str, Constraint] = {
+    "model": partial(require_choice, choices=("network", "logistic"), callables="a torch module"),
+    "source": optional(_require_source),
+    "penalty": partial(require_callable, what="a function of two scored worlds, such as disagreement"),
+    "strength": partial(require_real, least=0.0),
+    "columns": optional(_require_columns),
+    "encoder": optional(_require_encoder),
+    "starts": require_integer,
+    "epochs": optional(require_integer),
+    "batch_size": require_integer,
+    "optimizer": partial(require_choice, choices=("adam", "sgd"), callables="a function that makes one"),
+    "learning_rate": optional(lambda name, value: require_rate(value, name)),
+    "validation_fraction": optional(partial(require_real, above=0.0, below=1.0, such_as=0.1)),
+    "patience": optional(require_integer),
+    "dtype": partial(require_choice, choices=("float64", "float32")),
+    "device": _require_device,
+    "progress": require_flag,
+    "random_state": lambda name, value: require_seed(value, name),
+}
 
 
 class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
@@ -321,32 +370,11 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         return None if self.source is None else self.source.unfair.graph
 
     def _check_settings(self) -> None:
-        require_real("strength", self.strength, least=0.0)
-        known = isinstance(self.source, PotentialOutcomes) and hasattr(self.source.unfair, "graph")
-        if self.source is not None and not known:
-            raise DataError(f"source={self.source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
-        if not callable(self.penalty):
-            raise DataError(f"penalty={self.penalty!r} must be a function of two scored worlds, such as disagreement.")
-        if not (isinstance(self.model, str) and self.model in ("network", "logistic")) and not callable(self.model):
-            raise DataError(f"model={self.model!r} is not known; it is 'network', 'logistic', or a torch module.")
-        make_optimizer(self.optimizer, self.learning_rate)
-        require_choice("dtype", self.dtype, ("float64", "float32"))
-        for name in ("starts", "epochs", "batch_size", "patience"):
-            if getattr(self, name) is not None or name in ("starts", "batch_size"):
-                require_integer(name, getattr(self, name))
-        require_flag("progress", self.progress)
-        require_seed(self.random_state)
-        require_instance("device", self.device, (str, torch.device), "a torch device, such as 'cpu'")
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise DataError(f"device={self.device!r} is not there: {error}") from error
-        if self.columns is not None and not require_names("columns", self.columns, "column names"):
-            raise DataError("columns=[] names no column. Name at least one, or leave it out: columns=None.")
-        if self.validation_fraction is not None:
-            require_real("validation_fraction", self.validation_fraction, above=0.0, below=1.0, such_as=0.1)
-        if self.encoder is not None and not all(hasattr(self.encoder, each) for each in ("fit", "transform")):
-            raise DataError(f"encoder={self.encoder!r} must be a transformer with fit and transform, or None.")
+        check_settings(self, CONSTRAINTS)
+        if self.learning_rate is not None and callable(self.optimizer):
+            raise DataError(
+                f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
+            )
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs rows to judge by: set validation_fraction, 0.1 say.")
 
@@ -425,7 +453,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         """Return the log-odds of the last class, shape (m,)."""
         with neutral_torch(), torch.no_grad():
             rows = self._encode(self._read_new(X))
-            logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+            logits = logits_in_parts(self.module_, rows)
             return np.asarray(logits.cpu().numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import PYRO_LOCK
-from pyrofair._validation import require_rate, shown
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
 from pyrofair.exceptions import DataError
 
@@ -32,6 +31,7 @@ __all__ = [
     "choose_start",
     "evaluate",
     "hold_out",
+    "logits_in_parts",
     "logits_of",
     "make_module",
     "make_optimizer",
@@ -372,17 +372,11 @@ def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int)
     return made
 
 
-def make_optimizer(kind: str | Optimizer, rate: float | None) -> Optimizer:
+def make_optimizer(optimizer: str | Optimizer, rate: float | None) -> Optimizer:
     """Return a function that makes a torch optimizer: Adam, stochastic gradient descent with momentum, or one's own."""
-    if rate is not None:
-        require_rate(rate)
-        if callable(kind):
-            raise DataError(f"learning_rate={rate!r} is not used with an optimizer of your own; set it in there.")
-    if callable(kind):
-        return kind
-    if not isinstance(kind, str) or kind not in ("adam", "sgd"):
-        raise DataError(f"optimizer={shown(kind)} is not known; it is 'adam', 'sgd', or a function that makes one.")
-    if kind == "adam":
+    if callable(optimizer):
+        return optimizer
+    if optimizer == "adam":
         return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate)
     return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
 
@@ -412,6 +406,11 @@ def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
     if not bool(logits.isfinite().all()):
         raise DataError("The module's log-odds are not finite: training diverged. Lower the learning rate.")
     return logits
+
+
+def logits_in_parts(module: nn.Module, rows: Tensor) -> Tensor:
+    """Return the log-odds of rows (m, k), shape (m,), computed for at most 65,536 rows at once."""
+    return torch.cat([logits_of(module, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
 
 
 def train(
@@ -566,8 +565,7 @@ def _known_scores(module: nn.Module, problem: Problem, batch_size: int) -> tuple
     scores = None
     if batch_size < len(problem.outcome):
         module.eval()
-        logits = [logits_of(module, part) for part in problem.rows.tensor_split(-(-len(problem.rows) // CHUNK))]
-        scores = torch.sigmoid(problem.sign * torch.cat(logits))
+        scores = torch.sigmoid(problem.sign * logits_in_parts(module, problem.rows))
     one, other = problem.worlds
     return WorldScores(one, scores), WorldScores(other, scores)
 

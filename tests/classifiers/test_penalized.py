@@ -380,7 +380,7 @@ def test_float32(model: str) -> None:
         ({"learning_rate": float("nan")}, "learning_rate=nan must be a number above 0"),
         ({"learning_rate": "fast"}, "learning_rate='fast' must be a number above 0"),
         ({"dtype": "float16"}, "dtype='float16' is not known; it is 'float64' or 'float32'"),
-        ({"device": "abacus"}, "device='abacus' is not there"),
+        ({"device": "abacus"}, "device='abacus' is not available"),
         ({"penalty": "disagreement"}, "penalty='disagreement' must be a function of two scored worlds"),
         ({"epochs": 0}, "epochs=0 must be an integer of at least 1"),
         ({"epochs": True}, "epochs=True must be an integer of at least 1"),

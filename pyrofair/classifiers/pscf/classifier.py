@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -21,8 +20,12 @@ from torch import Tensor
 from pyrofair._arviz import to_arviz
 from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch
 from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
     require_choice,
     require_flag,
+    require_instance,
     require_integer,
     require_layers,
     require_rate,
@@ -49,87 +52,31 @@ from pyrofair.tables.tables import (
     warn_unused,
 )
 
-__all__ = ["PSCF", "people_to_arviz", "require_settings"]
-
-ZERO = ("mmd", "weight_decay")
-OPTIONAL = ("latent_size", "epochs", "own_noise")
-
-
-def require_settings(pscf: Any) -> None:
-    """Refuse settings that make no sense.
-
-    Parameters
-    ----------
-    pscf
-        A :class:`pyrofair.PSCF`.
-
-    Raises
-    ------
-    DataError
-        With the setting, its value, and what it may be.
-    """
-    if not isinstance(pscf.unfair, UnfairPaths):
-        raise DataError(f"unfair={pscf.unfair!r} must be unfair paths, made by graph.unfair(...).")
-    require_choice("latents", pscf.latents, ("posterior", "prior"))
-    require_choice("average", pscf.average, ("probability", "decision"))
-    for name in ("samples", "latent_size", "hidden", "components", "epochs", "batch_size"):
-        if getattr(pscf, name) is not None or name not in OPTIONAL:
-            require_integer(name, getattr(pscf, name))
-    require_rate(pscf.learning_rate)
-    for name in ("mmd", "weight_decay", "own_noise"):
-        if getattr(pscf, name) is not None or name not in OPTIONAL:
-            least, above = (0.0, -math.inf) if name in ZERO else (-math.inf, 0.0)
-            require_real(name, getattr(pscf, name), least=least, above=above)
-    require_layers("encoder_hidden", pscf.encoder_hidden)
-    require_flag("progress", pscf.progress)
-    require_seed(pscf.random_state)
-    graph = pscf.unfair.graph
-    known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
-    require_families({} if pscf.families is None else pscf.families, known)
-
-
-def people_to_arviz(
-    posterior: Mapping[str, npt.ArrayLike],
-    predicted: Mapping[str, npt.ArrayLike],
-    observed: Mapping[str, npt.ArrayLike],
-    losses: npt.ArrayLike,
-    vectors: Collection[str],
-) -> Any:
-    """Return draws of given units as ArviZ data, in one chain.
-
-    Parameters
-    ----------
-    posterior, predicted
-        For each site its draws, shape (draws, units, ...).
-    observed
-        For each site what was observed, shape (units,).
-    losses
-        The loss of each epoch.
-    vectors
-        The sites that hold several numbers a unit.
-
-    Returns
-    -------
-    arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
-    """
-    groups: dict[str, dict[str, Any]] = {
-        "posterior": {name: _chain(values) for name, values in posterior.items()},
-        "posterior_predictive": {name: _chain(values) for name, values in predicted.items()},
-        "sample_stats": {"loss": _chain(losses)},
-    }
-    if observed:
-        groups["observed_data"] = {name: np.asarray(values) for name, values in observed.items()}
-    dims = {name: ["person"] for name in (*posterior, *predicted)}
-    return to_arviz(groups, dims=dims | {name: ["person", f"{name}_dim"] for name in vectors})
-
-
-def _chain(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    return np.asarray(values)[None]
-
+__all__ = ["PSCF"]
 
 CHUNK = 16_384
 STEPS, FEWEST, MOST = 6_000, 20, 400
 Average = Literal["probability", "decision"]
+
+_not_negative = partial(require_real, least=0.0)
+CONSTRAINTS: dict[str, Constraint] = {
+    "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "latents": partial(require_choice, choices=("posterior", "prior")),
+    "average": partial(require_choice, choices=("probability", "decision")),
+    "samples": require_integer,
+    "mmd": _not_negative,
+    "latent_size": optional(require_integer),
+    "own_noise": optional(partial(require_real, above=0.0)),
+    "hidden": require_integer,
+    "encoder_hidden": require_layers,
+    "components": require_integer,
+    "epochs": optional(require_integer),
+    "batch_size": require_integer,
+    "learning_rate": lambda name, value: require_rate(value, name),
+    "weight_decay": _not_negative,
+    "progress": require_flag,
+    "random_state": lambda name, value: require_seed(value, name),
+}
 
 
 class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
@@ -279,7 +226,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             case the networks of the last whole epoch are kept.
         """
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
-        require_settings(self)
+        self._check_settings()
         fitted.replay_ = read_replay(self.unfair)
         people = fitted._read_training(X, y, sample_weight)
         epochs = self.epochs or min(max(STEPS * self.batch_size // len(people), FEWEST), MOST)
@@ -292,6 +239,12 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         if text := doubt(losses, steps):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
+
+    def _check_settings(self) -> None:
+        check_settings(self, CONSTRAINTS)
+        graph = self.unfair.graph
+        known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
+        require_families({} if self.families is None else self.families, known)
 
     def _read_training(self, X: Any, y: Any, sample_weight: object) -> People:
         graph = self.unfair.graph
@@ -404,7 +357,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return {name: torch.cat([part[name] for part in parts], -1).double().numpy() for name in redrawn}
 
     def _chunks(self, X: Any) -> Iterator[pd.DataFrame]:
-        require_settings(self)  # those of prediction may have been set since
+        self._check_settings()  # those of prediction may have been set since
         table = read_table(X, self.reads_, what="X")
         return (table.iloc[start : start + CHUNK] for start in range(0, len(table), CHUNK))
 
@@ -446,7 +399,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
         """
         check_is_fitted(self, "sem_")
-        require_settings(self)
+        self._check_settings()
         return measure_approximation(self, getattr(scenario, "program", scenario), n=n, random_state=random_state)
 
     def to_inference_data(self, X: pd.DataFrame, y: Any = None, *, draws: int = 100, random_state: int = 0) -> Any:
@@ -482,11 +435,19 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         own, again, chance, u = self._replayed(table, self.replay_.as_is(), draws, random_state)
         column, sites = self.unfair.graph.outcome_column, list(self.sem_.site.values())
         redrawn = self.unfair.graph.columns_of(self.replay_.redrawn)
-        posterior = {site: fair[site] for site in sites}
-        posterior |= {f"fair_{name}": fair[name] for name in redrawn} | {"fair_score": score}
-        predicted = {name: again[name] for name in redrawn} | {column: (u < chance).to(chance.dtype)}
+        posterior = {site: fair[site] for site in sites} | {f"fair_{name}": fair[name] for name in redrawn}
+        sampled: dict[str, dict[str, Any]] = {
+            "posterior": posterior | {"fair_score": score},
+            "posterior_predictive": {name: again[name] for name in redrawn} | {column: (u < chance).to(chance.dtype)},
+            "sample_stats": {"loss": self.history_["loss"]},
+        }
         observed: dict[str, Any] = {name: own[name] for name in redrawn}
         if y is not None:
             require_aligned(table, y)
             observed[column] = self._read_labels(y)
-        return people_to_arviz(posterior, predicted, observed, self.history_["loss"].to_numpy(), sites)
+        dims = {name: ["person"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
+        return to_arviz(
+            {group: {name: np.asarray(x)[None] for name, x in of.items()} for group, of in sampled.items()}
+            | ({"observed_data": observed} if observed else {}),
+            dims=dims | {site: ["person", f"{site}_dim"] for site in sites},
+        )
