@@ -418,12 +418,6 @@ settings(
     n="people",
     random_state="seed",
 )
-settings(
-    pf.simulate.Scenario.facts,
-    lambda **given: pf.simulate.scenario("hiring").facts(**given),
-    n="people",
-    random_state="seed",
-)
 settings(pf.datasets.load_adult, pf.datasets.load_adult, besides="path", variant="choice", columns="choice")
 settings(pf.datasets.load_german, pf.datasets.load_german, besides="path", columns="choice")
 settings(pf.datasets.Dataset.split, lambda **given: pf.datasets.load_german().split(**given), random_state="seed")
