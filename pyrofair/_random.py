@@ -190,7 +190,7 @@ def row_keys(columns: Sequence[Tensor], n: int) -> Keys:
     values = {str(i): column.to(torch.float64).numpy() + 0.0 for i, column in enumerate(columns)}  # no minus zero
     if not values:
         return np.zeros(n, dtype=np.uint64)
-    return hash_pandas_object(pd.DataFrame(values), index=False).to_numpy(np.uint64)
+    return hash_pandas_object(pd.DataFrame(values), index=False).to_numpy().astype(np.uint64)
 
 
 def keyed_uniform(keys: Keys, seed: int, name: str, shape: Sequence[int] = ()) -> Tensor:

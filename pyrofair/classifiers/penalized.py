@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
@@ -59,12 +59,10 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.tables.tables import (
     TableEncoder,
     feature_columns,
-    read_outcome,
     read_sensitive,
     read_table,
     read_weight,
     require_aligned,
-    sort_labels,
     warn_unused,
 )
 
@@ -139,10 +137,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     encoder
         A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
     starts
-        With a penalty: from so many initial weights training is tried for about 100 steps, and goes on from those with
-        the least objective. The penalty pulls both potential outcomes to no or both to yes, and initial weights alone
-        can decide for the worse. A penalty weaker than 2 is tried from a stronger one, too. A module of your own has
-        one start, its weights.
+        With a penalty: training is tried from so many initial weights for about 100 steps, and goes on from those with
+        the least objective. The penalty pulls both potential outcomes to 0 or both to 1, and initial weights alone can
+        decide for the worse. A penalty weaker than 2 is tried from a stronger one, too. A module of your own has one
+        start, its weights.
     epochs, batch_size
         The length of training (by default about 1,000 steps, in 20 to 200 epochs) and the rows of a batch.
     optimizer
@@ -154,7 +152,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     patience
         Stop after so many epochs without gain on the held-out rows.
     dtype, device
-        The type of all numbers, and where they live. With ``"float64"`` a weight of two equals a repeated row up to
+        The type and the device of all tensors. With ``"float64"`` a weight of two equals a repeated row up to
         rounding; ``"float32"`` is about 1.7 times faster.
     progress
         Whether a fit of more than a few seconds shows a bar.
@@ -247,7 +245,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         NotIdentifiedError, PositivityError
             If the source cannot estimate the two worlds.
         """
-        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        fitted = copy.copy(self)  # after an error below, self is unchanged
         with neutral_torch():
             problem = fitted.prepare(X, y, sample_weight)
             schedule = fitted.schedule()
@@ -267,12 +265,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self._check_settings()
         table, target = self._read_training(X, y)
         weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table), table="X")
+        table, target, weight = self._keep_weighted(table, target, weight)
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
-        kept = np.flatnonzero(weight > 0)
-        table, target, weight = table.iloc[kept], target[kept], weight[kept]
-        if len(np.unique(target)) < 2:
-            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
         training, held_out = hold_out(target, self.validation_fraction, random)
         self._fit_encoder(table.iloc[training], weight[training], random)
         self.source_ = None
@@ -327,25 +322,24 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         return choose_start(modules, problem, self.penalty, self.strength, self.schedule())
 
     def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
-        """Return an untrained module, another one for each start; the global random state is as it was."""
+        """Return an untrained module, another one for each start; the global random state stays as it was."""
         with seeded(self.seed_ + start, torch.device(self.device)):
             module = make_module(self.model, problem.rows.shape[1])
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
 
     def _where_groups_disagree(self) -> str:
-        """Say where the two observed groups, weighted alone, give other estimates of what was penalised."""
+        """Return a warning if the two observed groups, weighted alone, give other estimates of the penalised effect."""
         if self.source_ is None:
             return ""
-        groups = compare_groups(self.source_, self._positive_scores)
-        apart = disagreeing(groups)
+        apart = disagreeing(compare_groups(self.source_, self._positive_scores))
         if apart.empty:
             return ""
-        said = "; ".join(
+        gaps = "; ".join(
             f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
             for row in apart.itertuples()
         )
         return (
-            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {said}. A "
+            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A "
             "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )
@@ -376,18 +370,14 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
                 f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
             )
         if self.patience is not None and self.validation_fraction is None:
-            raise DataError("patience needs rows to judge by: set validation_fraction, 0.1 say.")
+            raise DataError("patience needs held-out rows: set validation_fraction, 0.1 say.")
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
-        if y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if isinstance(X, pd.DataFrame):
+        if isinstance(X, pd.DataFrame) and y is not None:
             require_aligned(X, y)
-        if graph is None and self.columns is None:
-            table = self._read_plain(X, reset=True)
-        else:
-            table = self._read_named(X, graph)
+        plain = graph is None and self.columns is None
+        table = self._read_plain(X, reset=True) if plain else self._read_named(X, graph)
         target = self._read_target(y, graph)
         require_aligned(table, target)
         return table, target
@@ -426,18 +416,16 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _read_target(self, y: Any, graph: CausalGraph | None) -> NDArray[np.int8]:
         """Learn the labels, and return for each row whether it has the last one."""
-        require_unmasked("y", y)
-        values = column_or_1d(y, warn=True)
+        values = self._read_column(y)
         if graph is None:
             if values.dtype.kind == "f":
                 assert_all_finite(values, input_name="y")
             check_classification_targets(values)
-            kind = type_of_target(values, input_name="y", raise_unknown=True)
-            if kind != "binary":
-                raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
+            found = type_of_target(values, input_name="y", raise_unknown=True)
+            if found != "binary":
+                raise DataError(f"Only binary classification is supported. The type of the target is {found}.")
         positive = np.unique(values)[-1] if graph is None else graph.positive
-        coded, labels = read_outcome(values, positive, what="y")
-        self.classes_ = sort_labels(values, labels)
+        coded = self._code(values, positive)
         self.positive_ = positive
         return coded if self.classes_[1] == positive else 1 - coded
 

@@ -147,8 +147,9 @@ def stack_worlds(
         )
     one, other = worlds
     if one.unit is not None and other.unit is not None:  # number the units of both worlds from 0
+        size = len(one.unit)
         _, numbers = torch.unique(torch.cat([one.unit, other.unit]), return_inverse=True)
-        one, other = replace(one, unit=numbers[: len(one.unit)]), replace(other, unit=numbers[len(one.unit) :])
+        one, other = replace(one, unit=numbers[:size]), replace(other, unit=numbers[size:])
     return torch.cat(stack), (one, other)
 
 

@@ -185,7 +185,8 @@ class Scenario:
         require_units("n", n)
         with isolated(seed_from(random_state)), torch.no_grad(), poutine.trace() as tracer:
             self.program(int(n))
-        values = {node: tracer.trace.nodes[node]["value"].numpy() for node in self.graph.observed}
+        sites: dict[str, Any] = dict(tracer.trace.nodes)
+        values = {node: sites[node]["value"].numpy() for node in self.graph.observed}
         return pd.DataFrame(
             {node: value.astype(np.int64 if node in INTEGERS else np.float64) for node, value in values.items()}
         )

@@ -386,7 +386,7 @@ def test_float32(model: str) -> None:
         ({"epochs": True}, "epochs=True must be an integer of at least 1"),
         ({"batch_size": 10.5}, r"batch_size=10\.5 must be an integer of at least 1"),
         ({"patience": 0, "validation_fraction": 0.1}, "patience=0 must be an integer of at least 1"),
-        ({"patience": 3}, "patience needs rows to judge by: set validation_fraction"),
+        ({"patience": 3}, "patience needs held-out rows: set validation_fraction"),
         ({"validation_fraction": 1.0}, r"validation_fraction=1\.0 must be a number above 0 and below 1"),
         ({"validation_fraction": 0.001}, r"validation_fraction=0\.001 holds out 0 of 240 rows"),
         ({"source": UNFAIR}, "source=.* is no source of potential outcomes"),

@@ -13,7 +13,6 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -31,7 +30,6 @@ from pyrofair._validation import (
     require_rate,
     require_real,
     require_seed,
-    require_unmasked,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.counterfactual import Latents, Replay, read_replay
@@ -43,12 +41,10 @@ from pyrofair.mechanisms.families import Family, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.tables.tables import (
     feature_columns,
-    read_outcome,
     read_sensitive,
     read_table,
     read_weight,
     require_aligned,
-    sort_labels,
     warn_unused,
 )
 
@@ -80,27 +76,27 @@ CONSTRAINTS: dict[str, Constraint] = {
 
 
 class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
-    """Path-specific counterfactual fairness by variational inference: the paper's main rival.
+    """Path-specific counterfactual fairness by variational inference: the paper's main competitor.
 
-    It learns a structural equation model in which the nodes on unfair paths have latent noise, and then predicts from a
-    fair copy of each unit: edges of unfair paths carry the baseline, all others her own value, and the nodes on
-    unfair paths are redrawn with her noise.
+    It learns a structural equation model in which the nodes on unfair paths have latent noise, and predicts from the
+    counterfactual of each unit: edges of unfair paths carry the baseline, all others the unit's own value, and the
+    nodes on unfair paths are redrawn with the unit's noise.
 
-    *Assumes* that the learned model is the true one. What a latent variable stands for is a choice that data do not
-    make (``docs/decisions/0019-pscf.md``): :meth:`truth` tells the price where the true model is known.
+    *Assumes* that the learned model is the true one. Data do not determine what a latent variable stands for
+    (``docs/decisions/0019-pscf.md``): :meth:`truth` reports the cost where the true model is known.
 
     Parameters
     ----------
     unfair
         The unfair paths, without recanting witness.
     latents
-        Where a unit's noise comes from: ``"posterior"``, what her own row says of it (Chiappa 2018, abduction), or
-        ``"prior"``, anybody's noise (the paper's eq. pscfpm).
+        The distribution of a unit's noise: ``"posterior"``, given its row (Chiappa 2018, abduction), or ``"prior"``
+        (the paper's eq. pscfpm).
     average
         What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
         paper's eq. pscfpred). Both have one mean; the first has less noise.
     samples
-        The paper's J, the Monte-Carlo samples of each unit, each from another J-th of the distribution of her noise.
+        The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution.
     mmd
         The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups' latents; 0
         leaves it out. The paper searched 0 to 2.
@@ -108,15 +104,15 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         The dimensions of a node's latent variable; by default as many as it has columns.
     own_noise
         The spread that a number on an unfair path has besides its latent variable, as a share of its standard
-        deviation (for integers a quarter at least). If it is learned (None), the latent variable often says
-        nothing, and the posterior is the prior.
+        deviation (for integers a quarter at least). If it is learned (None), the latent variable often carries no
+        information, and the posterior is the prior.
     hidden, encoder_hidden, components
         The tanh units of the one hidden layer of each distribution, and of the layers of each encoder; the components
         of the distributions of numbers without a latent variable.
     families
-        The distribution of a column, by its name, where another is wanted than
-        :func:`pyrofair.mechanisms.families.choose_family` says.
-        Integers are numbers here, however few: make categories of them by a categorical type.
+        The distribution of a column, by its name, instead of that of
+        :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here, however few: make categories of
+        them by a categorical type.
     epochs, batch_size
         The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
     learning_rate
@@ -140,7 +136,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     elbo_ : float
         The evidence lower bound of the training rows at the end, in nats a unit.
     feature_names_in_ : ndarray of str
-        What predictions may depend on.
+        The columns on which predictions may depend.
 
     References
     ----------
@@ -201,7 +197,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: object = None) -> Self:
-        """Learn a distribution for each column given its causes, and what a row says of a unit's noise.
+        """Learn the distribution of each column given its causes, and that of a unit's noise given its row.
 
         Parameters
         ----------
@@ -225,16 +221,16 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             If the loss has not settled, or columns are outside the graph; if the fit was interrupted (Ctrl-C), in which
             case the networks of the last whole epoch are kept.
         """
-        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        fitted = copy.copy(self)  # after an error below, self is unchanged
         self._check_settings()
         fitted.replay_ = read_replay(self.unfair)
-        people = fitted._read_training(X, y, sample_weight)
-        epochs = self.epochs or min(max(STEPS * self.batch_size // len(people), FEWEST), MOST)
+        units = fitted._read_training(X, y, sample_weight)
+        epochs = self.epochs or min(max(STEPS * self.batch_size // len(units), FEWEST), MOST)
         steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
         fitted.sem_ = fitted._new_sem()
-        losses = fit_elbo(fitted.sem_, people, steps, fitted.seed_)
+        losses = fit_elbo(fitted.sem_, units, steps, fitted.seed_)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
-        fitted.elbo_ = evidence(fitted.sem_, people, seed=fitted.seed_)
+        fitted.elbo_ = evidence(fitted.sem_, units, seed=fitted.seed_)
         self.__dict__ = fitted.__dict__
         if text := doubt(losses, steps):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
@@ -248,18 +244,13 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def _read_training(self, X: Any, y: Any, sample_weight: object) -> People:
         graph = self.unfair.graph
-        if y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        labels = self._read_column(y)
         table = read_table(X, feature_columns(graph), what="X")
         require_aligned(X, y)
         warn_unused(X, graph)
         weight = read_weight(sample_weight, table, table="X")
-        target = self._read_target(y)
-        kept = np.flatnonzero(weight > 0)
-        table, target, weight = table.iloc[kept], target[kept], weight[kept]
+        table, target, weight = self._keep_weighted(table, self._code(labels, graph.positive), weight)
         group = read_sensitive(table, graph)
-        if len(np.unique(target)) < 2:
-            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
         self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
         coded = {graph.sensitive_column: group, graph.outcome_column: target}
         with neutral_torch():
@@ -275,18 +266,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             values = self._encode(table) | {graph.outcome_column: torch.as_tensor(target).float()}
             return People(values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32))
 
-    def _read_target(self, y: Any) -> NDArray[np.int8]:
-        """Learn the labels, and return for each row whether it has the graph's positive one."""
-        require_unmasked("y", y)
-        values = column_or_1d(y, warn=True)
-        coded, labels = read_outcome(values, self.unfair.graph.positive, what="y")
-        self.classes_ = sort_labels(values, labels)
-        return coded
-
     def _read_labels(self, y: Any) -> NDArray[np.float64]:
-        """Return the outcomes of given units as 0 and 1: labels that ``fit`` saw, and not always both."""
-        require_unmasked("y", y)
-        values = pd.Series(column_or_1d(y))
+        """Return the outcomes of given units as 0 and 1; their labels must be among the two of ``fit``."""
+        values = pd.Series(self._read_column(y))
         if len(unseen := values[~values.isin(self.classes_)]):
             known = " and ".join(repr(label) for label in self.classes_.tolist())
             raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
@@ -332,9 +314,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class without the unfair paths' effect, shape (m, 2), as in ``classes_``.
 
-        A row's result depends on the row and on ``random_state`` alone, not on the rows around it; rows that agree in
-        all that no unfair path touches have their noise in common. ``latents``, ``average`` and ``samples`` are read
-        here, and may be set after fitting.
+        A row's result depends on the row and on ``random_state`` alone, not on the other rows; rows with equal values
+        in the columns that no unfair path touches have the same noise. ``latents``, ``average`` and ``samples`` are
+        read here, and may be set after fitting.
         """
         parts = []
         for rows in self._chunks(X):
@@ -364,7 +346,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def _replayed(
         self, table: pd.DataFrame, replay: Replay, draws: int, seed: int | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
-        """Return the rows' values, redrawn ones, P(Y = positive), and the noise of decisions, shapes (draws, m)."""
+        """Return the rows' own values (m,), redrawn values, P(Y = positive) and noise of decisions, (draws, m)."""
         column, key = self.unfair.graph.outcome_column, self.seed_ if seed is None else seed
         with neutral_torch(), torch.no_grad():
             values = self._encode(table)
@@ -374,7 +356,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             u = keyed_uniform(keys, key, column, (draws,))
             return values, fair, score.expand(draws, len(table)), u
 
-    # -- what is known of it ------------------------------------------------------------------------------------------
+    # -- comparison with a known truth, and ArviZ data ----------------------------------------------------------------
 
     def truth(self, scenario: Any, n: int = 100_000, random_state: int | None = None) -> PSCFTruth:
         """Compare predictions with those that the true structural equation model would make in the same way.
@@ -392,7 +374,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         PSCFTruth
-            PIU and conditional spread as in the paper's appendix, with Monte-Carlo errors; it says what is computed.
+            PIU and conditional spread as in the paper's appendix, with Monte-Carlo errors.
 
         References
         ----------
@@ -403,7 +385,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return measure_approximation(self, getattr(scenario, "program", scenario), n=n, random_state=random_state)
 
     def to_inference_data(self, X: pd.DataFrame, y: Any = None, *, draws: int = 100, random_state: int = 0) -> Any:
-        """Return what is believed of given units, as ArviZ data.
+        """Return the posterior of given units' latent and counterfactual values as ArviZ data.
 
         Parameters
         ----------
@@ -417,8 +399,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
-            ``posterior``: the latent variables (from the prior if ``latents`` says so) and what follows from them,
-            ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
+            ``posterior``: the latent variables (from the prior with ``latents="prior"``) and the values that follow
+            from them, ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
             outcome, replayed with each unit's own sensitive attribute on all edges, to be compared with
             ``observed_data``. ``sample_stats``: the loss of each epoch.
 
