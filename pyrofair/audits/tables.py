@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._arviz import equal_tailed
 from pyrofair.audits.bootstrap import AUDITED, Estimator, Key
 from pyrofair.audits.measures import DECISIONS
 from pyrofair.effects.bounds import test_set_bound
@@ -23,7 +23,6 @@ __all__ = [
     "group_table",
     "main_table",
     "mean_by_strength",
-    "percentile_interval",
 ]
 
 MAX_MISSING_SHARE = 0.2
@@ -36,12 +35,6 @@ FROM_BOTH_WORLDS = ("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_u
 QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FROM_BOTH_WORLDS)
 GIVEN_UNITS = "piu_double_disagreement"
 """The additional quantity of worlds that are compared unit by unit, where a unit's scores are means."""
-
-
-def percentile_interval(draws: npt.ArrayLike, level: float) -> tuple[float, float]:
-    """Return the interval that leaves a share (1 - level) / 2 of the draws (n,) on each side."""
-    low, high = np.quantile(np.asarray(draws, dtype=np.float64), [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return float(low), float(high)
 
 
 def absolute_interval(low: float, high: float) -> tuple[float, float]:
@@ -138,8 +131,9 @@ def _interval(draws: pd.DataFrame, key: Key, level: float, estimator: Estimator)
     notes = [f"the interval leaves out {lost} of {len(draws)} replicates, which left [0, 1]"] if lost else []
     signed = _inside_the_kink(draws[kept], key, estimator)
     if signed is None:
-        return *percentile_interval(draws[key][kept], level), notes
-    low, high = absolute_interval(*percentile_interval(signed, level))
+        low, high = equal_tailed(draws[key][kept].to_numpy(), level)
+        return float(low), float(high), notes
+    low, high = absolute_interval(*equal_tailed(signed, level))
     return (1.0 - high, 1.0 - low, notes) if key.quantity == "piu_upper" else (low, high, notes)
 
 
@@ -177,7 +171,7 @@ def group_table(
         low = high = np.nan
         if len(draws) >= MIN_REPLICATES:
             gap = (draws[other] - draws[key]).to_numpy(np.float64)
-            low, high = percentile_interval(gap, level)
+            low, high = map(float, equal_tailed(gap, level))
             gaps = np.column_stack([gaps, gap])
         pairs = worlds["group 0"][0], worlds["group 1"][0]
         compared = compare_estimates(point[key], point[other], low, high, key.quantity, pairs)
