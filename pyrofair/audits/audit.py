@@ -88,10 +88,10 @@ class Audit:
         models = list(self.draws.columns.unique("model"))
         posterior, dims = {}, {}
         for quantity in self.draws.columns.unique("quantity"):
-            kinds = [kind for kind in DECISIONS if (models[0], kind, quantity) in self.draws.columns]
-            columns = [(model, kind, quantity) for model in models for kind in kinds]
-            cube = self.draws[columns].to_numpy().reshape(1, len(self.draws), len(models), len(kinds))
-            both = len(kinds) == len(DECISIONS)
+            present = [each for each in DECISIONS if (models[0], each, quantity) in self.draws.columns]
+            columns = [(model, each, quantity) for model in models for each in present]
+            cube = self.draws[columns].to_numpy().reshape(1, len(self.draws), len(models), len(present))
+            both = len(present) == len(DECISIONS)
             posterior[quantity] = cube if both else cube[..., 0]
             dims[quantity] = ["model", "decisions"] if both else ["model"]
         return to_arviz({"posterior": posterior}, coords={"model": models, "decisions": DECISIONS}, dims=dims)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -137,9 +137,9 @@ class Estimator:
         """Return the rates and the accuracy of each model on the audited rows, weighted by (n,)."""
         values: dict[Key, float] = {}
         for name, scores in self.observed.items():
-            for kind in DECISIONS:
-                rate = _mean(decide(scores, kind, self.threshold), weight)
-                values[Key(AUDITED, name, kind, "positive_rate")] = rate
+            for decisions in DECISIONS:
+                rate = _mean(decide(scores, decisions, self.threshold), weight)
+                values[Key(AUDITED, name, decisions, "positive_rate")] = rate
             if self.outcome is not None:
                 right = decide(scores, "threshold", self.threshold) == self.outcome
                 base_rate = _mean(self.outcome, weight)
@@ -152,13 +152,13 @@ class Estimator:
         values: dict[Key, float] = {}
         notes: dict[Key, str] = {}
         under = AUDITED if label == OUTCOME else label
-        for (name, kind), decided in self._decisions(label, views).items():
+        for (name, decisions), decided in self._decisions(label, views).items():
             if len(views) > 1:
-                found, noted = measure_views(decided, views, signs[name, kind])
+                found, noted = measure_views(decided, views, signs[name, decisions])
             else:
                 found, noted = measure(decided[0], views[0])
             for quantity in found if under == AUDITED else GROUPED:
-                key = Key(under, name, kind, quantity)
+                key = Key(under, name, decisions, quantity)
                 values[key] = found[quantity]
                 if quantity in noted:
                     notes[key] = noted[quantity]
@@ -180,10 +180,9 @@ class Estimator:
                 old if unchanged else self._score(model, worlds)
                 for old, unchanged, worlds in zip(self.scored[label, model.name], same, views, strict=True)
             ]
-            for kind in DECISIONS:
-                found[model.name, kind] = tuple(
-                    (decide(one, kind, self.threshold), decide(other, kind, self.threshold)) for one, other in scores
-                )
+            for decisions in DECISIONS:
+                of = partial(decide, decisions=decisions, threshold=self.threshold)
+                found[model.name, decisions] = tuple((of(one), of(other)) for one, other in scores)
         return found
 
     def _score(self, model: AuditedModel, worlds: Worlds) -> WorldScores:

@@ -54,7 +54,7 @@ __all__ = ["PenaltyPath", "penalty_path"]
 
 Row = dict[str, Any]
 BIMODAL = {"objective": 0.05, "positive_rate": 0.5}
-"""Seeds whose columns lie farther apart are solutions of two kinds; those of one kind differ by some .01 nats."""
+"""Seeds whose columns lie farther apart are solutions of two kinds; those of one decisions differ by some .01 nats."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -491,11 +491,11 @@ class _Rows:
             index=np.full(len(self.table), -1),
         ).point()
         rows = []
-        for kind in DECISIONS:
-            of = {key.quantity: value for key, value in point.items() if key.decisions == kind}
+        for decisions in DECISIONS:
+            of = {key.quantity: value for key, value in point.items() if key.decisions == decisions}
             of |= {key.quantity: value for key, value in point.items() if key.quantity in FROM_OUTCOMES}
             of = {quantity: of[quantity] for quantity in dict.fromkeys((*FROM_OUTCOMES, *of))}
-            rows.append({"decisions": kind, "objective": objective} | of)
+            rows.append({"decisions": decisions, "objective": objective} | of)
         return rows
 
 

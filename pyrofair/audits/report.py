@@ -100,22 +100,22 @@ def _overlap(overlap: pd.DataFrame) -> list[str]:
 
 def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, Any]) -> list[str]:
     lines = [model, *context["score_types"].get(model, ()), _accuracy(rows), _rate(rows["threshold", "positive_rate"])]
-    for kind, what in BASES.items():
-        of = {quantity: row for (decisions, quantity), row in rows.items() if decisions == kind}
+    for decisions, what in BASES.items():
+        of = {quantity: row for (each, quantity), row in rows.items() if each == decisions}
         if context["failure"]:
             lines.append(f"  {what}: no unfair effect could be estimated, see below")
             continue
         verdict = (
             _untouched(context["untouched"].get(model, ()))
-            or (kind == "threshold" and _nearly_constant(of["positive_rate"]))
+            or (decisions == "threshold" and _nearly_constant(of["positive_rate"]))
             or _small_group(context["small"].get(model, ()))
-            or _groups_disagree(disagreeing(groups, {"model": model, "decisions": kind}))
+            or _groups_disagree(disagreeing(groups, {"model": model, "decisions": decisions}))
             or _verdict(of)
         )
         lines += [
             f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}",
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
-            _piu(of, seen_twice=context["paired"] and kind == "threshold"),
+            _piu(of, seen_twice=context["paired"] and decisions == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
             f"    reading: {verdict}",
         ]

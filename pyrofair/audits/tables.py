@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -64,32 +65,28 @@ def main_table(
     disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
     column = estimator.models[0].graph.outcome_column
     rows = []
-    for model in estimator.models:
-        sizes = _sizes(estimator, estimator.label_of(model.name))
-        keys = [
-            Key(AUDITED, model.name, kind, quantity) for kind in DECISIONS for quantity in (*QUANTITIES, GIVEN_UNITS)
-        ]
-        for key in keys:
-            _, name, kind, quantity = key
-            if (kind == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
-                continue
-            estimate = point.get(key, np.nan)
-            low, high, found = _interval(draws, key, level, estimator)
-            own = [notes[key]] if key in notes else []
-            if key not in point:
-                reason = f"df has no outcome column {column!r}" if quantity in FROM_OUTCOMES else failure
-                found = [f"cannot be made: {reason}"]
-            elif few := _few_rows(quantity, (small or {}).get(name, ())):
-                low, high, found = np.nan, np.nan, [*own, f"no interval: {few}"]
-            elif quantity == "accuracy" and (estimator.weight == estimator.weight[0]).all():
-                n = len(estimator.weight)
-                low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * n), n)[::-1])
-                found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
-            else:
-                found = own or found
-            if quantity == "mean_unfair_effect" and (name, kind) in disagree:
-                found = [*found, DISAGREE]
-            rows.append((name, kind, quantity, estimate, low, high, sizes[quantity], "; ".join(found)))
+    sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
+    for name, decisions, quantity in product(sizes, DECISIONS, (*QUANTITIES, GIVEN_UNITS)):
+        key = Key(AUDITED, name, decisions, quantity)
+        if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
+            continue
+        estimate = point.get(key, np.nan)
+        low, high, found = _interval(draws, key, level, estimator)
+        own = [notes[key]] if key in notes else []
+        if key not in point:
+            reason = f"df has no outcome column {column!r}" if quantity in FROM_OUTCOMES else failure
+            found = [f"cannot be made: {reason}"]
+        elif few := _few_rows(quantity, (small or {}).get(name, ())):
+            low, high, found = np.nan, np.nan, [*own, f"no interval: {few}"]
+        elif quantity == "accuracy" and (estimator.weight == estimator.weight[0]).all():
+            n = len(estimator.weight)
+            low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * n), n)[::-1])
+            found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
+        else:
+            found = own or found
+        if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
+            found = [*found, DISAGREE]
+        rows.append((name, decisions, quantity, estimate, low, high, sizes[name][quantity], "; ".join(found)))
     columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -1,4 +1,4 @@
-"""What a practitioner is told: tables made by hand, so that each case is pure."""
+"""Reports of tables made by hand, so that each case is pure."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_an_effect_that_may_be_0_shows_nothing() -> None:
     )
 
 
-def test_a_small_upper_end_is_said() -> None:
+def test_a_small_upper_end_is_reported() -> None:
     found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.03))
     assert found == ["reading: unfair to at most 3.0% of units."] * 2
 
@@ -162,7 +162,7 @@ def test_the_upper_end_of_the_interval_counts() -> None:
     assert all("inconclusive: the data allow anything from 0 % to 6.0% of units" in each for each in found)
 
 
-def test_no_share_of_people_exceeds_all_of_them() -> None:
+def test_no_share_of_units_exceeds_all_of_them() -> None:
     """An unbiased end may leave [0, 1]; a share of units cannot."""
     found = verdicts(mean_unfair_effect=(0.0, -0.1, 0.1), piu_lower=(-0.04, -0.1, 0.06), piu_upper=(1.1, 1.05, 1.2))
     assert all("inconclusive: the data allow anything from 0 % to 100.0% of units" in each for each in found)
@@ -196,7 +196,7 @@ def test_no_probability_no_verdict() -> None:
     assert "nan" not in text.lower()
 
 
-def test_a_failure_is_told_once() -> None:
+def test_a_failure_is_line_once() -> None:
     gone = rows(**dict.fromkeys(QUANTITIES[3:], NOTHING))
     text = read(gone, failure="df has no woman.")
     assert text.count("df has no woman") == 1
@@ -228,7 +228,7 @@ def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
     assert "unfair to" in scores  # scores vary, whatever the threshold makes of them
 
 
-def test_a_rare_answer_is_told_but_judged() -> None:
+def test_a_rare_answer_is_line_but_judged() -> None:
     text = read(rows(positive_rate=(0.01, 0.009, 0.011)))  # 123 rows
     assert ": nearly constant" in text
     assert "none: all but about" not in text
@@ -279,7 +279,7 @@ def test_one_replicate_makes_no_interval() -> None:
     assert "rows; points only, for a single bootstrap replicate makes no interval.\n" in read(replicates=1)
 
 
-def test_people_seen_in_both_worlds_have_a_point() -> None:
+def test_units_seen_in_both_worlds_have_a_point() -> None:
     same = (0.1, 0.08, 0.12)
     text = read(rows(piu_lower=same, piu_upper=same), paired=True)
     assert (
@@ -294,11 +294,11 @@ def test_groups_without_overlap_are_not_compared() -> None:
     compared = groups(pd.NA, pd.NA, True).assign(quantity=["p_ypi", "p_ypi", "p_y0"], ess_1=[1.0, 1.0, 300.0])
     compared["note"] = ["too little overlap to compare"] * 2 + [""]
     text = read(None, compared)
-    told = "p_ypi from either observed group: too little overlap to compare (effective size 400.0 in group 0, 1.0 in gr"
-    assert text.count(told) == 1
+    line = "p_ypi from either observed group: too little overlap to compare (effective size 400.0 in group 0, 1.0 in gr"
+    assert text.count(line) == 1
     assert "gives the same, as far as a joint test can show" in text
     alone = read(None, compared.iloc[:2])
-    assert told in alone
+    assert line in alone
     assert "weighted alone" not in alone
 
 

@@ -61,7 +61,7 @@ def test_percentiles() -> None:
     assert found["note"] == ""
 
 
-def test_a_few_replicates_that_left_0_1_are_told() -> None:
+def test_a_few_replicates_that_left_0_1_are_counted() -> None:
     found = row(frame(lower=[np.nan] * 20 + [0.5] * 80))
     assert (found["lower"], found["upper"]) == (0.5, 0.5)
     assert found["note"] == "the interval leaves out 20 of 100 replicates, which left [0, 1]"
@@ -119,7 +119,7 @@ def compared(gap: np.ndarray, gaps: np.ndarray, note: str = "") -> pd.DataFrame:
 
 
 def test_all_comparisons_are_one_test() -> None:
-    """Of 10 independent ones the critical value is that of Sidak, 2.80; of one said ten times over, 1.96."""
+    """Of 10 independent ones the critical value is that of Sidak, 2.80; of one repeated ten times, 1.96."""
     gap = np.r_[2.7, np.zeros(9)]
     assert compared(gap, normal_gaps(10))["agree"].all()
     assert compared(gap + 0.25 * (gap > 0), normal_gaps(10))["agree"].tolist() == [False] + [True] * 9

@@ -30,8 +30,8 @@ METHODS = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Propose
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[list[str]]:
-    """German with two epochs and stumps, and what was said meanwhile."""
-    said: list[str] = []
+    """German with two epochs and stumps, and the lines of progress."""
+    lines: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(SETTINGS, "german", dataclasses.replace(SETTINGS["german"], epochs=2))
         patched.setattr(
@@ -39,7 +39,7 @@ def quick() -> Iterator[list[str]]:
             "HistGradientBoostingClassifier",
             lambda **settings: HistGradientBoostingClassifier(**settings | {"max_iter": 2}),
         )
-        yield said
+        yield lines
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_the_text(result: Comparison) -> None:
     assert "<NA>" not in boosted
 
 
-def test_progress_is_said(result: Comparison, quick: list[str]) -> None:
+def test_progress_is_reported(result: Comparison, quick: list[str]) -> None:
     steps = [line.partition("s] ")[2] for line in quick]
     assert steps[:5] == [f"training {model}" for model in METHODS]
     assert steps[5] == "auditing on 100 test rows, logistic propensities, 40 bootstrap replicates"
@@ -240,7 +240,7 @@ def test_files_of_another_run_are_kept(calls: list[Any], capsys: pytest.CaptureF
     assert Path("out/audit.csv").read_text() == "new"
 
 
-def test_the_same_run_replaces_its_files_and_says_so(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_run_replaces_its_files_and_reports_it(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out/audit.csv").write_text("old")
     Path("out/settings.json").write_text(json.dumps(MODULE.settings_of("adult", seed=3)))

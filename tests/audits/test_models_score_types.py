@@ -69,7 +69,7 @@ def table(n: int = 300) -> pd.DataFrame:
     return pd.DataFrame({"A": rng.integers(0, 2, n), "M": rng.normal(size=n)})
 
 
-# --- which kind ------------------------------------------------------------------------------------------------------
+# --- which type ------------------------------------------------------------------------------------------------------
 
 
 def test_equal_rows_with_unequal_scores_are_an_outcome() -> None:
@@ -107,7 +107,7 @@ def test_equal_rows_with_equal_scores_are_a_function_once_there_are_300() -> Non
     assert judged(expit(table()["M"]), table()).why.startswith(
         "the user stated nothing: no row has the A, M of another row; 300"
     )
-    assert not judged(np.full(300, 0.4), table()).is_open  # one score for everyone
+    assert not judged(np.full(300, 0.4), table()).is_open  # one score for all
 
 
 def test_decisions_that_follow_the_features_and_something_else_stay_open() -> None:
@@ -122,11 +122,11 @@ def test_decisions_that_follow_the_features_and_something_else_stay_open() -> No
     assert opened > 5
 
 
-@pytest.mark.parametrize(("said", "outcome"), [("prediction", False), ("outcome", True)])
-def test_what_cannot_be_checked_is_taken_at_the_users_word(said: Any, outcome: bool) -> None:
-    found = judged((table()["M"] > 0).astype(float), table(), said)
+@pytest.mark.parametrize(("stated", "outcome"), [("prediction", False), ("outcome", True)])
+def test_what_cannot_be_checked_is_taken_at_the_users_word(stated: Any, outcome: bool) -> None:
+    found = judged((table()["M"] > 0).astype(float), table(), stated)
     assert (found.is_outcome, found.is_open) == (outcome, False)
-    assert f"stated by the user (scores='{said}')" in found.why
+    assert f"stated by the user (scores='{stated}')" in found.why
     known = judged((table()["M"] > 0).astype(float), table(), "prediction")
     assert "no row has the A, M of another row; 300 would settle it" in known.why
 
@@ -141,7 +141,7 @@ def test_a_model_whose_second_call_differs_is_an_outcome(model: Any) -> None:
 
 
 @pytest.mark.parametrize("scores", ["auto", "prediction", "outcome"])
-def test_a_model_that_is_a_function_is_one_whatever_is_said_of_given_scores(scores: Any) -> None:
+def test_a_model_that_is_a_function_is_one_whatever_is_stated_of_given_scores(scores: Any) -> None:
     found = judged(Linear(), table(), scores)
     assert (found.is_outcome, found.is_open) == (False, False)
     assert ("scores='outcome' describes given scores alone" in found.why) == (scores == "outcome")
@@ -151,7 +151,7 @@ def test_a_model_that_is_a_function_is_one_whatever_is_said_of_given_scores(scor
 
 
 def test_a_decision_that_shares_a_latent_cause_with_a_mediator_is_refused() -> None:
-    """A has no effect on Y, and the formula of a prediction says that a quarter are treated unfairly."""
+    """A has no effect on Y, and by the formula of a prediction a quarter are treated unfairly."""
     df, unfair = confounded()
     assert pf.identify(unfair).target == "prediction"
     with pytest.raises(
@@ -256,9 +256,9 @@ def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> Non
     ):
         report = pf.audit({"m": scores}, source, df, **QUIET)
     assert "taken for a function of the features: the user stated nothing: no row has" in str(report)
-    said = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
-    assert "stated by the user (scores='prediction')" in str(said)
-    pd.testing.assert_frame_equal(report.table, said.table)
+    stated = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
+    assert "stated by the user (scores='prediction')" in str(stated)
+    pd.testing.assert_frame_equal(report.table, stated.table)
     outcome = pf.audit({"m": scores}, source, df, scores="outcome", **QUIET)
     assert "an outcome, no function of the features: stated by the user" in str(outcome)
     with pytest.raises(DataError, match=r"scores='outcomes' is not known.*Did you mean 'outcome'"):
