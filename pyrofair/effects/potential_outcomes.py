@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 MEAN_WEIGHT = (0.9, 1.1)
-"""Mean weights outside of this interval are reported."""
+"""Mean weights outside this interval are reported."""
 SMALLEST_SHARE = 0.05
 """The smallest effective size that is not reported, as a share of the rows."""
 FEWEST_ROWS = 10
@@ -58,7 +58,7 @@ class Scored:
         Nonnegative weight of each row. The weights carry the normalisation: they sum to 1 for an SEM or a Hajek
         estimate, and to whatever the data give for a Horvitz-Thompson one.
     unit : torch.Tensor of int64, shape (m,), optional
-        What the row shares with rows of the other world; None: nothing is known to be shared.
+        What the row shares with rows of the other world; None: nothing is shared for certain.
 
     Raises
     ------
@@ -103,8 +103,8 @@ class CounterfactualSample:
     weight : numpy.ndarray, shape (m,)
         Nonnegative weights, kept as float64; ``(weight * score).sum()`` estimates P(Y = 1) in this world.
     unit : numpy.ndarray of int64, shape (m,), optional
-        What the two worlds are known to share: rows with one id, in either world, belong to one unit (a unit's noise,
-        or a value of the features that no unfair path touches). None: the population is the only unit.
+        What the two worlds share: rows with one id, in either world, belong to one unit (a unit's noise, or a value of
+        the features that no unfair path touches). None: the population is the only unit.
     origin : numpy.ndarray of int64, shape (m,), optional
         Position in the observed rows of the row that this one is, unchanged; -1 where it was changed or drawn.
         Training reuses the forward pass of unchanged rows.
@@ -150,7 +150,7 @@ class CounterfactualSample:
             if (given := getattr(self, name)) is not None:
                 ids = np.asarray(given)
                 _check_length(name, ids, m)
-                # An empty list has no integers to show its kind by.
+                # An empty list has no integers, and so another type.
                 if ids.dtype.kind not in "iu" and m:
                     raise DataError(
                         f"{name} must hold integers; got {ids.dtype}. Number its values, as np.unique does."
@@ -160,8 +160,8 @@ class CounterfactualSample:
             raise DataError(f"origin holds {self.origin.min()}; a position is 0 or more, and -1 marks a changed row.")
 
     @cached_property
-    def place(self) -> npt.NDArray[np.int64]:
-        """The place of each row's unit among the sorted ids, shape (m,); without units each row is one."""
+    def unit_index(self) -> npt.NDArray[np.int64]:
+        """The index of each row's unit among the sorted ids, shape (m,); without units each row is one."""
         if self.unit is None:
             return np.arange(len(self.rows))
         return np.unique(self.unit, return_inverse=True)[1].astype(np.int64, copy=False)
@@ -169,38 +169,27 @@ class CounterfactualSample:
     @property
     def units(self) -> int:
         """The number of units, or else of rows."""
-        return int(self.place.max()) + 1 if len(self.rows) else 0
+        return int(self.unit_index.max()) + 1 if len(self.rows) else 0
 
     @property
     def effective_size(self) -> float:
         """Kish's effective sample size ``(sum w)^2 / sum w^2``, in units or else in rows; 0 when every weight is 0."""
-        weight = np.bincount(self.place, self.weight)
+        weight = np.bincount(self.unit_index, self.weight)
         squares = float(np.square(weight).sum())
         return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
 
     def reweighted(self, factor: npt.NDArray[np.float64]) -> Self:
-        """Return the sample with the weights of its k units, or else of its rows, multiplied; their sum is kept.
-
-        Parameters
-        ----------
-        factor : numpy.ndarray, shape (k,)
-            One factor for each unit, in the order of their ids.
-        """
-        weight = self.weight * factor[self.place]
+        """Return the sample with its k units, or else rows, reweighted by a factor (k,); the sum of weights is kept."""
+        weight = self.weight * factor[self.unit_index]
         return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin, self.cell)
 
     def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
-        """Attach the scores of the rows; the weights take the precision and the device of the scores.
+        """Return the rows' scores with their weights, in the precision and on the device of the scores.
 
         Parameters
         ----------
         scores : torch.Tensor or array_like, shape (m,)
             One score per row. Decisions (bool, int) become float64. A tensor keeps its gradient.
-
-        Returns
-        -------
-        Scored
-            What the functionals read.
 
         Raises
         ------
@@ -299,7 +288,7 @@ class PotentialOutcomes(Protocol):
 
     A potential outcome is a weighted sample of feature rows. A source makes two of them: world 0, the baseline, and
     world 1, where the unfair paths alone carry the other value of the sensitive attribute. ``unit`` names what the two
-    worlds are known to share, and so how much their comparison can tell. Sources never read the outcome column.
+    worlds share, and so how much their comparison identifies. Sources never read the outcome column.
     """
 
     @property

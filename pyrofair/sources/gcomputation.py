@@ -318,7 +318,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Rows are told by content and index, whatever their order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
         check_is_fitted(self, "split_")
-        return self.nuisances_.place(read_table(df, feature_columns(self.unfair.graph)))
+        return self.nuisances_.positions(read_table(df, feature_columns(self.unfair.graph)))
 
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
         """Tell whether these are the rows it was fitted on, in whatever order."""

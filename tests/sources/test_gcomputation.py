@@ -97,7 +97,7 @@ def test_units_are_what_both_worlds_share() -> None:
         assert set(world.rows["A"]) == {arm}
         assert world.weight.sum() == pytest.approx(1.0)
         assert len(world.rows.assign(unit=world.unit)[["Q", "N", "unit"]].drop_duplicates()) == world.units
-    share = [np.bincount(world.place, world.weight) for world in (one, other)]
+    share = [np.bincount(world.unit_index, world.weight) for world in (one, other)]
     np.testing.assert_allclose(share[0], share[1])
 
 
