@@ -64,7 +64,8 @@ def check_overlap(
     if not kept.all():
         found.append(
             f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
-            "unfair effect and PIU are those among the others, while accuracy and the rate of yes are over all rows."
+            "unfair effect and PIU are those among the others, while accuracy and the positive prediction rate are "
+            "over all rows."
         )
     if fresh:
         return found

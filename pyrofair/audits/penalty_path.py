@@ -299,10 +299,8 @@ def penalty_path(
         "test set": measured.digest(),
         "threshold": repr(float(threshold)),
     }
-    other = (
-        [] if resume is None else [name for name in fingerprint if resume.fingerprint.get(name) != fingerprint[name]]
-    )
-    if other:
+    then = fingerprint if resume is None else resume.fingerprint
+    if other := [name for name, value in fingerprint.items() if then.get(name) != value]:
         raise DataError(
             f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
             "interrupted, or start anew without resume."

@@ -605,7 +605,7 @@ def test_rows_outside_a_trimmed_source_are_counted(arm: Any) -> None:
     with pytest.warns(PositivityWarning, match=warned):
         other = run(Scores(), source, df.iloc[::-1])
     for report in (fresh, other):
-        assert f"Warning: {warned}, while accuracy and the rate of yes are over all rows." in str(report)
+        assert f"Warning: {warned}, while accuracy and the positive prediction rate are over all rows." in str(report)
         assert len(report.context["warnings"]) == (2 if report is fresh else 1)
     inside = run(Scores(), source, one_mediator())
     assert inside.context["warnings"] == []
@@ -814,6 +814,7 @@ def test_one_replicate_makes_no_interval() -> None:
 
 def test_inference_data() -> None:
     report = pf.audit({"a": Scores(), "b": Constant(0.7)}, saturated(), one_mediator(), n_boot=40, progress=False)
+    assert report.draws.columns.names == ["model", "decisions", "quantity"]
     posterior = report.to_inference_data()["posterior"]
     assert posterior["piu_upper"].dims == ("chain", "draw", "model", "decisions")
     assert posterior["accuracy"].dims == ("chain", "draw", "model")
