@@ -1,5 +1,5 @@
 # %% [markdown]
-# # How unfair is a classifier of the Adult census data, and what does less unfairness cost?
+# # The unfair effect of a classifier of the Adult census data, and the cost of reducing it
 #
 # You have a table, a causal graph and some fitted classifier. This tutorial goes from there to a report with intervals,
 # and to a second classifier that pays for unfair effects. Cells run top to bottom in any editor that knows `# %%`, or
@@ -39,7 +39,7 @@ graph = adult.graph
 print(graph)
 
 # %% [markdown]
-# Levels that hardly any woman, or hardly any man, has (a country of one unit, the armed forces) have no counterpart
+# Levels that hardly any woman, or hardly any man, has (a country of one row, the armed forces) have no counterpart
 # in the other group, and a row there would get an enormous weight. They are merged here, by hand and in the open: the
 # package merges nothing, it warns and names such cells.
 
@@ -55,10 +55,10 @@ for name, levels in merged.items():
     train[name], test[name] = (part[name].astype(str).replace(levels).astype(kept) for part in (train, test))
 
 # %% [markdown]
-# ## Which paths are unfair?
+# ## The unfair paths
 #
-# That is a judgement, yours to make and to defend. Here, as in the paper: the direct path, and every path through
-# marital status. Paths through education and work alone are called fair.
+# Which paths are unfair is a judgement, yours to make and to defend. Here, as in the paper: the direct path, and every
+# path through marital status. Paths through education and work alone are called fair.
 
 # %%
 unfair = graph.unfair(direct=True, through=["M"])
@@ -68,7 +68,7 @@ drawn.savefig(folder / "adult-graph.png", dpi=120)
 drawn
 
 # %% [markdown]
-# ## Can the data tell?
+# ## Is the effect identified?
 #
 # `identify` writes the formula of both potential outcomes, the weights that reproduce them, and the assumptions, or
 # raises an error that names the cause.
@@ -95,7 +95,7 @@ boosted = make_pipeline(encode, HistGradientBoostingClassifier(random_state=0)).
 # ## A source, and its overlap
 #
 # A source makes the two worlds. `IPW` weights observed rows; look at its overlap before any result. A mean weight far
-# from 1, a small effective size (`ess`) or unsupported cells say that the other world has no counterpart in the data.
+# from 1, a small effective size (`ess`) or unsupported cells mean that the other world has no counterpart in the data.
 # Without the merging above, this line warns and names the cells.
 
 # %%
@@ -106,8 +106,8 @@ print(source.overlap().drop(columns=["trimmed", "clipped"]).round(3).to_string(i
 # ## A classifier that pays for unfair effects
 #
 # The same loss as any network, plus `strength` times the paper's penalty. The source is cloned and fitted inside. The
-# fit warns that women's rows and men's rows, weighted alone, tell of different unfair effects: the last but one section
-# asks why. Until then, what is penalised is an unfair effect up to that difference.
+# fit warns that women's rows and men's rows, weighted alone, estimate different unfair effects: the last but one
+# section examines that. Until then, what is penalised is an unfair effect up to that difference.
 
 # %%
 warnings.filterwarnings("ignore", "The two observed groups, weighted alone, disagree", pf.PositivityWarning)
@@ -126,7 +126,7 @@ penalised = pf.PenalizedClassifier(
 # ## The audit
 #
 # Both models, on test rows, with bootstrap intervals. Read the bounds beside accuracy and the positive rate: a
-# classifier that says no to everyone has a bound of 0. The last lines are the assumptions that the numbers rest on.
+# constant classifier has a bound of 0. The last lines are the assumptions that the numbers rest on.
 
 # %%
 models = {"boosted trees": boosted, "penalised network": penalised}
@@ -134,10 +134,10 @@ report = pf.audit(models, source, test, n_boot=50, progress=False, random_state=
 print(report)
 
 # %% [markdown]
-# ## The groups disagree: what now?
+# ## The groups disagree
 #
 # If the assumptions and the propensity models hold, women's rows and men's rows, weighted alone, estimate the same. The
-# report says that they do not. A latent cause cannot do that; a propensity that is too simple can. With cross-fitted
+# report shows that they do not. A latent cause cannot do that; a propensity that is too simple can. With cross-fitted
 # boosted trees in place of logistic regression (points only, to be quick) they come closer, though not together: take
 # what is left as an uncertainty that no interval above contains.
 

@@ -26,12 +26,12 @@ rng = np.random.default_rng(0)
 n = 3_000
 man = rng.random(n) < 0.55
 age = rng.integers(20, 60, n)
-drive = rng.normal(size=n)  # motivation, which nobody measured
+drive = rng.normal(size=n)  # motivation, which is not measured
 hours = np.round(32 + 5 * man + 3 * drive + rng.normal(scale=4, size=n))
 sector = np.where(rng.random(n) < 0.3 + 0.25 * man, "industry", "services")
 interview = 4 + 0.06 * hours + 0.4 * (sector == "industry") + rng.normal(size=n)
 logit = -8 + 0.8 * man + 0.02 * age + 0.08 * hours + 0.5 * interview + drive
-people = pd.DataFrame(
+units = pd.DataFrame(
     {
         "gender": np.where(man, "man", "woman"),
         "age": age,
@@ -41,7 +41,7 @@ people = pd.DataFrame(
         "hired": np.where(rng.random(n) < 1 / (1 + np.exp(-logit)), "yes", "no"),
     }
 )
-print(people.head().to_string(index=False))
+print(units.head().to_string(index=False))
 
 # %% [markdown]
 # ## The graph
@@ -109,7 +109,7 @@ except pf.NotIdentifiedError as error:
 
 # %%
 features = ["gender", "age", "weekly hours", "sector", "interview"]
-train, test = people[:2_000], people[2_000:]
+train, test = units[:2_000], units[2_000:]
 try:
     pf.IPW(unfair).fit(train.drop(columns="interview"))
 except pf.DataError as error:

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # A structural equation model in Pyro: what would this unit's score be, had only the unfair paths been switched?
+# # A structural equation model in Pyro: each unit's score, had only the unfair paths been switched
 #
 # You have written down how a hiring table comes about, as an ordinary Pyro program. From it come the causal graph, each
 # unit in both worlds, and how unfair a classifier is in truth. As a script: `python examples/hiring_sem.py [FOLDER]`
@@ -30,13 +30,12 @@ folder.mkdir(parents=True, exist_ok=True)
 #
 # Sites in the plate are per unit. Gender `A`, qualification `Q`, children `D`, physical strength `M`, decision `Y`.
 # Strength has its noise written out, `U_M`: a unit keeps it in every world. Children are drawn from a Poisson
-# distribution,
-# and nothing in the program says how many this man would have had as a woman.
+# distribution, and nothing in the program determines how many a man would have had as a woman.
 
 
 # %%
 def hiring(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.6))
         Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
         D = pyro.sample("D", dist.Poisson(torch.exp(0.5 - 0.7 * A + 0.1 * Q)))
@@ -62,15 +61,15 @@ print(unfair)
 # %%
 pyro.set_rng_seed(0)
 sites = poutine.trace(hiring).get_trace(3_000).nodes
-people = pd.DataFrame({node: sites[node]["value"].double().numpy() for node in graph.observed}).astype({"Y": int})
+units = pd.DataFrame({node: sites[node]["value"].double().numpy() for node in graph.observed}).astype({"Y": int})
 features = ["A", "Q", "D", "M"]
-plain = LogisticRegression().fit(people[features], people["Y"])
-print(f"accuracy {plain.score(people[features], people['Y']):.3f}")
+plain = LogisticRegression().fit(units[features], units["Y"])
+print(f"accuracy {plain.score(units[features], units['Y']):.3f}")
 
 # %% [markdown]
 # ## Five units in both worlds
 #
-# Each row is one unit with her noise. In the baseline she reads A = 0 along every path; in the switched world the
+# Each row is one unit with its noise. In the baseline it reads A = 0 along every path; in the switched world the
 # unfair paths alone carry A = 1: the direct one, and that through children. Strength stays what it was.
 
 # %%
@@ -83,21 +82,21 @@ table = table.reindex(columns=["baseline", "unfair paths switched"], level=0)
 print(table.round(2).to_string())
 
 # %% [markdown]
-# ## How unfair is it?
+# ## The mean unfair effect and PIU
 #
 # `SEM.truth` scores many units in both worlds: by the classifier above, and by one that paid for the disagreement of
-# the worlds in training. The mean unfair effect is what data could tell. The probability of individual unfairness
-# (PIU), that a unit's decision changes, also depends on how the children she has in one world hang together with
-# those in the other. The program does not say, so the coupling is named, never hidden in a seed: `monotone` (she keeps
-# her rank), `independent`, `antithetic` (her rank is turned round).
+# the worlds in training. The mean unfair effect is what data can identify. The probability of individual unfairness
+# (PIU), that a unit's decision changes, also depends on how the children that a unit has in the two worlds are coupled.
+# The program does not determine that, so the coupling is named, never hidden in a seed: `monotone` (a unit keeps its
+# rank), `independent`, `antithetic` (its rank is reversed).
 
 # %%
 print(sem.truth(plain, n=20_000, random_state=0))
 penalised = pf.PenalizedClassifier(
     "logistic", source=sem, strength=1.0, epochs=60, batch_size=500, progress=False, random_state=0
 )
-penalised.fit(people[features], people["Y"])
-print(f"penalised: accuracy {penalised.score(people[features], people['Y']):.3f}")
+penalised.fit(units[features], units["Y"])
+print(f"penalised: accuracy {penalised.score(units[features], units['Y']):.3f}")
 models = {"plain": plain, "penalised": penalised}
 truths = pd.concat(
     {name: sem.truths(model, n=20_000, random_state=0) for name, model in models.items()}, names=["model", "row"]

@@ -31,9 +31,9 @@ folder.mkdir(parents=True, exist_ok=True)
 
 # %%
 hiring = pf.simulate.scenario("hiring")
-people = hiring.draw(1_000, random_state=0)
+units = hiring.draw(1_000, random_state=0)
 features = ["A", "Q", "D", "M"]
-model = pf.PenalizedClassifier(epochs=40, progress=False, random_state=0).fit(people[features], people["Y"])
+model = pf.PenalizedClassifier(epochs=40, progress=False, random_state=0).fit(units[features], units["Y"])
 print(hiring.unfair)
 
 # %% [markdown]
@@ -45,7 +45,7 @@ print(hiring.unfair)
 
 # %%
 laws = pf.learn_mechanisms(
-    people[features], hiring.graph, nodes=["D", "M"], hidden=(16,), components=2, steps=1_000, progress=False,
+    units[features], hiring.graph, nodes=["D", "M"], hidden=(16,), components=2, steps=1_000, progress=False,
     random_state=0,
 )  # fmt: skip
 print(laws.held_out.round(3).to_string(index=False))
@@ -62,7 +62,7 @@ drawn
 
 # %%
 linear = pf.learn_mechanisms(
-    people[features], hiring.graph, parameters="linear", components=1, posterior="normal", steps=1_200, progress=False,
+    units[features], hiring.graph, parameters="linear", components=1, posterior="normal", steps=1_200, progress=False,
     random_state=0,
 )  # fmt: skip
 effects = pf.effect_posterior(
@@ -94,8 +94,8 @@ else:
 
 # %%
 source = pf.GComputation(hiring.unfair, hidden=(16,), components=2, progress=False, random_state=0)
-source.fit(people[features])
-report = pf.audit({"plain": model}, source, people, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
+source.fit(units[features])
+report = pf.audit({"plain": model}, source, units, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
 found = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
 p0, p1 = found.loc["p_y0", "estimate"], found.loc["p_ypi", "estimate"]
 sharp = pf.piu_bounds(p0, p1)

@@ -6,13 +6,12 @@ import argparse
 import io
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from threadpoolctl import threadpool_limits
 
+from pyrofair._random import one_thread
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError
 from pyrofair.reproduce.compare import SETTINGS, claim_folder, compare, settings_of
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     speaker = _Speaker()
     if replaced:
         speaker.say(f"replacing {', '.join(replaced)} in {folder}")
-    with _one_thread():
+    with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
         result = compare(options.data, say=speaker.say, **settings)
     paths = result.save(folder, overwrite=options.overwrite)
     speaker.say(result.text)
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class _Speaker:
-    """Print lines until standard output fails, which must not end the work: a closed pipe, a full disk."""
+    """Print lines until standard output fails (a closed pipe, a full disk), which must not end the work."""
 
     def __init__(self) -> None:
         self.failure: OSError | ValueError | None = None
@@ -72,18 +71,6 @@ class _Speaker:
                 self.failure = error
                 # What is left in the buffer would fail again when Python ends.
                 sys.stdout = io.StringIO()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute in one thread: the networks are small, and two threads wait for each other where cores are shared."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Figures and axes that a notebook shows, whether or not anything has imported pyplot."""
+"""Figures and axes that a notebook shows, whether or not pyplot has been imported."""
 
 from __future__ import annotations
 

@@ -1,20 +1,23 @@
-"""One reader of settings: each is checked for its type and its range before any work is done."""
+"""Checks of settings: the type and the range of each value, before any work is done."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from pyrofair.exceptions import DataError
 
 __all__ = [
+    "Constraint",
+    "check_settings",
     "did_you_mean",
     "listed",
+    "optional",
     "require_callable",
     "require_choice",
     "require_flag",
@@ -23,35 +26,36 @@ __all__ = [
     "require_label",
     "require_layers",
     "require_names",
-    "require_people",
     "require_rate",
     "require_real",
     "require_seed",
+    "require_units",
     "require_unmasked",
     "shown",
 ]
 
-MOST_PEOPLE = 2**31 - 1
+MOST_UNITS = 2**31 - 1
 MOST_SEED = 2**63 - 1
 MOST_RATE = 1e30
+"""Single precision cannot take larger steps."""
+
+Constraint = Callable[[str, Any], object]
+"""A check of a setting's name and value that raises a DataError with both."""
+
+
+def check_settings(estimator: object, constraints: Mapping[str, Constraint]) -> None:
+    """Check the settings of an estimator by a table that maps the name of each to its constraint."""
+    for name, constraint in constraints.items():
+        constraint(name, getattr(estimator, name))
+
+
+def optional(constraint: Constraint) -> Constraint:
+    """Return a constraint that accepts None besides what the given one accepts."""
+    return lambda name, value: None if value is None else constraint(name, value)
 
 
 def require_integer(name: str, value: object, *, least: int = 1, most: int | None = None, hint: str = "") -> int:
-    """Return an integer setting, or refuse what is no integer within its range; a hint ends the message.
-
-    Raises
-    ------
-    DataError
-        With the setting and its value. True and False are no integers here.
-
-    Examples
-    --------
-    >>> require_integer("n_boot", 200, least=0)
-    200
-    >>> require_integer("epochs", 2.5)
-    Traceback (most recent call last):
-    pyrofair.exceptions.DataError: epochs=2.5 must be an integer of at least 1.
-    """
+    """Return an integer (not a bool) within a closed range; the hint ends the message of the error."""
     if _is_integer(value):
         number = int(value)
         if least <= number and (most is None or number <= most):
@@ -60,15 +64,9 @@ def require_integer(name: str, value: object, *, least: int = 1, most: int | Non
     raise DataError(f"{name}={shown(value)} must be an integer {span}.{hint and f' {hint}'}")
 
 
-def require_people(name: str, value: object) -> int:
-    """Return a number of units to draw, or refuse what is none, or more than a table can hold.
-
-    Raises
-    ------
-    DataError
-        With the setting and its value.
-    """
-    return require_integer(name, value, most=MOST_PEOPLE)
+def require_units(name: str, value: object) -> int:
+    """Return a number of units to draw: an integer of at least 1, and no more than a table can hold."""
+    return require_integer(name, value, most=MOST_UNITS)
 
 
 def require_real(
@@ -82,32 +80,7 @@ def require_real(
     such_as: object = None,
     hint: str = "",
 ) -> float:
-    """Return a real setting, or refuse what is no finite number within its range.
-
-    Parameters
-    ----------
-    name, value
-        The setting.
-    least, most
-        Closed ends of its range.
-    above, below
-        Open ends of its range.
-    such_as, hint
-        A value that would do, and a last sentence, for the message.
-
-    Raises
-    ------
-    DataError
-        With the setting, its value and the range.
-
-    Examples
-    --------
-    >>> require_real("level", 0.95, above=0.0, below=1.0)
-    0.95
-    >>> require_real("level", "high", above=0.0, below=1.0, such_as=0.95)
-    Traceback (most recent call last):
-    pyrofair.exceptions.DataError: level='high' must be a number above 0 and below 1, such as 0.95.
-    """
+    """Return a finite number within closed (least, most) and open (above, below) ends; ``such_as`` is an example."""
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
         number = float(value)
         if math.isfinite(number) and least <= number <= most and above < number < below:
@@ -122,101 +95,47 @@ def require_real(
 
 
 def require_rate(value: object, name: str = "learning_rate") -> float:
-    """Return a learning rate, or refuse what is none, or is so large that single precision cannot take the step.
-
-    Raises
-    ------
-    DataError
-        With the setting and its value.
-    """
+    """Return a learning rate: a positive number, of a size that single precision can take."""
     return require_real(name, value, above=0.0, most=MOST_RATE)
 
 
-def require_choice(name: str, value: object, choices: Sequence[object], *, error: type[Exception] = DataError) -> None:
-    """Refuse a setting that is none of the given values, with the nearest of them.
-
-    Raises
-    ------
-    DataError
-        With the setting, its value and the choices.
-
-    Examples
-    --------
-    >>> require_choice("arm", "pool", ["paper", "pooled"])
-    Traceback (most recent call last):
-    pyrofair.exceptions.DataError: arm='pool' is not known; it is 'paper' or 'pooled'. Did you mean 'pooled'?
-    """
+def require_choice(
+    name: str, value: object, choices: Sequence[object], *, callables: str = "", error: type[Exception] = DataError
+) -> None:
+    """Refuse a value that is none of the choices; with a description of ``callables`` these are accepted, too."""
     integer = _is_integer(value)
     if any(value == each for each in choices if type(each) is type(value) or (integer and _is_integer(each))):
         return
+    if callables and callable(value):
+        return
     known = [repr(each) for each in choices]
-    listed = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
+    if callables:
+        text = f"{', '.join(known)}, or {callables}"
+    else:
+        text = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
     near = did_you_mean(value, filter(_is_text, choices)) if _is_text(value) else ""
-    raise error(f"{name}={shown(value)} is not known; it is {listed}.{near}")
+    raise error(f"{name}={shown(value)} is not known; it is {text}.{near}")
 
 
 def require_flag(name: str, value: object) -> bool:
-    """Return a setting that is True or False, or refuse it: ``"no"`` would count as true.
-
-    Raises
-    ------
-    DataError
-        With the setting and its value.
-    """
+    """Return True or False as they are, and refuse all else: ``"no"`` would count as true."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise DataError(f"{name}={shown(value)} must be True or False.")
 
 
 def require_instance(
-    name: str, value: object, kinds: type | tuple[type, ...], expected: str, *, error: type[Exception] = DataError
+    name: str, value: object, types: type | tuple[type, ...], expected: str, *, error: type[Exception] = DataError
 ) -> None:
-    """Refuse a setting of another type.
-
-    Raises
-    ------
-    DataError
-        With the setting, its value, and what is expected; ``error`` may name another class of error.
-
-    Examples
-    --------
-    >>> require_instance("families", 3, dict, "a dictionary from columns to families")
-    Traceback (most recent call last):
-    pyrofair.exceptions.DataError: families=3 must be a dictionary from columns to families.
-    """
-    if not isinstance(value, kinds):
+    """Refuse a value of another type; the message ends in what is expected."""
+    if not isinstance(value, types):
         raise error(f"{name}={shown(value)} must be {expected}.")
 
 
 def require_names(
     name: str, value: object, what: str = "names", *, one: bool = False, error: type[Exception] = DataError
 ) -> tuple[str, ...]:
-    """Return a list of names as a tuple, or refuse what is none: a string would be read letter by letter.
-
-    Parameters
-    ----------
-    name, value
-        The setting.
-    what
-        What the names are of.
-    one
-        Whether a single name may stand for the list of it.
-    error
-        The class of the error.
-
-    Raises
-    ------
-    DataError
-        With the setting, its value, and how to write it.
-
-    Examples
-    --------
-    >>> require_names("through", "M", "node names", one=True)
-    ('M',)
-    >>> require_names("columns", "A", "column names")
-    Traceback (most recent call last):
-    pyrofair.exceptions.DataError: columns='A' must be a list of column names, such as ['A'].
-    """
+    """Return a list of names as a tuple; a string would be read letter by letter, unless ``one`` name may be given."""
     if isinstance(value, str) and one:
         return (value,)
     found = None if isinstance(value, str | bytes | Mapping) else listed(value)
@@ -227,11 +146,7 @@ def require_names(
 
 
 def listed(value: object) -> tuple[object, ...] | None:
-    """Return what a value lists, or None of what lists nothing: an array or tensor without an axis only looks like it.
-
-    >>> listed([1, 2]), listed(np.array(1.0)), listed(None)
-    ((1, 2), None, None)
-    """
+    """Return the elements of an iterable, or None: an array without an axis has ``__iter__`` and no elements."""
     try:
         return tuple(value)  # type: ignore[arg-type]
     except TypeError:
@@ -239,27 +154,15 @@ def listed(value: object) -> tuple[object, ...] | None:
 
 
 def require_layers(name: str, value: object) -> tuple[int, ...]:
-    """Return the numbers of units of a network's hidden layers, or refuse what is no list of them.
-
-    Raises
-    ------
-    DataError
-        With the setting, its value and an example.
-    """
+    """Return the sizes of a network's hidden layers as a tuple of positive integers."""
     layers = listed(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes) else None
     if layers is None:
         raise DataError(f"{name}={shown(value)} must list the units of each hidden layer, such as (32, 32) or (32,).")
-    return tuple(require_integer(f"{name}[{place}]", units) for place, units in enumerate(layers))
+    return tuple(require_integer(f"{name}[{index}]", units) for index, units in enumerate(layers))
 
 
 def require_label(name: str, value: object, *, error: type[Exception] = DataError) -> None:
-    """Refuse what is no label of a value in a column: a list, a dictionary, NaN, None.
-
-    Raises
-    ------
-    DataError
-        With the setting and its value.
-    """
+    """Refuse what cannot be a value of a column: a container, a callable, a missing value."""
     plain = isinstance(value, Hashable) and not isinstance(value, Iterable) and not callable(value)
     if not isinstance(value, str | bytes) and (not plain or _is_missing(value)):
         raise error(
@@ -269,25 +172,13 @@ def require_label(name: str, value: object, *, error: type[Exception] = DataErro
 
 
 def require_callable(name: str, value: object, what: str, *, error: type[Exception] = DataError) -> None:
-    """Refuse what cannot be called.
-
-    Raises
-    ------
-    DataError
-        With the setting and its value.
-    """
+    """Refuse what cannot be called."""
     if not callable(value):
         raise error(f"{name}={shown(value)} must be {what}.")
 
 
 def require_seed(value: object, name: str = "random_state") -> None:
-    """Refuse what is no seed: an integer that is not negative, a NumPy generator or None.
-
-    Raises
-    ------
-    DataError
-        With what would do.
-    """
+    """Refuse what is neither a non-negative integer, nor a NumPy generator, nor None."""
     if not (_is_integer(value) and 0 <= int(value) <= MOST_SEED) and not isinstance(
         value, np.random.Generator | np.random.RandomState | None
     ):
@@ -298,20 +189,7 @@ def require_seed(value: object, name: str = "random_state") -> None:
 
 
 def require_unmasked(name: str, values: object) -> None:
-    """Refuse a masked array that hides values: NumPy drops the mask wherever plain numbers are made of it.
-
-    Raises
-    ------
-    DataError
-        With how many are hidden, and what to do.
-
-    Examples
-    --------
-    >>> require_unmasked("y", np.ma.masked_equal([0, 9, 1], 9))
-    Traceback (most recent call last):
-    pyrofair.exceptions.DataError: y is a masked array that hides 1 of its 3 values. Drop these rows or fill them, \
-y.filled(...), before.
-    """
+    """Refuse a masked array with hidden values: NumPy drops the mask wherever plain numbers are made of it."""
     if isinstance(values, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(values).sum())):
         raise DataError(
             f"{name} is a masked array that hides {hidden} of its {values.size} values. Drop these rows or fill them, "
@@ -320,11 +198,7 @@ y.filled(...), before.
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: its repr, or the type of what has a long one.
-
-    >>> shown("abc"), shown(list(range(1000)))
-    ("'abc'", '<list>')
-    """
+    """Return the repr of a value for a message, or its type where the repr has more than 100 characters or a line."""
     try:
         text = repr(value)
     except Exception:  # a broken repr must not hide the message that shows it
@@ -333,11 +207,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """Return a sentence that suggests the known name nearest to a wrong one, whatever its case; empty if none is near.
-
-    >>> did_you_mean("m", ["A", "M"])
-    " Did you mean 'M'?"
-    """
+    """Return a sentence with the known name nearest to a wrong one, whatever its case; empty if none is near."""
     spelled = {str(each).casefold(): each for each in known}
     wrong = str(name).casefold()
     close = difflib.get_close_matches(wrong, spelled, n=1)

@@ -30,7 +30,7 @@ class DataError(PyrofairError):
 
 
 class NotIdentifiedError(PyrofairError):
-    """The data cannot tell the effect, whatever the sample size: the message names the cause."""
+    """The data do not determine the effect, whatever the sample size: the message names the cause."""
 
 
 class FormulaNotApplicableError(NotIdentifiedError):

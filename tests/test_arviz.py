@@ -170,6 +170,13 @@ def test_the_diagnostics_of_a_summary_are_those_of_arviz() -> None:
     assert list(found)[2:4] == ["eti_10%", "eti_90%"]
 
 
+def test_summaries_of_one_chain_and_of_one_draw() -> None:
+    draws = np.arange(101.0)[None]
+    found = summarise(to_arviz({"posterior": {"b": draws}}), level=0.9).round(2)
+    assert found.to_dict("index") == {"b": {"mean": 50.0, "sd": 29.3, "eti_5%": 5.0, "eti_95%": 95.0}}
+    assert summarise(to_arviz({"posterior": {"b": draws[:, :1]}})).to_dict("index") == {"b": {"mean": 0.0}}
+
+
 @pytest.mark.parametrize("level", [0.0, 1.0, 95, "95", None])
 def test_a_level_lies_between_0_and_1(level: Any) -> None:
     with pytest.raises(DataError, match=r"level=.* must be a number above 0 and below 1, such as 0\.95"):

@@ -1,4 +1,4 @@
-"""Each example runs to its end, warnings being errors, and writes what it says."""
+"""Each example runs to its end, warnings being errors, and writes the files that it names."""
 
 from __future__ import annotations
 

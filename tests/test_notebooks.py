@@ -1,4 +1,4 @@
-"""What a notebook shows of graphs, formulas and pictures, and where the examples write when they are run in one."""
+"""Graphs, formulas and figures in a notebook, and the folder where the examples write when they are run in one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Audits of fitted classifiers: tables with intervals, reports and plots, and paths over penalty strengths.
+"""Audits of fitted classifiers: tables with intervals, reports, figures, and paths over penalty strengths.
 
-In come models, a source and a table; out go an :class:`Audit`, or a :class:`PenaltyPath` over strengths and seeds.
+In come fitted models, a source of potential outcomes and a table of rows; out goes an :class:`Audit`: every quantity
+with its interval or the reason why it has none, the comparison of the two observed groups, and the assumptions. A
+classifier, a source and strengths give a :class:`PenaltyPath` over strengths and seeds, with an audit of each.
 """
 
 from pyrofair.audits.audit import Audit, audit

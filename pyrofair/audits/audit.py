@@ -1,9 +1,9 @@
-"""Audit fitted classifiers against path-specific unfair effects."""
+"""Audits of fitted classifiers against path-specific unfair effects."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +18,22 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
-from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, Views, make_views, replicate
-from pyrofair.audits.measures import DECISIONS, AuditedModel, Decisions
+from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, make_views, replicate
+from pyrofair.audits.diagnostics import check_intervals, check_overlap, find_small_groups, most_failed
+from pyrofair.audits.measures import DECISIONS, Decisions
+from pyrofair.audits.models import AuditedModel, ScoresAre, ScoreType, judge_scores
 from pyrofair.audits.plots import plot_audit
-from pyrofair.audits.report import read_audit
-from pyrofair.audits.score_types import ScoreKind, ScoresAre, judge_scores
-from pyrofair.audits.tables import MOST_LOST, group_table, main_table
+from pyrofair.audits.report import describe_audit
+from pyrofair.audits.tables import group_table, main_table
 from pyrofair.effects.potential_outcomes import (
-    FEWEST_ROWS,
-    MEAN_WEIGHT,
-    SMALLEST_SHARE,
     CounterfactualSample,
     Diagnosed,
     PotentialOutcomes,
     Refittable,
-    SampleSplit,
     Stratified,
+    Views,
 )
-from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
+from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import identify
 from pyrofair.graph.paths import UnfairPaths
@@ -44,135 +42,9 @@ from pyrofair.tables.tables import feature_columns, read_outcome, read_sensitive
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "doubt_intervals", "doubt_overlap", "most_failed", "small_groups"]
+__all__ = ["Audit", "audit"]
 
-
-def small_groups(fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], views: Views | None) -> tuple[str, str]:
-    """Say for each world which observed group has too few effective rows for an interval; empty where none has.
-
-    Counted are the fitted rows of each group that the world rests on, and the audited rows that carry its weights or
-    show its units.
-
-    Parameters
-    ----------
-    fitted, views
-        A source, and the views of its worlds, if they could be made.
-    table, weight
-        The n audited rows, and their weights (n,).
-    """
-    if views is None or not isinstance(fitted, Diagnosed):
-        return "", ""
-    sizes, found = fitted.group_sizes(), []
-    for regime, world in zip(fitted.unfair.regimes, views[0], strict=True):
-        said = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
-        if isinstance(fitted, SampleSplit):
-            size = fitted.effective_size(table, weight)
-        else:
-            size = world.effective_size if world.unit is None else np.inf
-        if size < FEWEST_ROWS and not said:
-            said = [f"the effective size of the world {regime.name!r} is {size:.1f} row(s), fewer than {FEWEST_ROWS}"]
-        found.append("; ".join(said))
-    return found[0], found[1]
-
-
-def doubt_overlap(
-    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views], *, fresh: bool
-) -> list[str]:
-    """Say which audited rows are trimmed, and where they support a world badly, whatever the fitted rows did.
-
-    Parameters
-    ----------
-    fitted, worlds
-        The source, and the views of its worlds and of those of its groups.
-    table, weight
-        The n audited rows, and their weights (n,).
-    fresh
-        Whether the source was fitted on these rows, and has warned already.
-    """
-    if "" not in worlds:
-        return []
-    found = []
-    kept = _kept(fitted, table)
-    if not kept.all():
-        found.append(
-            f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
-            "unfair effect and PIU are those among the others, while accuracy and the rate of yes are over all rows."
-        )
-    for regime, world in zip(fitted.unfair.regimes, worlds[""][0], strict=True):
-        problems = []
-        counted = kept & (weight > 0.0)
-        if isinstance(fitted, Stratified) and counted.any():
-            low, high = MEAN_WEIGHT
-            mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
-            if not low <= mean <= high:
-                problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
-        if world.effective_size < SMALLEST_SHARE * world.units:
-            problems.append(
-                f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
-            )
-        elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
-            problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
-        if problems and not fresh:
-            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
-    for text in () if fresh else found:
-        warnings.warn(text, PositivityWarning, stacklevel=3)
-    return found
-
-
-def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
-    """Tell which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
-    if not isinstance(fitted, Stratified) or fitted.trim is None:
-        return np.ones(len(table), dtype=bool)
-    alone = fitted.by_group(["group 0", "group 1"]).values()
-    weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
-    return np.asarray(np.sum(weights, axis=0) > 0.0)
-
-
-def most_failed(replicates: Replicates) -> bool:
-    """Tell whether so many replicates failed that the others make no interval."""
-    return len(replicates.failures) > MOST_LOST * replicates.tried
-
-
-def doubt_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Views], level: float) -> list[str]:
-    """Warn of what makes intervals doubtful, and return the warnings as text.
-
-    Parameters
-    ----------
-    replicates
-        The bootstrap replicates.
-    fitted, worlds
-        The source, and the views of its worlds.
-    level
-        The level of the intervals.
-    """
-    found = []
-    tried, failures = replicates.tried, replicates.failures
-    if most_failed(replicates):
-        found.append(
-            f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
-            f"{failures[0]}"
-        )
-    elif 0 < tried * (1.0 - level) < 2.0 - 1e-9:
-        found.append(
-            f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
-            f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
-        )
-    if tried and worlds and not isinstance(fitted, Refittable):
-        name = type(fitted).__name__
-        first = worlds[""][0][0]
-        if first.unit is not None:
-            found.append(
-                f"{name} is taken as it is: the intervals cover the drawing of {first.units:,} units and of audited "
-                "rows, not what may be wrong with it or its parameters."
-            )
-        else:
-            found.append(
-                f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
-                + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
-            )
-    for text in found:
-        warnings.warn(text, PyrofairWarning, stacklevel=3)
-    return found
+MOST_JOBS = 10_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,14 +54,14 @@ class Audit:
     Attributes
     ----------
     table : DataFrame
-        A row for each model, kind of decisions and quantity: estimate, lower, upper, ess (effective sample size of the
-        weighted rows), note.
+        A row for each model, decisions and quantity: estimate, lower, upper, ess (effective sample size of the weighted
+        rows), note.
     groups : DataFrame
         Where the source allows it: the same marginals from either observed group alone, their difference with its
         own interval, whether they agree by one test of all differences at that level (``p_value`` is joint as well),
         their effective sizes, and a note where these are too small to compare.
     draws : DataFrame
-        The bootstrap replicates, a row each, with columns (model, decisions, quantity).
+        The bootstrap replicates, a row each; the levels of the columns are model, decisions and quantity.
     context : dict
         Rows, replicates, level, assumptions, the groups weighted and their overlap, warnings.
     """
@@ -213,26 +85,23 @@ class Audit:
         """
         if self.draws.empty:
             raise DataError("There are no bootstrap replicates to hand over; audit with n_boot=200, say.")
-        models = list(dict.fromkeys(self.draws.columns.get_level_values(0)))
+        models = list(self.draws.columns.unique("model"))
         posterior, dims = {}, {}
-        for quantity in dict.fromkeys(self.draws.columns.get_level_values(2)):
-            kinds = [kind for kind in DECISIONS if (models[0], kind, quantity) in self.draws.columns]
-            columns = [(model, kind, quantity) for model in models for kind in kinds]
-            cube = self.draws[columns].to_numpy().reshape(1, len(self.draws), len(models), len(kinds))
-            both = len(kinds) == len(DECISIONS)
+        for quantity in self.draws.columns.unique("quantity"):
+            present = [each for each in DECISIONS if (models[0], each, quantity) in self.draws.columns]
+            columns = [(model, each, quantity) for model in models for each in present]
+            cube = self.draws[columns].to_numpy().reshape(1, len(self.draws), len(models), len(present))
+            both = len(present) == len(DECISIONS)
             posterior[quantity] = cube if both else cube[..., 0]
             dims[quantity] = ["model", "decisions"] if both else ["model"]
         return to_arviz({"posterior": posterior}, coords={"model": models, "decisions": DECISIONS}, dims=dims)
 
     def __str__(self) -> str:
-        return read_audit(self.table, self.groups, self.context)
+        return describe_audit(self.table, self.groups, self.context)
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))
         return f"<Audit of {models} on {self.context['rows']:,} rows; print it for a reading>"
-
-
-MOST_JOBS = 10_000
 
 
 def audit(
@@ -281,10 +150,9 @@ def audit(
         ``"outcome"``, anything else, such as human decisions or a model of other inputs; or ``"auto"``: an outcome if
         equal rows have unequal scores, a prediction otherwise, with a warning where fewer than 300 rows repeat another
         one: of k that do, all with equal scores, at most a share of 3 / k would differ in the long run (95 %). A model
-        with ``predict_proba`` is a function of the features unless its second call gives other scores; then it is an
-        outcome too. The effect on an outcome must be identified by
-        ``identify(unfair, "outcome")``, whose assumptions the report lists, and needs a source that weights observed
-        rows.
+        with ``predict_proba`` is an outcome too if its second call gives other scores. The effect on an outcome must be
+        identified by ``identify(unfair, "outcome")``, whose assumptions the report lists, and needs a source that
+        weights observed rows.
     n_jobs
         Threads, as joblib counts them.
     progress
@@ -302,7 +170,7 @@ def audit(
     DataError
         If a setting, a model or the table is unfit; nothing has been fitted then.
     NotIdentifiedError
-        If scores are an outcome, and the data cannot tell the effect on it.
+        If scores are an outcome, and the effect on it is not identified.
 
     References
     ----------
@@ -321,7 +189,11 @@ def audit(
     >>> table["estimate"][["p_y0", "p_ypi", "piu_lower", "piu_upper"]].round(2).tolist()
     [0.25, 0.6, 0.35, 0.85]
     """
-    _check_settings(models, source, n_boot, level, threshold, bootstrap)
+    _check_settings(models, source)
+    require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
+    require_integer("n_boot", n_boot, least=0)
+    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
+    require_real("threshold", threshold, least=0.0, below=1.0)  # for scores to exceed it
     require_choice("scores", scores, ("auto", "prediction", "outcome"))
     if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
@@ -331,110 +203,128 @@ def audit(
     graph = source.unfair.graph
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
-    outcome, said = _outcome(df, graph)
+    outcome, warned = _read_outcome(df, graph)
     warn_unused(df, graph)
     weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
     audited = tuple(AuditedModel(name, model, graph, order) for name, model in models.items())
     if scores == "outcome" and not any(model.is_scores for model in audited):
         raise DataError(
-            f"scores='outcome' is said of given scores, and {', '.join(repr(model.name) for model in audited)} has "
+            f"scores='outcome' describes given scores, and {', '.join(repr(model.name) for model in audited)} has "
             "predict_proba: give the scores themselves, models={'name': scores of the rows of df}, or leave scores out."
         )
     observed = {model.name: model.observed(table) for model in audited}
-    kinds = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
-    said += _doubt_kinds(kinds)
-    outcomes = [name for name, kind in kinds.items() if kind.is_outcome]
-    _check_outcomes(source, {name: kinds[name].why for name in outcomes})
+    types = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
+    warned += _warn_of_open(types)
+    outcomes = [name for name, each in types.items() if each.is_outcome]
+    _check_outcomes(source, {name: types[name].why for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
     audited = tuple(replace(each, model=observed[each.name]) if each.name in outcomes else each for each in audited)
     used: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, place = _fitted(source, table, weight)
+        fitted, index = _fitted(source, table, weight)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
             predicted = fitted if len(outcomes) < len(audited) else used
-        sources, worlds, failure = _worlds(predicted, table, a, weight, bool((place >= 0).all()), random_state)
+        sources, worlds, failure = _worlds(predicted, table, a, weight, bool((index >= 0).all()), random_state)
         if outcomes and used is not predicted and not failure:
             sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    scored = {
-        (label, model.name): tuple(
-            (model.world(one, observed[model.name]), model.world(other, observed[model.name])) for one, other in views
-        )
-        for label, views in worlds.items()
-        for model in audited
-        if _belongs(label, model, outcomes if OUTCOME in worlds else ())
-    }
-    estimator = Estimator(audited, table, outcome, weight, observed, sources, worlds, scored, place, threshold)
+    estimator = Estimator(
+        models=audited,
+        observed=observed,
+        table=table,
+        outcome=outcome,
+        weight=weight,
+        threshold=threshold,
+        sources=sources,
+        worlds=worlds,
+        index=index,
+        outcomes=outcomes if OUTCOME in worlds else (),
+    )
     point, notes = estimator.point()
     replicates = replicate(
         estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
     )
-    said += [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
-    said += doubt_overlap(predicted, table, weight, worlds, fresh=fitted is not source)
-    said += doubt_intervals(replicates, predicted, worlds, level)
+    fresh = fitted is not source
+    warned += [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
+    warned += check_overlap(predicted, table, weight, worlds, fresh=fresh)
+    warned += check_intervals(replicates, predicted, worlds, level)
     draws = replicates.draws.iloc[:0] if most_failed(replicates) else replicates.draws
     groups = group_table(point, draws, level, worlds)
-    small = {}
-    for model in audited:
-        label = estimator.label_of(model.name)
-        small[model.name] = small_groups(sources.get(label), table, weight, worlds.get(label))
+    labels = {model.name: estimator.label_of(model.name) for model in audited}
+    small = {
+        name: find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
+    }
+    shared = set(graph.columns_of(source.unfair.shared))
     return Audit(
         main_table(estimator, point, notes, draws, level, failure, small, groups),
         groups,
-        pd.DataFrame(draws[""]) if len(draws) else pd.DataFrame(),
+        pd.DataFrame(draws[AUDITED]) if len(draws) else pd.DataFrame(),
         {
             "rows": len(table),
             "level": level,
             "threshold": threshold,
             "replicates": replicates.tried,
             "failed": len(replicates.failures),
-            "paired": "" in worlds and _are_paired(*worlds[""][0]),
-            **_told(predicted, audited),
-            "kinds": {name: _read_kind(kind) for name, kind in kinds.items() if kind.why},
+            "paired": AUDITED in worlds and _are_paired(*worlds[AUDITED][0]),
+            "unfair": str(predicted.unfair),
+            "swapped": predicted.unfair.swapped,
+            "graph": graph,
+            "overlap": predicted.overlap() if isinstance(predicted, Diagnosed) else pd.DataFrame(),
+            "assumptions": predicted.assumptions if isinstance(predicted, Diagnosed) else (),
+            "order": order,
+            "unnamed": [model.name for model in audited if model.is_unnamed],
+            "untouched": {each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
+            "score_types": {name: _describe_type(each) for name, each in types.items() if each.why},
             "outcomes": outcomes,
             "outcome_assumptions": used.assumptions if OUTCOME in worlds else (),
             "small": small,
-            "resampling": _resampling(fitted, place, fresh=fitted is not source),
-            "warnings": said,
+            "resampling": _resampling(fitted, index, fresh=fresh),
+            "warnings": warned,
             "failure": failure,
         },
     )
 
 
-def _belongs(label: str, model: AuditedModel, outcomes: Sequence[str]) -> bool:
-    """Tell whether a source's worlds are those of a model: an outcome has its own, given scores no single group's."""
-    if label == OUTCOME or model.name in outcomes:
-        return label == OUTCOME and model.name in outcomes
-    return not label or not model.is_scores
+def _check_settings(models: Mapping[str, Any], source: PotentialOutcomes) -> None:
+    if not isinstance(models, Mapping) or not models:
+        raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
+    if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
+        raise DataError(f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say.")
+    for name in models:
+        if not isinstance(name, str):
+            raise DataError(
+                f"models has the name {shown(name)}, which is no string; name each model: audit({{'plain': model}}, "
+                "source, df)."
+            )
 
 
-def _read_kind(kind: ScoreKind) -> list[str]:
-    what = "an outcome, no function of the features" if kind.is_outcome else "taken for a function of the features"
-    return [f"  {what}: {kind.why}"]
+def _describe_type(scores: ScoreType) -> list[str]:
+    what = "an outcome, no function of the features" if scores.is_outcome else "taken for a function of the features"
+    return [f"  {what}: {scores.why}"]
 
 
-def _doubt_kinds(kinds: Mapping[str, ScoreKind]) -> list[str]:
-    """Warn of given scores that nobody calls a prediction, and that could be anything, and return the text."""
+def _warn_of_open(types: Mapping[str, ScoreType]) -> list[str]:
+    """Warn of given scores of an unknown type, and return the warnings as text."""
     found = [
-        f"{name!r} is given as scores, and {kind.why}. They are taken for a function of the features. Human decisions, "
+        f"{name!r} is given as scores, and {each.why}. They are taken for a function of the features. Human decisions, "
         "or a model of other inputs, are none: pass scores='outcome' then, and scores='prediction' otherwise."
-        for name, kind in kinds.items()
-        if kind.is_open
+        for name, each in types.items()
+        if each.is_open
     ]
     for text in found:
         warnings.warn(text, PyrofairWarning, stacklevel=3)
     return found
 
 
-def _check_outcomes(source: Any, why: Mapping[str, str]) -> None:
-    """Refuse outcomes where the data cannot tell the effect on them, or the source cannot weight them."""
-    for name, text in why.items():
-        known = f"{name!r} is an outcome, no function of the features: {text}."
+def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
+    """Refuse outcomes where the effect on them is not identified, or the source cannot weight them."""
+    for name, reason in reasons.items():
+        known = f"{name!r} is an outcome, no function of the features: {reason}."
         try:
             identify(source.unfair, "outcome")
         except NotIdentifiedError as error:
@@ -446,42 +336,7 @@ def _check_outcomes(source: Any, why: Mapping[str, str]) -> None:
             )
 
 
-def _told(fitted: Any, audited: Sequence[AuditedModel]) -> dict[str, Any]:
-    """Return what a reading tells of the source and the models."""
-    unfair = fitted.unfair
-    shared = set(unfair.graph.columns_of(unfair.shared))
-    return {
-        "unfair": str(unfair),
-        "swapped": unfair.swapped,
-        "graph": unfair.graph,
-        "overlap": fitted.overlap() if isinstance(fitted, Diagnosed) else pd.DataFrame(),
-        "assumptions": fitted.assumptions if isinstance(fitted, Diagnosed) else (),
-        "order": audited[0].order,
-        "unnamed": [model.name for model in audited if model.is_unnamed],
-        "untouched": {model.name: model.reads for model in audited if model.reads and shared.issuperset(model.reads)},
-    }
-
-
-def _check_settings(
-    models: Mapping[str, Any], source: PotentialOutcomes, n_boot: int, level: float, threshold: float, bootstrap: str
-) -> None:
-    if not isinstance(models, Mapping) or not models:
-        raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
-    if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
-        raise DataError(f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say.")
-    for name in models:
-        if not isinstance(name, str):
-            raise DataError(
-                f"models has the name {shown(name)}, which is no string; name each model: audit({{'plain': model}}, "
-                "source, df)."
-            )
-    require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
-    require_integer("n_boot", n_boot, least=0)
-    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    require_real("threshold", threshold, least=0.0, below=1.0)  # for scores to exceed it
-
-
-def _outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
+def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
     """Return the outcomes in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
     name = graph.outcome_column
     if name not in df.columns:
@@ -501,7 +356,7 @@ def _outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | N
 def _fitted(
     source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]
 ) -> tuple[Any, NDArray[np.int64]]:
-    """Return a fitted source, and which of the rows it was fitted on each audited row is, -1 for others."""
+    """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others."""
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
             check_is_fitted(source)
@@ -512,13 +367,13 @@ def _fitted(
     return source, np.full(len(table), -1)
 
 
-def _resampling(fitted: Any, place: NDArray[np.int64], *, fresh: bool) -> str:
-    """Say which audited rows the source was fitted on, and hence what a replicate resamples."""
+def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool) -> str:
+    """Return which audited rows the source was fitted on, and hence what a replicate resamples."""
     if not isinstance(fitted, Refittable):
         return ""
-    n, known = fitted.n_fitted_, int((place >= 0).sum())
-    if fresh or known == len(place) == n:
-        order = "" if fresh or (place == np.arange(len(place))).all() else ", in another order"
+    n, known = fitted.n_fitted_, int((index >= 0).sum())
+    if fresh or known == len(index) == n:
+        order = "" if fresh or (index == np.arange(len(index))).all() else ", in another order"
         return f"The source was fitted on these rows{order}: a replicate resamples them once, for both."
     if not known:
         return f"The source was fitted on {n:,} other rows: a replicate resamples either."
@@ -542,12 +397,12 @@ def _worlds(
     if absent and isinstance(fitted, Stratified):
         return {}, {}, f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
     try:
-        worlds = {"": make_views(fitted, table, weight, random_state)}
+        worlds = {AUDITED: make_views(fitted, table, weight, random_state)}
     except DataError as error:
         if shared_rows:
             raise
         return {}, {}, str(error)
-    sources = {"": fitted}
+    sources = {AUDITED: fitted}
     for label, each in (fitted.by_group() if isinstance(fitted, Stratified) else {}).items():
         try:
             worlds[label] = make_views(each, table, weight, random_state)
@@ -560,7 +415,7 @@ def _worlds(
 
 
 def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
-    """Tell whether each row of a world is the same unit as one of the other world, and as no other row."""
+    """Return whether each row of a world is the same unit as one of the other world, and as no other row."""
     if one.unit is None or other.unit is None:
         return False
     return len(np.unique(one.unit)) == len(one.unit) and np.array_equal(np.sort(one.unit), np.sort(other.unit))

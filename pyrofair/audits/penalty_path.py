@@ -1,4 +1,4 @@
-"""What does less unfairness cost? One classifier fitted along a path of penalty strengths."""
+"""One classifier fitted and audited along a path of penalty strengths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.util import hash_pandas_object
 from sklearn.base import clone
 from torch import nn
 from tqdm.auto import tqdm
@@ -32,17 +31,20 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import audit
-from pyrofair.audits.bootstrap import Views, make_views
-from pyrofair.audits.measures import DECISIONS, AuditedModel, Decisions, decide, measure, measure_views
+from pyrofair.audits.bootstrap import AUDITED, Estimator, make_views
+from pyrofair.audits.measures import DECISIONS, Decisions
+from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import plot_trade_off
-from pyrofair.audits.tables import mean_by_strength
+from pyrofair.audits.report import describe_apart, describe_path
+from pyrofair.audits.tables import FROM_OUTCOMES, mean_by_strength
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import evaluate, hold_out, train
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
-from pyrofair.effects.potential_outcomes import PotentialOutcomes
+from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
+from pyrofair.tables.row_identity import hash_rows
 from pyrofair.tables.tables import feature_columns, read_outcome, read_table, read_weight, require_aligned, warn_unused
 
 if TYPE_CHECKING:
@@ -50,12 +52,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PenaltyPath", "penalty_path"]
 
-SUMMARISED = ("objective", "accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
 Row = dict[str, Any]
-Step = tuple[list[Row], PenalizedClassifier]
-"""The rows of the table for one strength, and the classifier fitted there."""
 BIMODAL = {"objective": 0.05, "positive_rate": 0.5}
-"""Seeds whose columns lie farther apart are solutions of two kinds; those of one kind differ by some .01 nats."""
+"""Seeds whose columns lie farther apart are solutions of two kinds; those of one decisions differ by some .01 nats."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,14 +64,14 @@ class PenaltyPath:
     Attributes
     ----------
     table : DataFrame
-        A row for each strength, seed and kind of decisions, with the objective on all training rows (nats), accuracy,
+        A row for each strength, seed and decisions, with the objective on all training rows (nats), accuracy,
         majority_rate, positive_rate, p_y0, p_ypi, mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper (and
-        piu_double_disagreement for a source whose units are known by draws or learned mechanisms). A bound is NaN where
-        an estimate left [0, 1].
+        piu_double_disagreement for a source whose units are identified by draws or learned mechanisms). A bound is NaN
+        where an estimate left [0, 1].
     models : dict
         The fitted classifier of each (strength, seed).
     intervals : DataFrame
-        What :func:`pyrofair.audit` says of each of them on the rows measured on: a row for each strength, seed, kind of
+        The table of :func:`pyrofair.audit` of each of them on the rows measured on: a row for each strength, seed,
         decisions and quantity, with estimate, lower, upper, ess and note. Empty without replicates.
     groups : DataFrame
         Where the source allows it, the marginals of each of them from either observed group alone, as in an audit.
@@ -93,18 +92,8 @@ class PenaltyPath:
     def __str__(self) -> str:
         if self.table.empty:
             return "Penalty path: no strength was finished."
-        means = self.summary().filter(items=SUMMARISED)
-        lines = [
-            f"Penalty path: means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
-            means.round(3).to_string(),
-        ]
-        if means["bimodal"].any():
-            lines.append("bimodal: the seeds fall into two kinds of solution there; look at .table, not at the mean.")
-        if not (apart := disagreeing(self.groups)).empty:
-            lines.append(_apart(apart))
-        if self.unfinished:
-            lines.append("Unfinished: pass it as resume=... to go on.")
-        return "\n".join(lines)
+        seeds = self.table["seed"].nunique()
+        return describe_path(self.summary(), seeds, self.groups, unfinished=bool(self.unfinished))
 
     def __repr__(self) -> str:
         if self.table.empty:
@@ -119,8 +108,8 @@ class PenaltyPath:
     def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
         """Return means over seeds by strength, and whether the seeds fall into two kinds of solution.
 
-        ``bimodal`` tells that their objectives lie more than 0.05 nats apart, or their positive rates more than a half:
-        a mean then describes none. A mean is NaN where the quantity of one seed is.
+        They do (``bimodal``) where their objectives lie more than 0.05 nats apart, or their positive rates more than a
+        half: a mean then describes none. A mean is NaN where the quantity of one seed is.
         """
         require_choice("decisions", decisions, DECISIONS)
         rows = self.table[self.table["decisions"] == decisions]
@@ -152,7 +141,7 @@ class PenaltyPath:
         Returns
         -------
         PenalizedClassifier
-            The classifier as it was fitted on the path; its ``strength`` and ``random_state`` tell where.
+            The classifier as it was fitted on the path; its ``strength`` and ``random_state`` locate it.
 
         Raises
         ------
@@ -162,8 +151,8 @@ class PenaltyPath:
         Warns
         -----
         PyrofairWarning
-            If the classifier decides alike for everyone or is no more accurate than that; if the rows measured on were
-            those trained on; if the two observed groups disagree about it.
+            If the classifier is constant or no more accurate than a constant; if the rows measured on were those
+            trained on; if the two observed groups disagree about it.
         """
         require_choice("decisions", decisions, DECISIONS)
         require_real("at_most", at_most)
@@ -189,19 +178,19 @@ class PenaltyPath:
             )
         decided = self.table[self.table["decisions"] == "threshold"].set_index(["strength", "seed"])
         best = decided.loc[allowed, "accuracy"].idxmax()
-        for text in self._doubts(best, decided.loc[best]):
+        for text in self._check(best, decided.loc[best]):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self.models[best]
 
-    def _doubts(self, key: tuple[float, int], row: pd.Series[Any]) -> Iterator[str]:
-        """Say what speaks against a classifier."""
+    def _check(self, key: tuple[float, int], row: pd.Series[Any]) -> Iterator[str]:
+        """Yield what speaks against the classifier of a strength and seed."""
         name = f"The classifier of strength {key[0]:g}, seed {key[1]},"
         if row["positive_rate"] in (0.0, 1.0):
-            yield f"{name} is a constant: it says {'yes' if row['positive_rate'] else 'no'} to everyone."
+            yield f"{name} is a constant: it predicts {'yes' if row['positive_rate'] else 'no'} for all units."
         elif row["accuracy"] <= row["majority_rate"]:
             yield (
-                f"{name} has the accuracy {row['accuracy']:.3f}, no more than the {row['majority_rate']:.3f} of one "
-                "answer for everyone."
+                f"{name} has the accuracy {row['accuracy']:.3f}, no more than the {row['majority_rate']:.3f} of a "
+                "constant prediction."
             )
         if self.fingerprint and self.fingerprint["training data"] == self.fingerprint["test set"]:
             yield f"{name} was judged on the rows that it was trained on, where it looks better than elsewhere."
@@ -250,8 +239,7 @@ def penalty_path(
         The weights of the rows ``X`` (n,), in training and, where some are held out, in measuring. Rows of ``test``
         weigh the same.
     n_boot
-        The bootstrap replicates of each seed's audit, from which ``select`` knows how sure the numbers are; 0 gives
-        points only.
+        The bootstrap replicates of each seed's audit, by whose intervals ``select`` judges; 0 gives points only.
     threshold
         A decision is positive where the score exceeds it.
     progress
@@ -300,31 +288,39 @@ def penalty_path(
     found = _Found.of(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
     graph = classifier.source.unfair.graph
-    rows = _Rows.read(graph, X, y, sample_weight)
+    training = _Rows.read(graph, X, y, sample_weight)
     warn_unused(X, graph)
     if test is None:
-        training, measured = rows.split(held_out)
+        training, measured = training.split(held_out)
     else:
-        training, measured = rows, _Rows.read(graph, *test, None, "the table to measure on")
-    measured_on = _Measured(graph, measured, threshold)
-    fingerprint = _settings(classifier, graph) | {
+        measured = _Rows.read(graph, *test, None, "the table to measure on")
+    fingerprint = _fingerprint(classifier, graph) | {
         "training data": training.digest(),
         "test set": measured.digest(),
         "threshold": repr(float(threshold)),
     }
-    if resume is not None:
-        _require_same(resume.fingerprint, fingerprint)
+    then = fingerprint if resume is None else resume.fingerprint
+    if other := [name for name, value in fingerprint.items() if then.get(name) != value]:
+        raise DataError(
+            f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
+            "interrupted, or start anew without resume."
+        )
     total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
     with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
         for seed in wanted:
             try:
                 if left := order[len(found.finished(seed)) :]:
                     with neutral_torch():
-                        for step in _steps(classifier, training, left, seed, measured_on, found.modules):
-                            found.add(*step)
+                        start = found.modules.get(seed)
+                        for model, views, objective in _fits(classifier, training, measured, left, seed, start):
+                            labels = {"strength": model.strength, "seed": seed}
+                            rows = measured.measure(model, views, threshold, objective)
+                            found.rows += [labels | row for row in rows]
+                            found.models[model.strength, seed] = model
+                            found.modules[seed] = model.module_
                             bar.update()
-                if n_boot and not found.is_audited(seed):
-                    found.audit(seed, classifier, measured_on, n_boot)
+                if n_boot and not any((each["seed"] == seed).any() for each in found.intervals):
+                    found.audit(seed, measured, threshold, n_boot)
                 found.modules.pop(seed, None)
             except KeyboardInterrupt:
                 warnings.warn(
@@ -333,22 +329,15 @@ def penalty_path(
                     stacklevel=2,
                 )
                 break
-    for text, category in found.said.items():
+    for text, category in found.warned.items():
         warnings.warn(text, category, stacklevel=2)
-    path = found.path(fingerprint)
-    if not (apart := disagreeing(path.groups)).empty:
-        warnings.warn(_apart(apart), PositivityWarning, stacklevel=2)
-    return path
-
-
-def _apart(groups: pd.DataFrame) -> str:
-    """Say at which strengths the two observed groups disagree."""
-    strengths = ", ".join(f"{strength:g}" for strength in sorted(groups["strength"].unique()))
-    return (
-        "The two observed groups, weighted alone, disagree beyond chance at strength(s) "
-        f"{strengths}: a propensity is misspecified or overlap is poor, and what was penalised and measured may not be "
-        "the unfair effect. See .groups, and compare propensity='boosted'."
+    intervals, groups = (
+        pd.concat(tables, ignore_index=True) if tables else pd.DataFrame() for tables in (found.intervals, found.groups)
     )
+    groups = join_seeds(groups)
+    if apart := describe_apart(groups):
+        warnings.warn(apart, PositivityWarning, stacklevel=2)
+    return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, groups, found.modules, fingerprint)
 
 
 def _order(strengths: float | Sequence[float]) -> list[float]:
@@ -374,6 +363,23 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     return found
 
 
+def _fingerprint(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
+    """Return hashes of the settings of classifier, source and penalty, without those that a path sets itself.
+
+    Settings enter as another process would print them, functions by name: objects cannot be hashed themselves, for they
+    keep caches and tensors.
+    """
+    found: dict[str, list[Any]] = {"classifier": [], "source": [str(graph)], "penalty": []}
+    for name, value in sorted(classifier.get_params().items()):
+        if name in ("strength", "random_state", "progress"):
+            continue
+        if isinstance(value, UnfairPaths):  # its repr names the first paths only
+            value = (value.paths.states, value.swapped)
+        part = name.split("__")[0]
+        found[part if part in found else "classifier"].append((name, re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))))
+    return {name: str(joblib.hash(settings)) for name, settings in found.items()}
+
+
 @dataclass
 class _Found:
     """What is finished of a path."""
@@ -383,19 +389,16 @@ class _Found:
     intervals: list[pd.DataFrame] = field(default_factory=list)
     groups: list[pd.DataFrame] = field(default_factory=list)
     modules: dict[int, nn.Module] = field(default_factory=dict)
-    said: dict[str, type[Warning]] = field(default_factory=dict)
+    warned: dict[str, type[Warning]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, resume: PenaltyPath | None, order: list[float]) -> _Found:
         """Return what an earlier call has finished."""
         if resume is None:
             return cls()
-        rows: list[Row] = [
-            dict(zip(map(str, resume.table), row, strict=True)) for row in resume.table.itertuples(index=False)
-        ]
-        audited = [each for each in (resume.intervals,) if not each.empty]
-        groups = [each for each in (resume.groups,) if not each.empty]
-        found = cls(rows, dict(resume.models), audited, groups, dict(resume.unfinished))
+        rows = [dict(zip(map(str, resume.table), row, strict=True)) for row in resume.table.itertuples(index=False)]
+        intervals, groups = ([each] if len(each) else [] for each in (resume.intervals, resume.groups))
+        found = cls(rows, dict(resume.models), intervals, groups, dict(resume.unfinished))
         for seed in dict.fromkeys(row["seed"] for row in rows):
             done = found.finished(seed)
             if done != order[: len(done)] or (len(done) < len(order) and seed not in found.modules):
@@ -409,82 +412,32 @@ class _Found:
         """Return the finished strengths of a seed, in order."""
         return list(dict.fromkeys(row["strength"] for row in self.rows if row["seed"] == seed))
 
-    def add(self, rows: list[Row], model: PenalizedClassifier) -> None:
-        """Take what is measured of a classifier, and the classifier."""
-        strength, seed = rows[0]["strength"], rows[0]["seed"]
-        self.rows += rows
-        self.models[strength, seed] = model
-        self.modules[seed] = model.module_
-
-    def is_audited(self, seed: int) -> bool:
-        """Tell whether the classifiers of a seed have intervals."""
-        return any((each["seed"] == seed).any() for each in self.intervals)
-
-    def audit(self, seed: int, classifier: PenalizedClassifier, measured_on: _Measured, n_boot: int) -> None:
+    def audit(self, seed: int, measured: _Rows, threshold: float, n_boot: int) -> None:
         """Audit all classifiers of a seed together."""
-        models = {f"strength {strength!r}": self.models[strength, seed] for strength in self.finished(seed)}
         strengths = {f"strength {strength!r}": strength for strength in self.finished(seed)}
+        models = {name: self.models[strength, seed] for name, strength in strengths.items()}
         source: Any = next(iter(models.values())).source_
-        rows, graph = measured_on.rows, measured_on.graph
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             report = audit(
                 models,
                 source,
-                rows.table.assign(**{graph.outcome_column: rows.y.to_numpy()}),
+                measured.table.assign(**{measured.graph.outcome_column: measured.y.to_numpy()}),
                 n_boot=n_boot,
-                threshold=measured_on.threshold,
-                sample_weight=rows.weight,
+                threshold=threshold,
+                sample_weight=measured.weight,
                 progress=False,
                 random_state=seed,
             )
         for each in caught:
-            if "groups, weighted alone, disagree" not in str(each.message):  # that is said for all seeds at once
-                self.said.setdefault(str(each.message), each.category)
-        # Whether the groups disagree is a question to the whole path, whose answer is in its groups.
+            if "groups, weighted alone, disagree" not in str(each.message):  # one warning serves all seeds
+                self.warned.setdefault(str(each.message), each.category)
+        # Whether the groups disagree is tested over the whole path; its groups hold the result.
         note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
         for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, report.groups)):
             if len(found):
                 labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
                 tables.append(labelled[["strength", "seed", *labelled.columns[:-2]]])
-
-    def path(self, fingerprint: Mapping[str, str]) -> PenaltyPath:
-        """Return it as the result."""
-        intervals, groups = (
-            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-            for tables in (self.intervals, self.groups)
-        )
-        return PenaltyPath(
-            pd.DataFrame(self.rows), self.models, intervals, join_seeds(groups), self.modules, fingerprint
-        )
-
-
-def _settings(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
-    """Return hashes of the settings of classifier, source and penalty, without those that a path sets itself."""
-    found = {"classifier": "", "source": str(graph), "penalty": ""}
-    for name, value in sorted(classifier.get_params().items()):
-        if name not in ("strength", "random_state", "progress"):
-            what = name.split("__")[0]
-            found[what if what in found else "classifier"] += f"{name}={_show(value)}\n"
-    return {name: str(joblib.hash(text)) for name, text in found.items()}
-
-
-def _show(value: Any) -> str:
-    """Return a value as text that another process would give too; of a function, its code."""
-    if isinstance(value, UnfairPaths):  # its repr names the first paths only
-        return f"{value.paths.states} {value.swapped}"
-    code = getattr(value, "__code__", None)
-    text = repr(value) if code is None else f"{value!r} {code.co_code!r} {code.co_consts!r} {code.co_names!r}"
-    return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
-
-
-def _require_same(then: Mapping[str, str], now: Mapping[str, str]) -> None:
-    other = [name for name, value in now.items() if then.get(name) != value]
-    if other:
-        raise DataError(
-            f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
-            "interrupted, or start anew without resume."
-        )
 
 
 @dataclass(frozen=True)
@@ -517,72 +470,51 @@ class _Rows:
 
     def digest(self) -> str:
         """Return a hash of the rows, their outcomes and weights."""
-        weight = self.weight / self.weight.mean()
         columns = feature_columns(self.graph)
-        hashes = [
-            hash_pandas_object(each, index=False).to_numpy()
-            for each in (self.table[columns], pd.Series(np.asarray(self.y)), pd.Series(weight))
-        ]
-        return str(joblib.hash([columns, *hashes]))
+        rows = hash_rows(self.table[columns])
+        return str(joblib.hash((columns, rows, self.outcome, self.weight / self.weight.mean())))
 
-
-@dataclass(frozen=True)
-class _Measured:
-    """The rows that a path is measured on."""
-
-    graph: CausalGraph
-    rows: _Rows
-    threshold: float
-
-    def views(self, source: Any, seed: int) -> Views:
-        """Return the worlds of a fitted source on these rows, as an audit would have them."""
-        return make_views(source, self.rows.table, self.rows.weight, seed)
-
-    def measure(
-        self, model: PenalizedClassifier, views: Views, strength: float, seed: int, objective: float
-    ) -> list[Row]:
-        """Return what is measured of a fitted model, a row for each kind of decisions."""
+    def measure(self, model: PenalizedClassifier, views: Views, threshold: float, objective: float) -> list[Row]:
+        """Return a row for each decisions: the quantities of a fitted model, in a source's views of these rows."""
         audited = AuditedModel("the classifier", model, self.graph, tuple(self.graph.input_columns))
-        observed = audited.observed(self.rows.table)
-        scored = [(audited.world(one, observed), audited.world(other, observed)) for one, other in views]
-        outcome, weight = self.rows.outcome, self.rows.weight
-        base_rate = float(np.average(outcome, weights=weight))
-        right = decide(observed, "threshold", self.threshold) == outcome
-        found = []
-        for kind in DECISIONS:
-            decided = [
-                (decide(one, kind, self.threshold), decide(other, kind, self.threshold)) for one, other in scored
-            ]
-            found.append(
-                {
-                    "strength": strength,
-                    "seed": seed,
-                    "decisions": kind,
-                    "objective": objective,
-                    "accuracy": float(np.average(right, weights=weight)),
-                    "majority_rate": max(base_rate, 1.0 - base_rate),
-                    "positive_rate": float(np.average(decide(observed, kind, self.threshold), weights=weight)),
-                    **(measure_views(decided, views) if len(views) > 1 else measure(decided[0], views[0]))[0],
-                }
-            )
-        return found
+        point, _ = Estimator(
+            models=(audited,),
+            observed={audited.name: audited.observed(self.table)},
+            table=self.table,
+            outcome=self.outcome,
+            weight=self.weight,
+            threshold=float(threshold),
+            sources={},
+            worlds={AUDITED: views},
+            index=np.full(len(self.table), -1),
+        ).point()
+        rows = []
+        for decisions in DECISIONS:
+            of = {key.quantity: value for key, value in point.items() if key.decisions == decisions}
+            of |= {key.quantity: value for key, value in point.items() if key.quantity in FROM_OUTCOMES}
+            of = {quantity: of[quantity] for quantity in dict.fromkeys((*FROM_OUTCOMES, *of))}
+            rows.append({"decisions": decisions, "objective": objective} | of)
+        return rows
 
 
-def _steps(
+def _fits(
     classifier: PenalizedClassifier,
     training: _Rows,
+    measured: _Rows,
     strengths: Sequence[float],
     seed: int,
-    measured_on: _Measured,
-    modules: Mapping[int, nn.Module],
-) -> Iterator[Step]:
-    """Fit and measure strength after strength, starting from the module of an unfinished seed if there is one."""
+    module: nn.Module | None,
+) -> Iterator[tuple[PenalizedClassifier, Views, float]]:
+    """Fit strength after strength, from the module of an unfinished seed if there is one.
+
+    Yields the classifier, its source's worlds on the rows to measure on, and the objective on all training rows.
+    """
     strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
     model = clone(classifier).set_params(random_state=seed, strength=strongest, progress=False)
     weight = None if (training.weight == 1.0).all() else training.weight
     problem = model.prepare(training.table, training.y, weight)
-    module = modules[seed] if seed in modules else model.first_module(problem)
-    views = measured_on.views(model.source_, seed)
+    module = model.first_module(problem) if module is None else module
+    views = make_views(model.source_, measured.table, measured.weight, seed)
     for strength in strengths:
         model = copy.copy(model)
         model.strength = strength
@@ -590,5 +522,4 @@ def _steps(
         schedule = model.schedule()
         module = model.module_ = train(start, problem, model.penalty, strength, schedule)
         model.history_ = pd.DataFrame(schedule.history)
-        objective = evaluate(module, problem, model.penalty, strength)
-        yield measured_on.measure(model, views, strength, seed, objective), model
+        yield model, views, evaluate(module, problem, model.penalty, strength)

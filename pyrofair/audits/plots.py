@@ -1,10 +1,10 @@
-"""Pictures of an audit, of a path of strengths, and of what a penalty allows."""
+"""Figures of an audit, of a penalty path, and of the marginals that a penalty allows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,51 +23,38 @@ __all__ = ["plot_audit", "plot_feasible_region", "plot_trade_off"]
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"
 COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
+LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
 def plot_audit(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
-    """Draw the accuracy of each model, and beside it the interval that holds its PIU.
-
-    Parameters
-    ----------
-    table
-        The table of an audit.
-    decisions
-        ``"threshold"`` or ``"score"``, for the right-hand panel.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A figure of its own: save it, or let a notebook show it.
-    """
+    """Draw the accuracy of each model of an audit's table, and beside it the interval that holds its PIU."""
     _check_decisions(table, decisions)
     models = list(dict.fromkeys(table["model"]))
-    place = np.arange(len(models))[::-1]
+    height = np.arange(len(models))[::-1]
     figure = ShownFigure(figsize=(10.0, 1.7 + 0.5 * len(models)), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(2, 3), sharey=True)
-    _draw_accuracy(left, table, models, place)
-    _draw_piu(right, table, decisions, models, place)
-    figure.legend(
-        handles=[
-            Patch(color=RED, alpha=0.35, label="PIU lies here"),
-            Line2D([], [], color=RED, linewidth=2, label="interval of each end"),
-            Line2D([], [], color=GREY, marker="D", markersize=5, linestyle="", label="the paper's upper bound"),
-            Line2D([], [], color=GREY, marker=">", markersize=7, linestyle="", label="that bound, 1 or more: vacuous"),
-        ],
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=8,
-    )
-    left.set_yticks(place, models)
+    _draw_accuracy(left, table, models, height)
+    _draw_piu(right, table, decisions, models, height)
+    handles = [
+        Patch(color=RED, alpha=0.35, label="PIU lies here"),
+        Line2D([], [], color=RED, linewidth=2, label="interval of each end"),
+        Line2D([], [], color=GREY, marker="D", markersize=5, linestyle="", label="the paper's upper bound"),
+        Line2D([], [], color=GREY, marker=">", markersize=7, linestyle="", label="that bound, 1 or more: vacuous"),
+    ]
+    figure.legend(handles=handles, ncols=4, **LEGEND)
+    left.set_yticks(height, models)
     left.set_ylim(-0.6, len(models) - 0.4)
-    for axes in (left, right):
-        axes.grid(axis="x", alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
+    _finish(left, "x")
+    _finish(right, "x")
     return figure
 
 
-def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], place: Any) -> None:
+def _finish(axes: Axes, grid: Literal["both", "x"]) -> None:
+    axes.grid(axis=grid, alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], height: Any) -> None:
     accuracy = _column(table, "threshold", "accuracy", models)
     majority = _column(table, "threshold", "majority_rate", models)["estimate"]
     exact = accuracy["note"].astype(str).str.contains("test-set").any()
@@ -76,21 +63,21 @@ def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], place
         axes.text(0.5, 0.5, "no outcomes, no accuracy", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
         axes.set_xticks([])
         return
-    _whiskers(axes, accuracy, place, BLUE)
+    _whiskers(axes, accuracy, height, BLUE)
     axes.axvline(majority.iloc[0], color=GREY, linestyle="--", linewidth=1)
     axes.annotate("majority class", (majority.iloc[0], 1.0), xycoords=("data", "axes fraction"), color=GREY,
                   xytext=(0, 3), textcoords="offset points", fontsize=8, ha="center")  # fmt: skip
 
 
-def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[str], place: Any) -> None:
+def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[str], height: Any) -> None:
     low, high = (_column(table, decisions, f"piu_{end}", models) for end in ("lower", "upper"))
-    axes.barh(place, high["estimate"] - low["estimate"], left=low["estimate"], height=0.34, color=RED, alpha=0.35)
+    axes.barh(height, high["estimate"] - low["estimate"], left=low["estimate"], height=0.34, color=RED, alpha=0.35)
     for end in (low, high):
-        _whiskers(axes, end, place, RED, marker="|")
+        _whiskers(axes, end, height, RED, marker="|")
     paper = _column(table, decisions, "piu_paper_bound", models)["estimate"].to_numpy()
-    axes.plot(np.where(paper < 1.0, paper, np.nan), place, "D", color=GREY, markersize=5)
-    axes.plot(np.where(paper >= 1.0, 1.0, np.nan), place, ">", color=GREY, markersize=7, clip_on=False)
-    for at in place[low["estimate"].isna().to_numpy()]:
+    axes.plot(np.where(paper < 1.0, paper, np.nan), height, "D", color=GREY, markersize=5)
+    axes.plot(np.where(paper >= 1.0, 1.0, np.nan), height, ">", color=GREY, markersize=7, clip_on=False)
+    for at in height[low["estimate"].isna().to_numpy()]:
         axes.text(0.5, at, "cannot be estimated", ha="center", va="center", color=GREY, fontsize=8)
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("probability of individual unfairness, " + ("decisions" if decisions == "threshold" else "scores"))
@@ -109,32 +96,16 @@ def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence
     return chosen.set_index("model").reindex(pd.Index(models))
 
 
-def _whiskers(axes: Axes, rows: pd.DataFrame, place: Any, colour: str, marker: str = "o") -> None:
-    axes.hlines(place, rows["lower"], rows["upper"], color=colour, linewidth=2)
-    axes.plot(rows["estimate"], place, marker, color=colour, markersize=6 if marker == "o" else 11)
+def _whiskers(axes: Axes, rows: pd.DataFrame, height: Any, colour: str, marker: str = "o") -> None:
+    axes.hlines(height, rows["lower"], rows["upper"], color=colour, linewidth=2)
+    axes.plot(rows["estimate"], height, marker, color=colour, markersize=6 if marker == "o" else 11)
 
 
 def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
-    """Draw accuracy, mean unfair effect and the bounds on PIU against the strength of the penalty.
+    """Draw accuracy, mean unfair effect and the bounds on PIU of a penalty path's table against the strength.
 
     The line is the mean over seeds, each dot one seed, so that a cell with two kinds of solution shows as two. A line
-    has a gap where a seed has no value.
-
-    Parameters
-    ----------
-    table
-        The table of a penalty path; with a column ``method`` each method has its colour.
-    decisions
-        ``"threshold"`` or ``"score"``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A figure of its own: save it, or let a notebook show it.
-
-    References
-    ----------
-    Chikahara et al. (2021), figure 3.
+    has a gap where a seed has no value. With a column ``method`` each method has its colour (the paper's figure 3).
     """
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
@@ -152,30 +123,24 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
                 axes.plot(mean.index, mean["piu_paper_bound"], ":", color=colour)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("strength of the penalty")
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
+        _finish(axes, "both")
     panels[0].axhline(rows["majority_rate"].mean(), color=GREY, linestyle="--", linewidth=1)
     panels[1].axhline(0.0, color=GREY, linewidth=0.8)
     panels[2].set_ylim(0.0, 1.05 * max(min(1.0, rows["piu_paper_bound"].max()), 0.1))
     methods = zip(cycle(COLOURS), dict.fromkeys(rows["method"]), strict=False)
-    figure.legend(
-        handles=[
-            *(Line2D([], [], color=colour, marker=".", label=method) for colour, method in methods),
-            Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="left: majority class"),
-            Line2D([], [], color=GREY, label="right: sharp upper end"),
-            Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="right: sharp lower end"),
-            Line2D([], [], color=GREY, linestyle=":", label="right: the paper's upper bound"),
-        ],
-        loc="outside lower center",
-        ncols=min(8, 4 + rows["method"].nunique()),
-        frameon=False,
-        fontsize=8,
-    )
+    handles = [
+        *(Line2D([], [], color=colour, marker=".", label=method) for colour, method in methods),
+        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="left: majority class"),
+        Line2D([], [], color=GREY, label="right: sharp upper end"),
+        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="right: sharp lower end"),
+        Line2D([], [], color=GREY, linestyle=":", label="right: the paper's upper bound"),
+    ]
+    figure.legend(handles=handles, ncols=min(8, 4 + rows["method"].nunique()), **LEGEND)
     return figure
 
 
 def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes | None = None) -> Axes:
-    """Draw which pairs of marginals a level of the paper's penalty allows, and which a level of FIO's does.
+    """Draw the pairs of marginals that a level of the paper's penalty allows, and those that a level of FIO's allows.
 
     Parameters
     ----------

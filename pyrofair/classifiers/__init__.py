@@ -1,8 +1,7 @@
-"""Classifiers that pay for unfair effects, and the rivals of the paper.
+"""Classifiers that are trained under a penalty on unfair effects, and the paper's baselines.
 
 In come a table, labels, and for :class:`PenalizedClassifier` any source and penalty; out go scikit-learn estimators.
-:class:`PSCF` is fitted by variational inference; :func:`remove` lists the columns that are left for the simplest
-rivals.
+:class:`PSCF` is fitted by variational inference; :func:`remove` lists the columns that the *Remove* baselines keep.
 """
 
 from pyrofair.classifiers.baselines import remove

@@ -1,4 +1,4 @@
-"""Which columns are left when what carries unfair effects is simply removed?"""
+"""The *Remove* baselines: the columns that are left without those that carry unfair effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both classifiers share: two classes, and an accuracy whose rows are matched by index."""
+"""The base of both classifiers: two classes, labels, weights, and an accuracy whose rows are matched by index."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import column_or_1d
 
 from pyrofair._validation import require_unmasked
-from pyrofair.tables.tables import read_weight, require_aligned
+from pyrofair.exceptions import DataError
+from pyrofair.tables.tables import read_outcome, read_weight, require_aligned, sort_labels
 
 __all__ = ["BinaryClassifier"]
 
@@ -23,6 +25,28 @@ class BinaryClassifier(ClassifierMixin):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+    def _read_column(self, y: Any) -> NDArray[Any]:
+        """Return the labels as a vector (n,), whatever they are."""
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        require_unmasked("y", y)
+        return np.asarray(column_or_1d(y, warn=True))
+
+    def _code(self, values: NDArray[Any], positive: Any) -> NDArray[np.int8]:
+        """Learn the two classes, and return for each row (n,) whether it has the positive one."""
+        coded, labels = read_outcome(values, positive, what="y")
+        self.classes_ = sort_labels(values, labels)
+        return coded
+
+    def _keep_weighted(
+        self, table: pd.DataFrame, target: NDArray[np.int8], weight: NDArray[np.float64]
+    ) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.float64]]:
+        """Return the rows that have a positive weight, which must hold both classes."""
+        kept = np.flatnonzero(weight > 0)
+        if len(np.unique(target[kept])) < 2:
+            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
+        return table.iloc[kept], target[kept], weight[kept]
 
     def score(self, X: Any, y: Any, sample_weight: object = None) -> float:
         """Return the share of rows whose label is predicted.

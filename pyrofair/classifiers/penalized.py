@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,21 +13,27 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
 
 from pyrofair._random import fresh_state, neutral_torch
 from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
+    require_callable,
     require_choice,
     require_flag,
     require_instance,
     require_integer,
     require_names,
+    require_rate,
     require_real,
     require_seed,
     require_unmasked,
+    shown,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.training import (
@@ -36,7 +43,7 @@ from pyrofair.classifiers.training import (
     Schedule,
     choose_start,
     hold_out,
-    logits_of,
+    logits_in_parts,
     make_module,
     make_optimizer,
     seeded,
@@ -52,18 +59,58 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.tables.tables import (
     TableEncoder,
     feature_columns,
-    read_outcome,
     read_sensitive,
     read_table,
     read_weight,
     require_aligned,
-    sort_labels,
     warn_unused,
 )
 
 __all__ = ["PenalizedClassifier"]
 
-CHUNK = 65_536
+
+def _require_source(name: str, value: Any) -> None:
+    if not (isinstance(value, PotentialOutcomes) and hasattr(value.unfair, "graph")):
+        raise DataError(f"{name}={shown(value)} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+
+
+def _require_columns(name: str, value: object) -> None:
+    if not require_names(name, value, "column names"):
+        raise DataError(f"{name}=[] names no column. Name at least one, or leave it out: {name}=None.")
+
+
+def _require_encoder(name: str, value: object) -> None:
+    if not all(hasattr(value, each) for each in ("fit", "transform")):
+        raise DataError(f"{name}={shown(value)} must be a transformer with fit and transform, or None.")
+
+
+def _require_device(name: str, value: Any) -> None:
+    require_instance(name, value, (str, torch.device), "a torch device, such as 'cpu'")
+    try:
+        torch.empty(0, device=value)
+    except (RuntimeError, AssertionError) as error:
+        raise DataError(f"{name}={value!r} is not available: {error}") from error
+
+
+CONSTRAINTS: dict[str, Constraint] = {
+    "model": partial(require_choice, choices=("network", "logistic"), callables="a torch module"),
+    "source": optional(_require_source),
+    "penalty": partial(require_callable, what="a function of two scored worlds, such as disagreement"),
+    "strength": partial(require_real, least=0.0),
+    "columns": optional(_require_columns),
+    "encoder": optional(_require_encoder),
+    "starts": require_integer,
+    "epochs": optional(require_integer),
+    "batch_size": require_integer,
+    "optimizer": partial(require_choice, choices=("adam", "sgd"), callables="a function that makes one"),
+    "learning_rate": optional(lambda name, value: require_rate(value, name)),
+    "validation_fraction": optional(partial(require_real, above=0.0, below=1.0, such_as=0.1)),
+    "patience": optional(require_integer),
+    "dtype": partial(require_choice, choices=("float64", "float32")),
+    "device": _require_device,
+    "progress": require_flag,
+    "random_state": lambda name, value: require_seed(value, name),
+}
 
 
 class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
@@ -90,10 +137,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     encoder
         A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
     starts
-        With a penalty: from so many initial weights training is tried for about 100 steps, and goes on from those with
-        the least objective. The penalty pulls both potential outcomes to no or both to yes, and initial weights alone
-        can decide for the worse. A penalty weaker than 2 is tried from a stronger one, too. A module of your own has
-        one start, its weights.
+        With a penalty: training is tried from so many initial weights for about 100 steps, and goes on from those with
+        the least objective. The penalty pulls both potential outcomes to 0 or both to 1, and initial weights alone can
+        decide for the worse. A penalty weaker than 2 is tried from a stronger one, too. A module of your own has one
+        start, its weights.
     epochs, batch_size
         The length of training (by default about 1,000 steps, in 20 to 200 epochs) and the rows of a batch.
     optimizer
@@ -105,7 +152,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     patience
         Stop after so many epochs without gain on the held-out rows.
     dtype, device
-        The type of all numbers, and where they live. With ``"float64"`` a weight of two equals a repeated row up to
+        The type and the device of all tensors. With ``"float64"`` a weight of two equals a repeated row up to
         rounding; ``"float32"`` is about 1.7 times faster.
     progress
         Whether a fit of more than a few seconds shows a bar.
@@ -198,7 +245,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         NotIdentifiedError, PositivityError
             If the source cannot estimate the two worlds.
         """
-        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        fitted = copy.copy(self)  # after an error below, self is unchanged
         with neutral_torch():
             problem = fitted.prepare(X, y, sample_weight)
             schedule = fitted.schedule()
@@ -218,12 +265,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self._check_settings()
         table, target = self._read_training(X, y)
         weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table), table="X")
+        table, target, weight = self._keep_weighted(table, target, weight)
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
-        kept = np.flatnonzero(weight > 0)
-        table, target, weight = table.iloc[kept], target[kept], weight[kept]
-        if len(np.unique(target)) < 2:
-            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
         training, held_out = hold_out(target, self.validation_fraction, random)
         self._fit_encoder(table.iloc[training], weight[training], random)
         self.source_ = None
@@ -278,25 +322,24 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         return choose_start(modules, problem, self.penalty, self.strength, self.schedule())
 
     def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
-        """Return an untrained module, another one for each start; the global random state is as it was."""
+        """Return an untrained module, another one for each start; the global random state stays as it was."""
         with seeded(self.seed_ + start, torch.device(self.device)):
             module = make_module(self.model, problem.rows.shape[1])
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
 
     def _where_groups_disagree(self) -> str:
-        """Say where the two observed groups, weighted alone, give other estimates of what was penalised."""
+        """Return a warning if the two observed groups, weighted alone, give other estimates of the penalised effect."""
         if self.source_ is None:
             return ""
-        groups = compare_groups(self.source_, self._positive_scores)
-        apart = disagreeing(groups)
+        apart = disagreeing(compare_groups(self.source_, self._positive_scores))
         if apart.empty:
             return ""
-        said = "; ".join(
+        gaps = "; ".join(
             f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
             for row in apart.itertuples()
         )
         return (
-            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {said}. A "
+            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A "
             "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )
@@ -321,45 +364,20 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         return None if self.source is None else self.source.unfair.graph
 
     def _check_settings(self) -> None:
-        require_real("strength", self.strength, least=0.0)
-        known = isinstance(self.source, PotentialOutcomes) and hasattr(self.source.unfair, "graph")
-        if self.source is not None and not known:
-            raise DataError(f"source={self.source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
-        if not callable(self.penalty):
-            raise DataError(f"penalty={self.penalty!r} must be a function of two scored worlds, such as disagreement.")
-        if not (isinstance(self.model, str) and self.model in ("network", "logistic")) and not callable(self.model):
-            raise DataError(f"model={self.model!r} is not known; it is 'network', 'logistic', or a torch module.")
-        make_optimizer(self.optimizer, self.learning_rate)
-        require_choice("dtype", self.dtype, ("float64", "float32"))
-        for name in ("starts", "epochs", "batch_size", "patience"):
-            if getattr(self, name) is not None or name in ("starts", "batch_size"):
-                require_integer(name, getattr(self, name))
-        require_flag("progress", self.progress)
-        require_seed(self.random_state)
-        require_instance("device", self.device, (str, torch.device), "a torch device, such as 'cpu'")
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise DataError(f"device={self.device!r} is not there: {error}") from error
-        if self.columns is not None and not require_names("columns", self.columns, "column names"):
-            raise DataError("columns=[] names no column. Name at least one, or leave it out: columns=None.")
-        if self.validation_fraction is not None:
-            require_real("validation_fraction", self.validation_fraction, above=0.0, below=1.0, such_as=0.1)
-        if self.encoder is not None and not all(hasattr(self.encoder, each) for each in ("fit", "transform")):
-            raise DataError(f"encoder={self.encoder!r} must be a transformer with fit and transform, or None.")
+        check_settings(self, CONSTRAINTS)
+        if self.learning_rate is not None and callable(self.optimizer):
+            raise DataError(
+                f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
+            )
         if self.patience is not None and self.validation_fraction is None:
-            raise DataError("patience needs rows to judge by: set validation_fraction, 0.1 say.")
+            raise DataError("patience needs held-out rows: set validation_fraction, 0.1 say.")
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
-        if y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if isinstance(X, pd.DataFrame):
+        if isinstance(X, pd.DataFrame) and y is not None:
             require_aligned(X, y)
-        if graph is None and self.columns is None:
-            table = self._read_plain(X, reset=True)
-        else:
-            table = self._read_named(X, graph)
+        plain = graph is None and self.columns is None
+        table = self._read_plain(X, reset=True) if plain else self._read_named(X, graph)
         target = self._read_target(y, graph)
         require_aligned(table, target)
         return table, target
@@ -398,18 +416,16 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _read_target(self, y: Any, graph: CausalGraph | None) -> NDArray[np.int8]:
         """Learn the labels, and return for each row whether it has the last one."""
-        require_unmasked("y", y)
-        values = column_or_1d(y, warn=True)
+        values = self._read_column(y)
         if graph is None:
             if values.dtype.kind == "f":
                 assert_all_finite(values, input_name="y")
             check_classification_targets(values)
-            kind = type_of_target(values, input_name="y", raise_unknown=True)
-            if kind != "binary":
-                raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
+            found = type_of_target(values, input_name="y", raise_unknown=True)
+            if found != "binary":
+                raise DataError(f"Only binary classification is supported. The type of the target is {found}.")
         positive = np.unique(values)[-1] if graph is None else graph.positive
-        coded, labels = read_outcome(values, positive, what="y")
-        self.classes_ = sort_labels(values, labels)
+        coded = self._code(values, positive)
         self.positive_ = positive
         return coded if self.classes_[1] == positive else 1 - coded
 
@@ -425,7 +441,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         """Return the log-odds of the last class, shape (m,)."""
         with neutral_torch(), torch.no_grad():
             rows = self._encode(self._read_new(X))
-            logits = torch.cat([logits_of(self.module_, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+            logits = logits_in_parts(self.module_, rows)
             return np.asarray(logits.cpu().numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:

@@ -1,4 +1,4 @@
-"""Training under a penalty: batches that both groups share, and the loop."""
+"""Training under a penalty: batches balanced over groups, running scores of both worlds, and the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import PYRO_LOCK
-from pyrofair._validation import require_rate, shown
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
 from pyrofair.exceptions import DataError
 
@@ -32,6 +31,7 @@ __all__ = [
     "choose_start",
     "evaluate",
     "hold_out",
+    "logits_in_parts",
     "logits_of",
     "make_module",
     "make_optimizer",
@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class World:
-    """One world as rows of a problem: which ones (m,), their weight (m,), and their unit (m,) or None."""
+    """One world as rows of a problem: their indices (m,), weights (m,), and units (m,) or None."""
 
     rows: Tensor
     weight: Tensor
@@ -56,22 +56,10 @@ class World:
 class Problem:
     """What a module is fitted to.
 
-    Parameters
-    ----------
-    rows
-        The n observed rows, then the rows that only a world has, shape (n + c, k).
-    outcome
-        The outcomes of the observed rows in 0 and 1, shape (n,).
-    weight
-        Their weights, shape (n,).
-    worlds
-        The two worlds, with a source.
-    stratum
-        The group of each observed row, shape (n,), over which batches are balanced.
-    sign
-        1 if the module's log-odds are those of the outcome that both worlds count, -1 if of the other one.
-    validation
-        The same for held-out rows, if there are any.
+    ``rows`` (n + c, k) holds the n observed rows, then those that only a world has; ``outcome`` (n,) in 0 and 1,
+    ``weight`` (n,) and ``stratum`` (n,), the group over which batches are balanced, are of the observed rows. ``sign``
+    is 1 if the module's log-odds are those of the outcome that both worlds count, -1 if of the other one.
+    ``validation`` is the same for held-out rows.
     """
 
     rows: Tensor
@@ -85,14 +73,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Share:
-    """A batch's share of one world: which of its rows (m,), and where they are in the batch (m,).
+    """A batch's share of one world: which of the world's rows (m,), and their indices in the batch (m,).
 
-    ``scale`` is the number of batches by that of batches in which a row of the world comes: a sum over all rows is on
+    ``scale`` is the number of batches by that of batches that hold a given row of the world: a sum over all rows is on
     average ``scale`` times the sum over a share.
     """
 
     entries: Tensor
-    places: Tensor
+    indices: Tensor
     scale: float
 
 
@@ -111,14 +99,9 @@ def hold_out(
     random: np.random.RandomState,
     name: str = "validation_fraction",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split rows at random into those to train on and a fraction held out; None holds out none.
+    """Split rows at random into those to train on and a fraction held out, both sorted; None holds out none.
 
-    ``name`` is that of the fraction, for messages.
-
-    Raises
-    ------
-    DataError
-        If no row would be held out, or the others lack a class.
+    It is a DataError, with the ``name`` of the fraction, if no row would be held out or the others lack a class.
     """
     if fraction is None:
         return np.arange(len(target)), np.empty(0, dtype=np.int64)
@@ -135,21 +118,9 @@ def hold_out(
 def stack_worlds(
     observed: Tensor, samples: Sequence[CounterfactualSample], encode: Callable[[Any], Tensor]
 ) -> tuple[Tensor, tuple[World, World]]:
-    """Return the observed rows with the worlds' other rows below them, and the worlds as rows of that.
+    """Return the encoded rows that are observed (n, k) or only in a world, and both worlds as rows of these.
 
-    Parameters
-    ----------
-    observed
-        The encoded observed rows, shape (n, k).
-    samples
-        The two worlds. Rows without weight are left out, and a row that is an observed one is not encoded again.
-    encode
-        Turns a table into a tensor of k columns.
-
-    Raises
-    ------
-    DataError
-        If a world has no weight, or its ``origin`` names a row that is not there.
+    Rows without weight are left out, and a row of a world that is an observed one is not encoded again.
     """
     stack, worlds, size = [observed], [], len(observed)
     for i, sample in enumerate(samples):
@@ -174,34 +145,21 @@ def stack_worlds(
                 None if sample.unit is None else torch.tensor(sample.unit[kept], device=observed.device),
             )
         )
-    return torch.cat(stack), _number_units(worlds[0], worlds[1])
-
-
-def _number_units(one: World, other: World) -> tuple[World, World]:
-    """Give the units of both worlds numbers from 0, the same number where they are the same."""
-    if one.unit is None or other.unit is None:
-        return one, other
-    _, numbers = torch.unique(torch.cat([one.unit, other.unit]), return_inverse=True)
-    return replace(one, unit=numbers[: len(one.unit)]), replace(other, unit=numbers[len(one.unit) :])
+    one, other = worlds
+    if one.unit is not None and other.unit is not None:  # number the units of both worlds from 0
+        size = len(one.unit)
+        _, numbers = torch.unique(torch.cat([one.unit, other.unit]), return_inverse=True)
+        one, other = replace(one, unit=numbers[:size]), replace(other, unit=numbers[size:])
+    return torch.cat(stack), (one, other)
 
 
 def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool) -> list[Batch]:
-    """Split the observed rows into batches, and, when penalised, share out the rows of both worlds.
+    """Split the observed rows into batches, and, when penalised, assign the rows of both worlds to them.
 
     Each observed row comes once. When penalised, batches are balanced over groups, and each row of a world comes once:
     an observed row in its own batch, where its score is used twice; a unit in one batch, with all its rows in both
     worlds. Only a world with fewer rows (or units) than there are batches comes whole in each batch left without any.
-
-    Parameters
-    ----------
-    problem
-        The rows.
-    batch_size
-        The largest number of observed rows in a batch.
-    generator
-        Draws the order; a single batch keeps the order of the rows and draws nothing.
-    penalised
-        Whether the worlds' rows are needed.
+    A single batch keeps the order of the rows and draws nothing from the generator.
     """
     n = len(problem.outcome)
     count = max(1, -(-n // batch_size))
@@ -216,24 +174,24 @@ def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, 
     shares: list[list[Share]] = [[] for _ in range(count)]
     position = torch.empty_like(order)
     position[order] = torch.arange(n, device=order.device)
-    for world, batch in zip(problem.worlds, _deal(problem.worlds, position, count, generator), strict=True):
+    for world, batch in zip(problem.worlds, _assign(problem.worlds, position, count, generator), strict=True):
         sizes = [sum(map(len, rows)) for rows in parts]
-        for i, (share, others) in enumerate(_share_out(world, batch, position, sizes)):
+        for i, (share, others) in enumerate(_allocate(world, batch, position, sizes)):
             shares[i].append(share)
             parts[i].append(others)
     return [Batch(torch.cat(rows), len(rows[0]), tuple(share)) for rows, share in zip(parts, shares, strict=True)]
 
 
-def _deal(worlds: tuple[World, World], position: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
+def _assign(worlds: tuple[World, World], position: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
     """Return the batch of each row of both worlds, from the positions (n,) of observed rows in the order."""
 
-    def deal(size: int) -> Tensor:
-        cards = torch.zeros(size) if count == 1 else torch.randperm(size, generator=generator) % count
-        return cards.to(position)
+    def at_random(size: int) -> Tensor:
+        numbers = torch.zeros(size) if count == 1 else torch.randperm(size, generator=generator) % count
+        return numbers.to(position)
 
     units = [world.unit for world in worlds if world.unit is not None]
-    batch_of_unit = deal(1 + int(max(unit.max() for unit in units))) if units else position
-    dealt = []
+    batch_of_unit = at_random(1 + int(max(unit.max() for unit in units))) if units else position
+    assigned = []
     for world in worlds:
         if world.unit is not None:
             batch = batch_of_unit[world.unit]
@@ -241,27 +199,27 @@ def _deal(worlds: tuple[World, World], position: Tensor, count: int, generator: 
             observed = world.rows < len(position)
             batch = torch.empty_like(world.rows)
             batch[observed] = position[world.rows[observed]] % count
-            batch[~observed] = deal(int((~observed).sum()))
-        dealt.append(batch)
-    return dealt
+            batch[~observed] = at_random(int((~observed).sum()))
+        assigned.append(batch)
+    return assigned
 
 
-def _share_out(world: World, batch: Tensor, position: Tensor, sizes: Sequence[int]) -> list[tuple[Share, Tensor]]:
-    """Return for each batch its share of a world, and the rows that join the ``sizes`` it has already."""
+def _allocate(world: World, batch: Tensor, position: Tensor, sizes: Sequence[int]) -> list[tuple[Share, Tensor]]:
+    """Return for each batch its share of a world, and the rows that are added to the ``sizes`` it already has."""
     count, device = len(sizes), position.device
-    joins = torch.ones_like(batch, dtype=torch.bool) if world.unit is not None else world.rows >= len(position)
-    by_batch = torch.argsort(2 * batch + joins, stable=True)  # the rows that join come last in their batch
-    batch, joins, rows = batch[by_batch], joins[by_batch], world.rows[by_batch]
+    added = torch.ones_like(batch, dtype=torch.bool) if world.unit is not None else world.rows >= len(position)
+    by_batch = torch.argsort(2 * batch + added, stable=True)  # the added rows come last in their batch
+    batch, added, rows = batch[by_batch], added[by_batch], world.rows[by_batch]
     ends = torch.bincount(batch, minlength=count).cumsum(0)
-    joined = torch.bincount(batch[joins], minlength=count)
-    offset = torch.tensor(sizes, device=device) + joined - ends
-    places = torch.arange(len(rows), device=device) + offset[batch]
-    places[~joins] = position[rows[~joins]] // count
+    additions = torch.bincount(batch[added], minlength=count)
+    offset = torch.tensor(sizes, device=device) + additions - ends
+    indices = torch.arange(len(rows), device=device) + offset[batch]
+    indices[~added] = position[rows[~added]] // count
     cuts = ends[:-1].tolist()
     empty = torch.nonzero(torch.bincount(batch, minlength=count) == 0).flatten().tolist()
     scale = count / (1 + len(empty))
-    shares = [Share(*each, scale) for each in zip(by_batch.tensor_split(cuts), places.tensor_split(cuts), strict=True)]
-    others = list(rows[joins].tensor_split(joined.cumsum(0)[:-1].tolist()))
+    shares = [Share(*each, scale) for each in zip(by_batch.tensor_split(cuts), indices.tensor_split(cuts), strict=True)]
+    others = list(rows[added].tensor_split(additions.cumsum(0)[:-1].tolist()))
     everything = torch.arange(len(rows), device=device)
     for i in empty:
         shares[i], others[i] = Share(everything, sizes[i] + everything, scale), world.rows
@@ -272,17 +230,11 @@ class WorldScores:
     """The scores of a world while a module is trained in batches: those of the batch, and estimates of all others.
 
     A penalty is a function of the means of all rows, not of a batch's: the mean of abs(a - b) over batches is far from
-    abs(a - b) near 0, and that of a product is off by a covariance. So it is given all rows, whose scores are kept from
-    when they were last seen, and move with the mean score: as far as a batch's rows are from what was kept. The
+    abs(a - b) near 0, and that of a product is off by a covariance. So it receives all rows, whose scores are kept from
+    when they were last seen, and move with the mean score by as much as a batch's rows differ from what was kept. The
     gradient comes through the rows of the batch, scaled so that over the batches of an epoch it averages to that of all
-    rows. Where the world has units, it is their mean scores that are kept; a batch holds all rows of its units.
-
-    Parameters
-    ----------
-    world
-        The world.
-    scores
-        The scores of all rows of the problem, for a start; None where each batch holds the whole world.
+    rows. Where the world has units, their mean scores are kept; a batch holds all rows of its units. ``scores`` of all
+    rows of the problem are the start; None where each batch holds the whole world.
     """
 
     def __init__(self, world: World, scores: Tensor | None = None) -> None:
@@ -297,7 +249,7 @@ class WorldScores:
 
     def scored(self, share: Share, scores: Tensor) -> Scored:
         """Return the scores of all rows, or the mean scores of all units, given the scores of a batch's rows."""
-        items, values = self._items(share.entries, scores.index_select(0, share.places))
+        items, values = self._items(share.entries, scores.index_select(0, share.indices))
         now = values.detach()
         weight = self.weight[items]
         self.last += (weight * (now - self.last[items])).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
@@ -324,21 +276,17 @@ class WorldScores:
 Optimizer = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
 Penalty = Callable[[Scored, Scored], Tensor]
 PROGRESS_AFTER = 5.0
-CHUNK = 65_536
-"""So many rows are scored at once where nothing is learned."""
-STEPS, FEWEST, MOST = 1_000, 20, 200
-FIRST_STEPS = 100
-"""After so many steps it shows in which basin of the objective training ends."""
-STRONG = 2.0
-"""The strongest penalty of the paper; at weaker ones cold starts end in the worse basin."""
-CLEARLY = 0.01
-"""Objectives of one basin differ by less after the first steps, in nats."""
+CHUNK = 65_536  # rows scored at once where nothing is learned
+STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1_000, 20, 200
+TRIAL_STEPS = 100  # after these it shows in which basin of the objective training ends
+STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
+SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and in what steps it is fitted; epochs left open make about 1,000 steps, in 20 to 200 epochs."""
+    """The length and the steps of training; epochs left open make about 1,000 steps, in 20 to 200 epochs."""
 
     epochs: int | None
     batch_size: int
@@ -352,16 +300,11 @@ class Schedule:
         """Return the number of epochs on so many rows."""
         if self.epochs is not None:
             return self.epochs
-        return min(max(STEPS * self.batch_size // rows, FEWEST), MOST)
+        return min(max(STEPS * self.batch_size // rows, FEWEST_EPOCHS), MOST_EPOCHS)
 
 
 def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int) -> nn.Module:
-    """Return an untrained module for rows of ``width`` numbers: the paper's network, a logistic model, or one's own.
-
-    References
-    ----------
-    Chikahara et al. (2021), appendix G.1.
-    """
+    """Return an untrained module for rows of ``width`` numbers; the network is that of the paper's appendix G.1."""
     if isinstance(model, nn.Module):
         return copy.deepcopy(model)
     if model == "network":
@@ -372,29 +315,17 @@ def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int)
     return made
 
 
-def make_optimizer(kind: str | Optimizer, rate: float | None) -> Optimizer:
+def make_optimizer(optimizer: str | Optimizer, rate: float | None) -> Optimizer:
     """Return a function that makes a torch optimizer: Adam, stochastic gradient descent with momentum, or one's own."""
-    if rate is not None:
-        require_rate(rate)
-        if callable(kind):
-            raise DataError(f"learning_rate={rate!r} is not used with an optimizer of your own; set it in there.")
-    if callable(kind):
-        return kind
-    if not isinstance(kind, str) or kind not in ("adam", "sgd"):
-        raise DataError(f"optimizer={shown(kind)} is not known; it is 'adam', 'sgd', or a function that makes one.")
-    if kind == "adam":
+    if callable(optimizer):
+        return optimizer
+    if optimizer == "adam":
         return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate)
     return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
 
 
 def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
-    """Return the log-odds of the last class, shape (m,), from a module with one output or two.
-
-    Raises
-    ------
-    DataError
-        If the module returns another shape, or a value that is not finite.
-    """
+    """Return the log-odds of the last class, shape (m,), from a module with one output or two."""
     try:
         out = module(rows)
     except RuntimeError as error:
@@ -414,39 +345,20 @@ def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
     return logits
 
 
+def logits_in_parts(module: nn.Module, rows: Tensor) -> Tensor:
+    """Return the log-odds of rows (m, k), shape (m,), computed for at most 65,536 rows at once."""
+    return torch.cat([logits_of(module, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+
+
 def train(
     module: nn.Module, problem: Problem, penalty: Penalty | None, strength: float, schedule: Schedule
 ) -> nn.Module:
-    """Minimise the mean cross-entropy plus ``strength`` times the penalty, and return the trained module.
+    """Minimise the mean cross-entropy plus ``strength`` times the penalty in place, and return the module.
 
-    Each batch of observed rows comes with its share of both worlds' rows; world rows that are observed rows of the
-    batch reuse its forward pass. The penalty is that of the whole worlds, of which the other rows have the scores that
-    they had when they were last seen (:class:`pyrofair.classifiers.training.WorldScores`): what is minimised does
-    not depend on the
-    size of batches, and held-out rows are judged by the same objective. Without worlds, or at strength 0, the batches
-    are those of plain training.
-
-    Parameters
-    ----------
-    module
-        The module to start from; it is trained in place.
-    problem
-        The rows.
-    penalty
-        A function of two scored worlds.
-    strength
-        The paper's lambda.
-    schedule
-        Epochs, batches, optimizer. Its ``history`` receives one entry an epoch.
-
-    Raises
-    ------
-    DataError
-        If training diverges, or the module or the penalty returns something unfit.
-
-    References
-    ----------
-    Chikahara et al. (2021), eq. (1), eq. (10) and appendix E.
+    Eq. (1), eq. (10) and appendix E of Chikahara et al. (2021). World rows that are observed rows of the batch reuse
+    its forward pass. The penalty is that of the whole worlds (:class:`WorldScores`): what is minimised does not depend
+    on the size of batches, and held-out rows are judged by the same objective. Without worlds, or at strength 0, the
+    batches are those of plain training. The schedule's ``history`` receives one entry an epoch.
     """
     if penalty is None or strength == 0 or problem.worlds is None:
         penalty = None
@@ -459,7 +371,7 @@ def train(
         seeded(schedule.seed, problem.rows.device),
         tqdm(range(epochs), desc="epochs", disable=not schedule.progress, delay=PROGRESS_AFTER, leave=False) as bar,
     ):
-        running = None if penalty is None else _known_scores(module, problem, schedule.batch_size)
+        running = None if penalty is None else _first_scores(module, problem, schedule.batch_size)
         for epoch in bar:
             module.train()
             totals = np.zeros(2)
@@ -501,45 +413,35 @@ def choose_start(
 ) -> nn.Module:
     """Return the module from which training comes nearest to the least objective, after a short trial of each.
 
-    The penalty pulls both means to 0 or both to 1, by where they are, so that the objective has two basins, and
-    training ends in that where its first steps lead. Under weak penalties they lead to the same worse one from nearly
-    everywhere. So all modules are tried at a strong penalty, for about 100 steps each, and no longer than training
-    lasts. Where less is wanted, the best of them goes on from what it has become there, if that gives a clearly lower
-    objective than a cold start does.
-
-    Parameters
-    ----------
-    modules
-        Untrained modules, which stay so.
-    problem, penalty, strength, schedule
-        As for :func:`train`; held-out rows play no part, and the schedule's history is left alone.
+    The penalty pulls both means to 0 or both to 1, so that the objective has two basins, and training ends in the one
+    where its first steps lead. Under weak penalties they lead to the same worse one from nearly everywhere. So all
+    modules are tried at a strong penalty, for about 100 steps each and no longer than training lasts. For a weaker
+    penalty, the best of them goes on from its weights after that trial, if that gives a clearly lower objective than a
+    cold start does. The modules stay untrained, held-out rows play no part, and the schedule's history is left alone.
     """
     problem, rows = replace(problem, validation=None), len(problem.outcome)
-    epochs = min(max(FIRST_STEPS // math.ceil(rows / schedule.batch_size), 1), schedule.length(rows))
+    epochs = min(max(TRIAL_STEPS // math.ceil(rows / schedule.batch_size), 1), schedule.length(rows))
     short = replace(schedule, epochs=epochs, patience=None, progress=False)
 
-    def tried(module: nn.Module, strength: float) -> tuple[float, nn.Module]:
+    def trial(module: nn.Module, strength: float) -> tuple[float, nn.Module]:
         try:
             found = train(copy.deepcopy(module), problem, penalty, strength, replace(short, history=[]))
-        except DataError:  # diverged; if it is the module that is chosen, training says so again
+        except DataError:  # diverged; if this module is chosen, training raises the error again
             return np.inf, module
         return evaluate(found, problem, penalty, strength), found
 
     strong = max(strength, STRONG)
-    trials = [tried(module, strong) for module in modules]
+    trials = [trial(module, strong) for module in modules]
     best = int(np.argmin([objective for objective, _ in trials]))
     if strength == strong:
         return modules[best]
     warm = trials[best][1]
-    return warm if tried(warm, strength)[0] < tried(modules[0], strength)[0] - CLEARLY else modules[0]
+    return warm if trial(warm, strength)[0] < trial(modules[0], strength)[0] - SAME_BASIN else modules[0]
 
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators for a block (layers such as dropout draw from them), then put them back.
-
-    The generators are global, so threads take turns.
-    """
+    """Seed torch's global generators, of which layers such as dropout draw, for a block, then put them back."""
     on_gpu = device.type == "cuda"
     with PYRO_LOCK, torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.default_generator.manual_seed(seed)
@@ -554,20 +456,19 @@ def evaluate(module: nn.Module, problem: Problem, penalty: Penalty | None, stren
     module.eval()
     penalty = penalty if strength > 0 and problem.worlds is not None else None
     everything = plan_batches(problem, len(problem.outcome), torch.Generator(), penalised=penalty is not None)[0]
-    running = None if penalty is None else _known_scores(module, problem, len(problem.outcome))
+    running = None if penalty is None else _first_scores(module, problem, len(problem.outcome))
     loss, extra = _objective(module, problem, everything, penalty, running)
     return (loss + strength * extra).item()
 
 
 @torch.no_grad()
-def _known_scores(module: nn.Module, problem: Problem, batch_size: int) -> tuple[WorldScores, WorldScores]:
+def _first_scores(module: nn.Module, problem: Problem, batch_size: int) -> tuple[WorldScores, WorldScores]:
     """Return the scores of both worlds before training; none are needed where a batch holds them all."""
     assert problem.worlds is not None  # or there would be no penalty
     scores = None
     if batch_size < len(problem.outcome):
         module.eval()
-        logits = [logits_of(module, part) for part in problem.rows.tensor_split(-(-len(problem.rows) // CHUNK))]
-        scores = torch.sigmoid(problem.sign * torch.cat(logits))
+        scores = torch.sigmoid(problem.sign * logits_in_parts(module, problem.rows))
     one, other = problem.worlds
     return WorldScores(one, scores), WorldScores(other, scores)
 

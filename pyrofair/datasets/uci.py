@@ -1,4 +1,4 @@
-"""Which data, causal graph and unfair paths did the paper use: Adult and German Credit, ready to split."""
+"""The Adult and German Credit data of the paper, with their causal graphs, unfair paths and splits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import io
 import lzma
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,7 +16,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from pyrofair._validation import require_seed
+from pyrofair._validation import require_choice, require_seed
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
@@ -214,8 +214,8 @@ def load_adult(
     >>> adult.frame["income"].value_counts().to_dict()
     {'<=50K': 33706, '>50K': 11163}
     """
-    _check_option("variant", variant, ("paper", "complete", "raw"))
-    _check_option("columns", columns, ("graph", "all"))
+    require_choice("variant", variant, ("paper", "complete", "raw"))
+    require_choice("columns", columns, ("graph", "all"))
     folder = _folder(path)
     # adult.test opens with a line that is no unit, and ends its labels in a full stop.
     text = _read(folder, "adult.data") + _read(folder, "adult.test").partition(b"\n")[2]
@@ -302,7 +302,7 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
     >>> german.frame["sex"].value_counts().to_dict()
     {'male': 690, 'female': 310}
     """
-    _check_option("columns", columns, ("graph", "all"))
+    require_choice("columns", columns, ("graph", "all"))
     is_number = {name: not labels for name, labels in _GERMAN_COLUMNS.items()}
     frame = _parse(_read(_folder(path), "german.data"), is_number, separator=" ", missing=[])
     frame.insert(frame.shape[1] - 1, "sex", frame["personal-status"].map(_GERMAN_SEX))
@@ -334,12 +334,6 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
         citation="Hofmann, H. (1994). Statlog (German Credit Data). UCI Machine Learning Repository. "
         "https://doi.org/10.24432/C5NC77. Licence: CC BY 4.0.",
     )
-
-
-def _check_option(name: str, value: object, known: Sequence[str]) -> None:
-    """Refuse an option that is not one of the known strings."""
-    if value not in known:
-        raise DataError(f"{name}={value!r} is unknown. Choose one of {', '.join(map(repr, known))}.")
 
 
 def _folder(path: str | os.PathLike[str] | None) -> Traversable:

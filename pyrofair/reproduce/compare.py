@@ -1,4 +1,4 @@
-"""The main job on packaged data: train the paper's methods, audit them, trace the trade-off, and say what it shows."""
+"""The paper's methods on packaged data: trained, audited, traced over penalty strengths, and described."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.penalty_path import penalty_path
 from pyrofair.audits.plots import plot_trade_off
+from pyrofair.audits.report import describe_groups
 from pyrofair.classifiers.baselines import remove
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.datasets.uci import Dataset, load_adult, load_german
@@ -29,13 +29,13 @@ __all__ = ["Comparison", "claim_folder", "compare", "methods", "settings_of"]
 PATIENCE = 8
 FILES = ("audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt")
 MARKER = "settings.json"
-"""The file that tells which run wrote a folder."""
+"""The file that identifies the run that wrote a folder."""
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a data set is trained on, and what the paper prints for it (test accuracy, %)."""
+    """A data set, the settings of training on it, and the test accuracies (%) that the paper prints for it."""
 
     load: Callable[[], Dataset]
     batch_size: int
@@ -46,15 +46,15 @@ class Setting:
 SETTINGS = {
     "adult": Setting(
         load_adult,
-        1000,
-        30,
-        {"Proposed": 75.2, "FIO": 81.2, "PSCF": 73.4, "Unconstrained": 83.2, "Remove": 74.7},
+        batch_size=1000,
+        epochs=30,
+        printed={"Proposed": 75.2, "FIO": 81.2, "PSCF": 73.4, "Unconstrained": 83.2, "Remove": 74.7},
     ),
     "german": Setting(
         load_german,
-        100,
-        60,
-        {"Proposed": 75.0, "FIO": 78.0, "PSCF": 76.0, "Unconstrained": 81.0, "Remove": 73.0},
+        batch_size=100,
+        epochs=60,
+        printed={"Proposed": 75.0, "FIO": 78.0, "PSCF": 76.0, "Unconstrained": 81.0, "Remove": 73.0},
     ),
 }
 
@@ -72,9 +72,9 @@ class Comparison:
     path : DataFrame
         The trade-off of the paper's penalty and of FIO's over strengths.
     text : str
-        A reading of all.
+        A reading of all of them.
     settings : dict
-        The data set and the settings of the run, by which it knows its own files again.
+        The data set and the settings of the run, by which its own files are recognised.
     """
 
     audit: Audit
@@ -89,7 +89,7 @@ class Comparison:
         Parameters
         ----------
         folder
-            The folder, made if it is not there.
+            The folder, made if it does not exist.
         overwrite
             Whether files of another run may be replaced; those of a run with the same settings are.
 
@@ -100,20 +100,18 @@ class Comparison:
         """
         claim_folder(folder, self.settings, overwrite=overwrite)
         (folder / MARKER).write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
-        table = self.audit.table.assign(propensity="logistic")
+        audits = {"logistic": self.audit, "boosted": self.boosted}
         tables = {
-            "audit.csv": pd.concat([table, self.boosted.table.assign(propensity="boosted")], ignore_index=True),
-            "groups.csv": pd.concat(
-                [self.audit.groups.assign(propensity="logistic"), self.boosted.groups.assign(propensity="boosted")],
+            f"{name}.csv": pd.concat(
+                [getattr(each, attribute).assign(propensity=propensity) for propensity, each in audits.items()],
                 ignore_index=True,
-            ),
-            "trade-off.csv": self.path,
+            )
+            for name, attribute in [("audit", "table"), ("groups", "groups")]
         }
-        for name, frame in tables.items():
+        for name, frame in {**tables, "trade-off.csv": self.path}.items():
             frame.to_csv(folder / name, index=False)
         (folder / "reading.txt").write_text(self.text + "\n", encoding="utf-8")
-        figures = {"audit.png": self.audit.plot(), "trade-off.png": plot_trade_off(self.path)}
-        for name, figure in figures.items():
+        for name, figure in {"audit.png": self.audit.plot(), "trade-off.png": plot_trade_off(self.path)}.items():
             figure.savefig(folder / name, dpi=150)
         return [folder / name for name in (*FILES, MARKER)]
 
@@ -121,7 +119,7 @@ class Comparison:
 def settings_of(
     name: str, *, strength: float = 1.0, strengths: Sequence[float] = STRENGTHS, n_boot: int = 50, seed: int = 0
 ) -> dict[str, Any]:
-    """Return what tells a run of :func:`compare` from another one."""
+    """Return the settings that identify a run of :func:`compare`."""
     return {
         "command": "compare",
         "data": name,
@@ -159,20 +157,16 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool =
     except OSError as error:
         raise DataError(f"The output folder {str(folder)!r} cannot be written to: {error}. Name another.") from error
     found = [name for name in (*FILES, MARKER) if (folder / name).exists()]
-    if found and not overwrite and _settings_in(folder) != settings:
+    try:
+        known = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = None
+    if found and not overwrite and known != settings:
         raise DataError(
             f"The output folder {str(folder)!r} holds {', '.join(found)} of another run. Name another folder, or pass "
             "--overwrite (overwrite=True) to replace them."
         )
     return found
-
-
-def _settings_in(folder: Path) -> object:
-    """Return the settings of the run that wrote a folder; None if that is not known."""
-    try:
-        return json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
 
 
 def compare(
@@ -221,7 +215,7 @@ def compare(
         say(f"[{time.perf_counter() - started:5.0f} s] {text}")
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading tells the overlap
+        warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap
         models = {}
         for label, model in {**plain, **penalised}.items():
             step(f"training {label}")
@@ -238,13 +232,13 @@ def compare(
     step("done")
     path = pd.concat(tables, ignore_index=True)
     settings = settings_of(name, strength=strength, strengths=strengths, n_boot=n_boot, seed=seed)
-    return Comparison(report, boosted, path, _text(data, setting, report, boosted, path), settings)
+    return Comparison(report, boosted, path, _describe(setting, report, boosted, path), settings)
 
 
 def methods(
     data: Dataset, setting: Setting, strength: float, seed: int
 ) -> tuple[dict[str, PenalizedClassifier], dict[str, PenalizedClassifier]]:
-    """Return the paper's methods, unfitted: those without a penalty, and those with one."""
+    """Return the paper's methods by name, unfitted: those without a penalty, and those with one."""
     shared: dict[str, Any] = {
         "batch_size": setting.batch_size,
         "epochs": setting.epochs,
@@ -269,25 +263,14 @@ def methods(
     )
 
 
-def _text(data: Dataset, setting: Setting, report: Audit, boosted: Audit, path: pd.DataFrame) -> str:
+def _describe(setting: Setting, report: Audit, boosted: Audit, path: pd.DataFrame) -> str:
+    """Return the reading of the audit, with the tables of the comparison and the paper's accuracies."""
     decided = report.table[report.table["decisions"] == "threshold"]
     table = decided.set_index(["model", "quantity"])["estimate"].unstack()  # noqa: PD010 - nothing to aggregate
-    shown = table[
-        [
-            "accuracy",
-            "positive_rate",
-            "p_y0",
-            "p_ypi",
-            "mean_unfair_effect",
-            "piu_paper_bound",
-            "piu_lower",
-            "piu_upper",
-        ]
-    ].loc[list(dict.fromkeys(report.table["model"]))]
+    bounds = ["mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"]
+    shown = table.loc[report.table["model"].unique(), ["accuracy", "positive_rate", "p_y0", "p_ypi", *bounds]]
     majority = float(table["majority_rate"].iloc[0])
-    trade = path[path["decisions"] == "threshold"].set_index(["method", "strength"])[
-        ["accuracy", "positive_rate", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"]
-    ]
+    trade = path[path["decisions"] == "threshold"].set_index(["method", "strength"])
     printed = ", ".join(f"{method} {value:.1f}" for method, value in setting.printed.items())
     return "\n".join(
         [
@@ -297,12 +280,12 @@ def _text(data: Dataset, setting: Setting, report: Audit, boosted: Audit, path: 
             shown.round(3).to_string(),
             "",
             "Either observed group alone (decisions), logistic propensities with intervals of the difference:",
-            _group_text(report),
+            describe_groups(report.groups),
             "and cross-fitted boosted propensities, points only:",
-            _group_text(boosted),
+            describe_groups(boosted.groups),
             "",
             "Trade-off over the strength of the penalty (decisions):",
-            trade.round(3).to_string(),
+            trade[["accuracy", "positive_rate", *bounds]].round(3).to_string(),
             "Each strength starts from the one above, the audited classifiers from scratch: at equal strengths the two "
             "differ a little.",
             "",
@@ -311,13 +294,3 @@ def _text(data: Dataset, setting: Setting, report: Audit, boosted: Audit, path: 
             "beside the positive rate.",
         ]
     )
-
-
-def _group_text(report: Audit) -> str:
-    if report.groups.empty:
-        return "  no single group has support in both worlds"
-    rows = report.groups[(report.groups["decisions"] == "threshold") & (report.groups["quantity"] != "p_y0")]
-    rows = rows.replace({"note": {"": np.nan}}).dropna(axis="columns", how="all")
-    numbers = rows.select_dtypes(np.number).columns
-    rounded = rows.assign(**{column: rows[column].round(3) for column in numbers})
-    return rounded.drop(columns="decisions").to_string(index=False)

@@ -1,4 +1,4 @@
-"""Scenarios whose truth is known: the simulations of the paper as Pyro programs.
+"""Scenarios with known ground truth: the simulations of the paper as Pyro programs.
 
 In comes a name; out goes a :class:`Scenario` with its program, graph, unfair paths and draws.
 """

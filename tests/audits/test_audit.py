@@ -1,4 +1,4 @@
-"""Audits from end to end: the numbers against formulas written here, and what is said where there are none."""
+"""Audits from end to end: the numbers against formulas written here, and the messages where there are none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scores:
 
 
 class Constant:
-    """The same score for everyone."""
+    """The same score for all units."""
 
     def __init__(self, p: float) -> None:
         self.p = p
@@ -286,7 +286,7 @@ def test_effective_sizes() -> None:
 @pytest.mark.parametrize("rows", [1, 2, 30])
 @pytest.mark.parametrize("fitted_before", [False, True])
 def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted_before: bool) -> None:
-    """M = 2 A + Q + noise, and few rows of group 0: P(Y0 = 1) is .5, and one row says anything."""
+    """M = 2 A + Q + noise, and few rows of group 0: P(Y0 = 1) is .5, and one row may show anything."""
     rng = np.random.default_rng(0)
     a = np.r_[np.zeros(rows, dtype=int), np.ones(400 - rows, dtype=int)]
     q = rng.normal(size=400)
@@ -369,20 +369,22 @@ class Turned:
 def test_the_mean_effect_is_blind(shared: bool, lower: float) -> None:
     """Case A3."""
     df = one_mediator()
-    told = "Coin is taken as it is" if shared else "Coin cannot be refitted, so the intervals leave out the uncertainty"
-    with pytest.warns(PyrofairWarning, match=told):
+    warned = (
+        "Coin is taken as it is" if shared else "Coin cannot be refitted, so the intervals leave out the uncertainty"
+    )
+    with pytest.warns(PyrofairWarning, match=warned):
         report = run(Turned(), Coin(shared=shared), df, n_boot=40)
     found = column(report, "estimate")
     assert found["mean_unfair_effect"] == 0.0
     assert (found["piu_lower"], found["piu_upper"], found["piu_paper_bound"]) == (lower, 1.0, 1.0)
     assert ("unfair to at least 100.0% of units" in str(report)) == shared
     assert ("inconclusive" in str(report)) == (not shared)
-    assert f"Warning: {told}" in str(report)
+    assert f"Warning: {warned}" in str(report)
     assert "(the source states none)" in str(report)
 
 
-def test_a_coin_for_everyone_is_inconclusive() -> None:
-    """Case A4: the paper's bound is 1, though nobody is treated unfairly."""
+def test_a_coin_is_inconclusive() -> None:
+    """Case A4: the paper's bound is 1, though no unit is treated unfairly."""
     report = run(Constant(0.5), saturated(), one_mediator(), n_boot=40)
     found, notes = column(report, "estimate"), column(report, "note")
     assert found["piu_paper_bound"] == pytest.approx(1.0)
@@ -396,7 +398,7 @@ def test_a_coin_for_everyone_is_inconclusive() -> None:
 
 def test_a_constant_classifier_earns_no_praise() -> None:
     text = str(run(Constant(0.9), saturated(), one_mediator(), n_boot=40))
-    assert "says yes to 1.000 [1.000, 1.000] of units: nearly the same answer for everyone" in text
+    assert "positive prediction rate 1.000 [1.000, 1.000]: nearly constant" in text
     assert "reading: none: all but about 0 of the rows get the same answer" in text
     assert "unfair to at most 0.0%" not in text
 
@@ -414,8 +416,8 @@ def test_a_model_that_no_unfair_path_reaches_is_not_called_unfair() -> None:
     assert effect["upper"] < 0 or effect["lower"] > 0
     assert report.context["untouched"] == {"Q": ("Q",)}
     own, other = str(report).split("\nboth\n")
-    assert own.count("reading: unfair to nobody, by the graph: it reads Q only") == 2
-    assert "nobody" not in other
+    assert own.count("reading: no unfair effect, by the graph: it reads Q only") == 2
+    assert "no unfair effect" not in other
 
 
 def test_no_support_reaches_the_report() -> None:
@@ -438,7 +440,7 @@ def test_no_support_reaches_the_report() -> None:
     assert "Warning: trim=1e-06 drops 5 of 105 rows" in str(trimmed)
 
 
-def test_overlap_is_told_of_a_source_fitted_before() -> None:
+def test_overlap_is_reported_of_a_source_fitted_before() -> None:
     with pytest.warns(PositivityWarning, match="M=2"):
         source = saturated(arm="paper", max_unsupported=0.2).fit(one_mediator(5))
     text = str(run(Scores(), source, one_mediator()))
@@ -533,7 +535,7 @@ def test_rows_of_one_group_have_no_weight_either() -> None:
 
 
 def test_rows_that_the_propensity_cannot_judge() -> None:
-    """A cell that was not there to fit on: said, and the rest is still estimated."""
+    """A cell that is absent from the fitted rows is reported, and the rest is still estimated."""
     report = run(Scores(), saturated(arm="paper").fit(one_mediator()), one_mediator(3))
     assert "not seen in fit" in column(report, "note")["p_ypi"]
     assert not np.isnan(column(report, "estimate", "threshold")["accuracy"])
@@ -593,23 +595,23 @@ def test_nothing_given_is_changed() -> None:
 def test_rows_outside_a_trimmed_source_are_counted(arm: Any) -> None:
     """M=2 has no counterpart: 5 of 105 rows, of these and, in another order, of others."""
     df = one_mediator(5)
-    told = (
+    warned = (
         "trim=1e-06 leaves 5 of 105 audited rows without weight: the unfair effect and PIU are those among the others"
     )
     with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
         fresh = run(Scores(), saturated(arm=arm, trim=1e-6), df)
     with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
         source = saturated(arm=arm, trim=1e-6).fit(df)
-    with pytest.warns(PositivityWarning, match=told):
+    with pytest.warns(PositivityWarning, match=warned):
         other = run(Scores(), source, df.iloc[::-1])
     for report in (fresh, other):
-        assert f"Warning: {told}, while accuracy and the rate of yes are over all rows." in str(report)
+        assert f"Warning: {warned}, while accuracy and the positive prediction rate are over all rows." in str(report)
         assert len(report.context["warnings"]) == (2 if report is fresh else 1)
     inside = run(Scores(), source, one_mediator())
     assert inside.context["warnings"] == []
 
 
-def test_support_of_the_audited_rows_is_told() -> None:
+def test_support_of_the_audited_rows_is_reported() -> None:
     """The fitted rows overlap well; of the audited ones, few of group 1 stand for the many without M."""
     source = saturated(arm=1).fit(one_mediator())
     df = pd.DataFrame({"A": [0] * 90 + [1] * 200, "M": [0] * 90 + [0] + [1] * 199, "Y": [0, 1] * 145})
@@ -624,7 +626,7 @@ def test_support_of_the_audited_rows_is_told() -> None:
     assert source.worlds()[0].effective_size > 20
 
 
-def test_an_effective_size_of_a_row_is_told() -> None:
+def test_an_effective_size_of_a_row_is_reported() -> None:
     class Lone(Coin):
         def worlds(self, *args: Any, **kwargs: Any) -> tuple[CounterfactualSample, CounterfactualSample]:
             rows = pd.DataFrame({"A": [0] * 40, "M": 0})
@@ -634,7 +636,7 @@ def test_an_effective_size_of_a_row_is_told() -> None:
         run(Scores(), Lone(shared=False), one_mediator())
 
 
-def test_swapped_roles_are_told() -> None:
+def test_swapped_roles_are_reported() -> None:
     report = run(Scores(), pf.IPW(DIRECT.reversed(), propensity="saturated"), one_mediator())
     assert "The roles are swapped: Y0 is the answer with the contrast, 1, on all paths" in str(report)
 
@@ -660,7 +662,7 @@ def test_groups_agree_under_a_right_propensity() -> None:
     assert len(groups) == 6
     np.testing.assert_allclose(groups["difference"], groups["group_1"] - groups["group_0"])
     assert groups["agree"].all()
-    assert "Either observed group, weighted alone, gives the same, as far as a joint test can tell." in str(report)
+    assert "Either observed group, weighted alone, gives the same, as far as a joint test can show." in str(report)
 
 
 def test_groups_disagree_under_a_wrong_propensity() -> None:
@@ -773,7 +775,7 @@ def test_given_scores_need_unchanged_rows() -> None:
         run(np.full(100, 0.5), saturated(arm=1), one_mediator())
 
 
-def test_columns_outside_the_graph_are_said_to_be_ignored() -> None:
+def test_columns_outside_the_graph_are_reported_as_ignored() -> None:
     with pytest.warns(PyrofairWarning, match="Columns outside the graph are ignored: hobby"):
         report = run(Scores(), saturated(), one_mediator().assign(hobby="chess"))
     pd.testing.assert_frame_equal(report.table, run(Scores(), saturated(), one_mediator()).table)
@@ -812,6 +814,7 @@ def test_one_replicate_makes_no_interval() -> None:
 
 def test_inference_data() -> None:
     report = pf.audit({"a": Scores(), "b": Constant(0.7)}, saturated(), one_mediator(), n_boot=40, progress=False)
+    assert report.draws.columns.names == ["model", "decisions", "quantity"]
     posterior = report.to_inference_data()["posterior"]
     assert posterior["piu_upper"].dims == ("chain", "draw", "model", "decisions")
     assert posterior["accuracy"].dims == ("chain", "draw", "model")

@@ -411,7 +411,7 @@ def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
 # --- drawn units ----------------------------------------------------------------------------------------------------
 
 
-def test_a_program_draws_people_in_each_replicate() -> None:
+def test_a_program_draws_units_in_each_replicate() -> None:
     hiring = pf.simulate.scenario("hiring")
     df = hiring.draw(200, random_state=0)
     reads = list(hiring.graph.input_columns)

@@ -45,7 +45,7 @@ def classifier(**settings: Any) -> pf.PenalizedClassifier:
 
 
 def trace(**settings: Any) -> PenaltyPath:
-    """Measure on the rows trained on, unless told otherwise: most of what is tested here is the same on others."""
+    """Measure on the rows trained on, unless set otherwise: most of what is tested here is the same on others."""
     given = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "n_boot": 0, "test": (X, Y)}
     return penalty_path(classifier(), X, Y, **given | settings)
 
@@ -300,11 +300,11 @@ def test_a_mean_without_one_of_its_seeds_is_none() -> None:
 
 
 def test_seeds_of_other_objectives_are_of_two_kinds() -> None:
-    """Positive rates alone, .36 and .74, do not tell that one seed is in a basin of .647 where the others have .41."""
+    """Positive rates alone, .36 and .74, do not show that one seed is in a basin of .647 where the others have .41."""
     path = made((1.0, 0, 0.8, 0.36, 0.1), (1.0, 1, 0.7, 0.74, 0.1), (2.0, 0, 0.7, 0.3, 0.1), (2.0, 1, 0.7, 0.3, 0.1))
     assert list(path.summary()["bimodal"]) == [False, False]
-    told = PenaltyPath(path.table.assign(objective=[0.41, 0.647, 0.565, 0.573] * 2))
-    assert list(told.summary()["bimodal"]) == [True, False]
+    longer = PenaltyPath(path.table.assign(objective=[0.41, 0.647, 0.565, 0.573] * 2))
+    assert list(longer.summary()["bimodal"]) == [True, False]
 
 
 def test_select_judges_by_the_end_of_the_interval() -> None:
@@ -322,15 +322,15 @@ def test_select_takes_the_size_of_an_effect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
-        ((2.0, 0, 0.6, 0.0, 0.1), "strength 2, seed 0, is a constant: it says no to everyone"),
-        ((2.0, 0, 0.4, 1.0, 0.1), "is a constant: it says yes to everyone"),
-        ((2.0, 0, 0.6, 0.02, 0.1), "has the accuracy 0.600, no more than the 0.600 of one answer for everyone"),
+        ((2.0, 0, 0.6, 0.0, 0.1), "strength 2, seed 0, is a constant: it predicts no for all units"),
+        ((2.0, 0, 0.4, 1.0, 0.1), "is a constant: it predicts yes for all units"),
+        ((2.0, 0, 0.6, 0.02, 0.1), "has the accuracy 0.600, no more than the 0.600 of a constant prediction"),
     ],
 )
-def test_select_warns_of_a_classifier_that_is_no_better_than_a_constant(row: Any, said: str) -> None:
-    with pytest.warns(PyrofairWarning, match=said):
+def test_select_warns_of_a_classifier_that_is_no_better_than_a_constant(row: Any, message: str) -> None:
+    with pytest.warns(PyrofairWarning, match=message):
         assert made(row).select(at_most=0.5) == (2.0, 0)
 
 
@@ -349,7 +349,7 @@ def test_select_hands_back_the_fitted_classifier_of_the_path() -> None:
     assert list(chosen.history_["epoch"]) == list(range(20))
 
 
-def test_select_says_what_could_not_be_had() -> None:
+def test_select_reports_what_is_not_available() -> None:
     with pytest.raises(
         DataError, match=r"has piu_upper below 0\.05 .*; the smallest end is 0\.1, at strength 2, seed 0"
     ):
@@ -419,7 +419,7 @@ def test_weights_are_aligned_and_count() -> None:
 
 
 def spread(n: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
-    """M is N(0, 1) in one group and N(0, 9) in the other, which no logistic propensity in M can tell apart."""
+    """M is N(0, 1) in one group and N(0, 9) in the other, which no logistic propensity in M can separate."""
     rng = np.random.default_rng(0)
     a = rng.integers(0, 2, n)
     m = rng.normal(size=n) * np.where(a == 1, 3.0, 1.0)
@@ -427,7 +427,7 @@ def spread(n: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
 
 
 def squares(width: int) -> nn.Module:
-    """A module that can tell large numbers from small ones."""
+    """A module that separates large numbers from small ones."""
     return nn.Sequential(nn.Linear(width, 20), nn.Tanh(), nn.Linear(20, 1))
 
 

@@ -1,4 +1,4 @@
-"""Every picture is drawn, and its artists stand where the table says."""
+"""Figures whose artists are where the numbers of the table put them."""
 
 from __future__ import annotations
 

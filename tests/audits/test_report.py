@@ -1,4 +1,4 @@
-"""What a practitioner is told: tables made by hand, so that each case is pure."""
+"""Reports of tables made by hand, so that each case is pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.audits.report import read_audit
+from pyrofair.audits.report import describe_audit
 from pyrofair.audits.tables import QUANTITIES
 from pyrofair.graph.causal_graph import CausalGraph
 
@@ -33,7 +33,7 @@ SETTING: dict[str, Any] = {
     "warnings": [],
     "failure": "",
     "small": {},
-    "kinds": {},
+    "score_types": {},
     "outcomes": [],
     "outcome_assumptions": (),
     "resampling": "",
@@ -87,7 +87,9 @@ def groups(*agree: bool | Any) -> pd.DataFrame:
 
 
 def read(table: pd.DataFrame | None = None, compared: pd.DataFrame | None = None, **setting: Any) -> str:
-    return read_audit(rows() if table is None else table, groups() if compared is None else compared, SETTING | setting)
+    return describe_audit(
+        rows() if table is None else table, groups() if compared is None else compared, SETTING | setting
+    )
 
 
 def verdicts(**changed: Span) -> list[str]:
@@ -109,7 +111,7 @@ def test_it_opens_with_the_question() -> None:
 def test_numbers_come_with_intervals() -> None:
     text = read()
     assert "accuracy 0.800 [0.780, 0.820], majority class 0.700\n" in text
-    assert "says yes to 0.400 [0.380, 0.420] of units\n" in text
+    assert "positive prediction rate 0.400 [0.380, 0.420]\n" in text
     assert "P(Y0=1) 0.300 [0.280, 0.320], P(Ypi=1) 0.400 [0.380, 0.420]" in text
     assert "PIU at least 0.100 [0.080, 0.120], at most 0.700 [0.660, 0.740]" in text
     assert "the paper's upper bound on PIU 0.920 [0.900, 0.940]" in text
@@ -150,7 +152,7 @@ def test_an_effect_that_may_be_0_shows_nothing() -> None:
     )
 
 
-def test_a_small_upper_end_is_said() -> None:
+def test_a_small_upper_end_is_reported() -> None:
     found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.03))
     assert found == ["reading: unfair to at most 3.0% of units."] * 2
 
@@ -160,7 +162,7 @@ def test_the_upper_end_of_the_interval_counts() -> None:
     assert all("inconclusive: the data allow anything from 0 % to 6.0% of units" in each for each in found)
 
 
-def test_no_share_of_people_exceeds_all_of_them() -> None:
+def test_no_share_of_units_exceeds_all_of_them() -> None:
     """An unbiased end may leave [0, 1]; a share of units cannot."""
     found = verdicts(mean_unfair_effect=(0.0, -0.1, 0.1), piu_lower=(-0.04, -0.1, 0.06), piu_upper=(1.1, 1.05, 1.2))
     assert all("inconclusive: the data allow anything from 0 % to 100.0% of units" in each for each in found)
@@ -194,7 +196,7 @@ def test_no_probability_no_verdict() -> None:
     assert "nan" not in text.lower()
 
 
-def test_a_failure_is_told_once() -> None:
+def test_a_failure_is_line_once() -> None:
     gone = rows(**dict.fromkeys(QUANTITIES[3:], NOTHING))
     text = read(gone, failure="df has no woman.")
     assert text.count("df has no woman") == 1
@@ -214,21 +216,21 @@ def test_no_outcomes() -> None:
     ("accuracy", "blunt"), [((0.8, 0.78, 0.82), False), ((0.72, 0.69, 0.74), True), ((0.65, np.nan, np.nan), True)]
 )
 def test_accuracy_is_compared_with_the_majority(accuracy: Span, blunt: bool) -> None:
-    assert ("not clearly better than answering the same for everyone" in read(rows(accuracy=accuracy))) == blunt
+    assert ("not clearly better than a constant prediction" in read(rows(accuracy=accuracy))) == blunt
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.0005, 0.9995, 1.0])
 def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
     text = read(rows(positive_rate=(rate, rate, rate), piu_upper=(0.0, 0.0, 0.0)))
-    assert "of units: nearly the same answer for everyone" in text
+    assert ": nearly constant" in text
     decisions, scores = (line for line in text.splitlines() if "reading:" in line)
     assert "none: all but about" in decisions
     assert "unfair to" in scores  # scores vary, whatever the threshold makes of them
 
 
-def test_a_rare_answer_is_told_but_judged() -> None:
+def test_a_rare_answer_is_line_but_judged() -> None:
     text = read(rows(positive_rate=(0.01, 0.009, 0.011)))  # 123 rows
-    assert "of units: nearly the same answer for everyone" in text
+    assert ": nearly constant" in text
     assert "none: all but about" not in text
 
 
@@ -277,7 +279,7 @@ def test_one_replicate_makes_no_interval() -> None:
     assert "rows; points only, for a single bootstrap replicate makes no interval.\n" in read(replicates=1)
 
 
-def test_people_seen_in_both_worlds_have_a_point() -> None:
+def test_units_seen_in_both_worlds_have_a_point() -> None:
     same = (0.1, 0.08, 0.12)
     text = read(rows(piu_lower=same, piu_upper=same), paired=True)
     assert (
@@ -292,11 +294,11 @@ def test_groups_without_overlap_are_not_compared() -> None:
     compared = groups(pd.NA, pd.NA, True).assign(quantity=["p_ypi", "p_ypi", "p_y0"], ess_1=[1.0, 1.0, 300.0])
     compared["note"] = ["too little overlap to compare"] * 2 + [""]
     text = read(None, compared)
-    told = "p_ypi from either observed group: too little overlap to compare (effective size 400.0 in group 0, 1.0 in gr"
-    assert text.count(told) == 1
-    assert "gives the same, as far as a joint test can tell" in text
+    line = "p_ypi from either observed group: too little overlap to compare (effective size 400.0 in group 0, 1.0 in gr"
+    assert text.count(line) == 1
+    assert "gives the same, as far as a joint test can show" in text
     alone = read(None, compared.iloc[:2])
-    assert told in alone
+    assert line in alone
     assert "weighted alone" not in alone
 
 
@@ -309,7 +311,7 @@ def test_unnamed_columns() -> None:
 
 def test_groups() -> None:
     assert "observed group" not in read()
-    assert "Either observed group, weighted alone, gives the same, as far as a joint test can tell." in read(
+    assert "Either observed group, weighted alone, gives the same, as far as a joint test can show." in read(
         None, groups(True, True)
     )
     assert "at most 0.120 apart (no intervals)" in read(None, groups(pd.NA))
@@ -336,8 +338,8 @@ def test_many_comparisons_are_cut_short() -> None:
 
 def test_a_model_that_no_unfair_path_reaches() -> None:
     text = read(pd.concat([rows("b"), rows("a", positive_rate=(0.0, 0.0, 0.0))]), untouched={"a": ("Q", "R")})
-    assert text.count("reading: unfair to nobody, by the graph: it reads Q, R only, which no unfair path touches") == 2
-    assert text.index("unfair to nobody") > text.index("\na\n")
+    assert text.count("reading: no unfair effect, by the graph: it reads Q, R only, which no unfair path touches") == 2
+    assert text.index("no unfair effect") > text.index("\na\n")
     assert text.count("unfair to at least") == 2
 
 

@@ -7,17 +7,17 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from pyrofair.audits.bootstrap import Estimator, Key, Views
-from pyrofair.audits.measures import AuditedModel
+from pyrofair.audits.bootstrap import AUDITED, Estimator, Key
+from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.tables import QUANTITIES, absolute_interval, group_table, main_table
 from pyrofair.effects.group_agreement import join_seeds, judge_jointly
-from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.potential_outcomes import CounterfactualSample, Views
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
-LOWER: Key = ("", "m", "score", "piu_lower")
-ONE: Key = ("group 0", "m", "score", "p_y0")
-OTHER: Key = ("group 1", "m", "score", "p_y0")
+LOWER = Key(AUDITED, "m", "score", "piu_lower")
+ONE = Key("group 0", "m", "score", "p_y0")
+OTHER = Key("group 1", "m", "score", "p_y0")
 
 
 def frame(**columns: object) -> pd.DataFrame:
@@ -30,7 +30,17 @@ def frame(**columns: object) -> pd.DataFrame:
 def estimator(n: int = 10) -> Estimator:
     table = pd.DataFrame({"A": [0, 1] * (n // 2), "M": 0})
     model = AuditedModel("m", np.zeros(n), GRAPH, ("A", "M"))
-    return Estimator((model,), table, None, np.ones(n), {"m": np.zeros(n)}, {}, {}, {}, np.full(n, -1), 0.5)
+    return Estimator(
+        models=(model,),
+        observed={"m": np.zeros(n)},
+        table=table,
+        outcome=None,
+        weight=np.ones(n),
+        threshold=0.5,
+        sources={},
+        worlds={},
+        index=np.full(n, -1),
+    )
 
 
 def lone(heavy: float = 1.0) -> dict[str, Views]:
@@ -51,7 +61,7 @@ def test_percentiles() -> None:
     assert found["note"] == ""
 
 
-def test_a_few_replicates_that_left_0_1_are_told() -> None:
+def test_a_few_replicates_that_left_0_1_are_counted() -> None:
     found = row(frame(lower=[np.nan] * 20 + [0.5] * 80))
     assert (found["lower"], found["upper"]) == (0.5, 0.5)
     assert found["note"] == "the interval leaves out 20 of 100 replicates, which left [0, 1]"
@@ -109,7 +119,7 @@ def compared(gap: np.ndarray, gaps: np.ndarray, note: str = "") -> pd.DataFrame:
 
 
 def test_all_comparisons_are_one_test() -> None:
-    """Of 10 independent ones the critical value is that of Sidak, 2.80; of one said ten times over, 1.96."""
+    """Of 10 independent ones the critical value is that of Sidak, 2.80; of one repeated ten times, 1.96."""
     gap = np.r_[2.7, np.zeros(9)]
     assert compared(gap, normal_gaps(10))["agree"].all()
     assert compared(gap + 0.25 * (gap > 0), normal_gaps(10))["agree"].tolist() == [False] + [True] * 9
@@ -162,7 +172,7 @@ def test_a_single_replicate_has_no_interval() -> None:
 
 @pytest.mark.parametrize(("quantity", "size"), [("p_y0", 100.0), ("p_ypi", 1.2), ("mean_unfair_effect", 1.2)])
 def test_a_group_that_rests_on_a_row_is_not_compared(quantity: str, size: float) -> None:
-    one, other = (("group 0", "m", "score", quantity), ("group 1", "m", "score", quantity))
+    one, other = (each._replace(quantity=quantity) for each in (ONE, OTHER))
     draws = frame(one=np.full(9, 0.3), other=np.zeros(9)).set_axis(pd.MultiIndex.from_tuples([one, other]), axis=1)
     found = group_table({one: 0.3, other: 0.0}, draws, 0.95, lone(1000.0)).iloc[0]
     assert found["ess_0"] == 100.0
@@ -180,11 +190,11 @@ def test_a_group_that_rests_on_a_row_is_not_compared(quantity: str, size: float)
 
 def with_worlds(unit: bool, views: int) -> Estimator:
     world = CounterfactualSample(pd.DataFrame({"A": [0] * 100}), np.full(100, 0.01), np.arange(100) if unit else None)
-    return replace(estimator(), sources={"": None}, worlds={"": ((world, world),) * views})
+    return replace(estimator(), sources={AUDITED: None}, worlds={AUDITED: ((world, world),) * views})
 
 
 def ends(found: Estimator, draws: dict[str, np.ndarray]) -> pd.DataFrame:
-    keys = {("", "m", "score", name): values for name, values in draws.items()}
+    keys = {Key(AUDITED, "m", "score", name): values for name, values in draws.items()}
     frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
     table = main_table(found, dict.fromkeys(keys, 0.5), {}, frame, 0.9, "")
     return table.set_index(["decisions", "quantity"]).loc["score", ["lower", "upper"]]
@@ -235,7 +245,7 @@ def test_ends_of_units_whose_means_are_exact_have_no_kink() -> None:
 
 
 def test_a_small_group_leaves_no_interval_to_what_rests_on_it() -> None:
-    keys = {("", "m", "score", name): np.linspace(0.1, 0.2, 101) for name in ("positive_rate", *QUANTITIES[3:])}
+    keys = {Key(AUDITED, "m", "score", name): np.linspace(0.1, 0.2, 101) for name in ("positive_rate", *QUANTITIES[3:])}
     frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
     for small, without in [(("few", ""), {"p_y0"}), (("", "few"), {"p_ypi"})]:
         table = main_table(estimator(), dict.fromkeys(keys, 0.5), {}, frame, 0.95, "", {"m": small})

@@ -376,10 +376,10 @@ def test_damaged_archive_is_refused(tmp_path: Path, damaged: bytes) -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(DataError, match=r"variant='clean' is unknown\. Choose one of 'paper', 'complete', 'raw'"):
+    with pytest.raises(DataError, match=r"variant='clean' is not known; it is 'paper', 'complete' or 'raw'"):
         load_adult(variant="clean")  # type: ignore[arg-type]
     for load in (load_adult, load_german):
-        with pytest.raises(DataError, match=r"columns='some' is unknown\. Choose one of 'graph', 'all'"):
+        with pytest.raises(DataError, match=r"columns='some' is not known; it is 'graph' or 'all'"):
             load(columns="some")  # type: ignore[arg-type]
 
 

@@ -24,6 +24,8 @@ from pyrofair.exceptions import DataError
 from pyrofair.reproduce.compare import SETTINGS, Comparison, compare
 from pyrofair.sources import propensity
 
+MODULE = sys.modules["pyrofair.reproduce.compare"]  # which the function of that name hides
+
 METHODS = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO"]
 
 reproduce = import_module("pyrofair.reproduce.compare")  # the function has the same name
@@ -31,8 +33,8 @@ reproduce = import_module("pyrofair.reproduce.compare")  # the function has the 
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[list[str]]:
-    """German with two epochs and stumps, and what was said meanwhile."""
-    said: list[str] = []
+    """German with two epochs and stumps, and the lines of progress."""
+    lines: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(SETTINGS, "german", dataclasses.replace(SETTINGS["german"], epochs=2))
         patched.setattr(
@@ -40,7 +42,7 @@ def quick() -> Iterator[list[str]]:
             "HistGradientBoostingClassifier",
             lambda **settings: HistGradientBoostingClassifier(**settings | {"max_iter": 2}),
         )
-        yield said
+        yield lines
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +100,7 @@ def test_the_text(result: Comparison) -> None:
     assert "<NA>" not in boosted
 
 
-def test_progress_is_said(result: Comparison, quick: list[str]) -> None:
+def test_progress_is_reported(result: Comparison, quick: list[str]) -> None:
     steps = [line.partition("s] ")[2] for line in quick]
     assert steps[:5] == [f"training {model}" for model in METHODS]
     assert steps[5] == "auditing on 100 test rows, logistic propensities, 40 bootstrap replicates"
@@ -221,7 +223,7 @@ def test_an_output_that_cannot_be_written_to_is_refused_first(
     def refused(**_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(reproduce.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(MODULE.tempfile, "TemporaryFile", refused)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "locked"])
     assert "The output folder 'locked' cannot be written to: [Errno 13] Permission denied" in capsys.readouterr().err
@@ -241,10 +243,10 @@ def test_files_of_another_run_are_kept(calls: list[Any], capsys: pytest.CaptureF
     assert Path("out/audit.csv").read_text() == "new"
 
 
-def test_the_same_run_replaces_its_files_and_says_so(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_run_replaces_its_files_and_reports_it(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out/audit.csv").write_text("old")
-    Path("out/settings.json").write_text(json.dumps(reproduce.settings_of("adult", seed=3)))
+    Path("out/settings.json").write_text(json.dumps(MODULE.settings_of("adult", seed=3)))
     Path("out/notes.txt").write_text("mine")
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "out"])  # another seed
@@ -293,4 +295,4 @@ def test_help_names_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["compare", "--help"])
     assert "{adult,german}" in capsys.readouterr().out
-    assert set(reproduce.SETTINGS) == {"adult", "german"}
+    assert set(MODULE.SETTINGS) == {"adult", "german"}

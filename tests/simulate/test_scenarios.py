@@ -1,4 +1,4 @@
-"""The paper's structural equation models: the equations, what is true in them, and what is refused."""
+"""The paper's structural equation models: the equations, the best accuracies, overlap, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pandas as pd
 import pyro
 import pytest
 import torch
+from scenario_facts import facts, of_integer_part
 from scipy import stats
 
 from pyrofair.exceptions import DataError
-from pyrofair.simulate.facts import whole_law
 from pyrofair.simulate.scenarios import scenario
 from pyrofair.sources.sem import SEM
 
@@ -67,7 +67,7 @@ def test_draws_follow_the_papers_equations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_draw_is_a_table_of_people(name: str) -> None:
+def test_a_draw_is_a_table_of_units(name: str) -> None:
     found = scenario(name)
     people = found.draw(500, random_state=1)
     assert tuple(people) == found.graph.observed
@@ -83,7 +83,6 @@ def test_a_seed_decides_the_draw_and_global_state_stays(name: str) -> None:
     before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
     names = sorted(pyro.get_param_store())
     one, again, other = (found.draw(100, random_state=seed) for seed in (1, 1, 2))
-    found.facts(n=1000)
     pd.testing.assert_frame_equal(one, again)
     assert not one.equals(other)
     assert random.getstate() == before[0]
@@ -157,81 +156,54 @@ def test_what_is_unknown_is_refused(call: Any, message: str) -> None:
         call()
 
 
-# -- facts ------------------------------------------------------------------------------------------------------------
+# -- best accuracies and overlap --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "majority", "bayes"), [("hiring", 0.533, 0.958), ("additive", 0.555, 0.937), ("latent", 0.954, 0.991)]
 )
-def test_the_best_accuracies_are_stated(name: str, majority: float, bayes: float) -> None:
-    facts = scenario(name).facts(n=100_000)
-    assert facts.majority_accuracy.value == pytest.approx(majority, abs=0.004)
-    assert facts.bayes_accuracy.value == pytest.approx(bayes, abs=0.002)
-    assert 0.0001 < facts.bayes_accuracy.error < 0.001
-    by_hand_p = by_hand(name, 100_000, 5)["p"]
-    assert facts.majority_accuracy.value == pytest.approx(max(by_hand_p.mean(), 1 - by_hand_p.mean()), abs=0.008)
+def test_the_best_accuracies(name: str, majority: float, bayes: float) -> None:
+    most, best, _ = facts(scenario(name), n=100_000)
+    assert most.value == pytest.approx(majority, abs=0.004)
+    assert best.value == pytest.approx(bayes, abs=0.002)
+    p = by_hand(name, 100_000, 5)["p"]
+    assert most.value == pytest.approx(max(p.mean(), 1 - p.mean()), abs=0.008)
     if name != "latent":  # there p depends on H, which no classifier reads
-        assert facts.bayes_accuracy.value == pytest.approx(np.maximum(by_hand_p, 1 - by_hand_p).mean(), abs=0.002)
+        assert best.value == pytest.approx(np.maximum(p, 1 - p).mean(), abs=0.002)
     else:
-        assert facts.bayes_accuracy.value < np.maximum(by_hand_p, 1 - by_hand_p).mean()
+        assert best.value < np.maximum(p, 1 - p).mean()
 
 
-def test_facts_are_found_once_and_by_simulation() -> None:
-    found = scenario("hiring")
-    assert found.facts(n=2000) is found.facts(n=2000)
-    assert found.facts(n=2000) is scenario("hiring").facts(n=2000)
-    assert found.facts(n=2000) != found.facts(n=2000, random_state=1)
-    easier = scenario("hiring", y_a=50.0).facts(n=2000)
-    assert easier.bayes_accuracy.value > found.facts(n=2000).bayes_accuracy.value
-
-
-def test_the_hiring_facts_are_those_of_its_equations() -> None:
+def test_overlap_in_the_hiring_scenario() -> None:
     """For |Q| <= 2 the groups share no value of M; D(1) exceeds the largest D(0) in a quarter of units."""
-    people = scenario("hiring").draw(200_000, random_state=0)
-    near = people[people["Q"].abs() <= 2]
+    units = scenario("hiring").draw(200_000, random_state=0)
+    near = units[units["Q"].abs() <= 2]
     for _, same in near.groupby("Q"):
         assert same.loc[same["A"] == 0, "M"].max() < same.loc[same["A"] == 1, "M"].min()
-    for q in (3, -3):
-        same = people[people["Q"] == q]
-        assert same.loc[same["A"] == 0, "M"].max() > same.loc[same["A"] == 1, "M"].min()
-    facts = {(each.node, each.value): each for each in scenario("hiring").facts().overlap}
+    _, _, overlap = facts(scenario("hiring"))
     share = stats.norm.cdf(3, 2, 5) - stats.norm.cdf(-2, 2, 5)
-    assert facts["M", 0].disjoint.value == pytest.approx(share, abs=0.004)
-
-    largest = people[people["A"] == 0].groupby("Q")["D"].max()
-    switched = people["D"] - people["A"] + 1
-    beyond = (switched > people["Q"].map(largest))[people["Q"].between(-10, 14)]
-    assert facts["D", 1].unsupported.value == pytest.approx(beyond.mean(), abs=0.005)
-    assert facts["D", 1].unsupported.value == pytest.approx(0.24, abs=0.005)
-    # U_M would have to be 3 / (.4 Q) smaller (larger below zero), and leaves [.1, 3].
-    rng = np.random.default_rng(1)
-    q, u = np.floor(rng.normal(2, 5, 200_000)), cut_normal(rng, 200_000, 3, 2)
-    with np.errstate(divide="ignore"):
-        needed = u - 3 / (0.4 * q)
-    assert facts["M", 0].unsupported.value == pytest.approx(((needed < 0.1) | (needed > 3)).mean(), abs=0.005)
+    assert overlap["disjoint"]["M", 0].value == pytest.approx(share, abs=0.004)
+    largest = units[units["A"] == 0].groupby("Q")["D"].max()
+    switched = units["D"] - units["A"] + 1
+    beyond = (switched > units["Q"].map(largest))[units["Q"].between(-10, 14)]
+    assert overlap["unsupported"]["D", 1].value == pytest.approx(beyond.mean(), abs=0.005)
 
 
 def test_additive_noise_has_support_but_it_is_scarce() -> None:
-    facts = {(each.node, each.value): each for each in scenario("additive").facts(n=50_000).overlap}
-    assert facts["M", 0].unsupported.value < 1e-3
+    _, _, overlap = facts(scenario("additive"), n=50_000)
+    assert overlap["unsupported"]["M", 0].value < 1e-3
     steps = np.arange(-4, 7)
     p = stats.norm.cdf(steps + 1, 1, 0.5) - stats.norm.cdf(steps, 1, 0.5)
     sought = stats.norm.cdf(steps - 2, 1, 0.5) - stats.norm.cdf(steps - 3, 1, 0.5)
-    assert facts["M", 0].scarce.value == pytest.approx(p[sought < 0.01 * p].sum(), abs=0.004)
-
-
-def test_facts_are_printed() -> None:
-    text = str(scenario("latent").facts(n=2000))
-    assert text.startswith("majority accuracy 0.9")
-    assert "R(0) sought in the group A=1: unsupported 0.0000" in text
+    assert overlap["scarce"]["M", 0].value == pytest.approx(p[sought < 0.01 * p].sum(), abs=0.004)
 
 
 @pytest.mark.parametrize("truncation", ["floor", "truncate"])
 @pytest.mark.parametrize("scale", [1.3, -1.3, 0.0])
-def test_the_law_of_a_whole_number(truncation: str, scale: float) -> None:
-    whole = np.floor if truncation == "floor" else np.trunc
-    draws = whole(scale * np.random.default_rng(0).normal(0.4, 1.0, 200_000))
+def test_the_distribution_of_an_integer_part(truncation: str, scale: float) -> None:
+    part = np.floor if truncation == "floor" else np.trunc
+    draws = part(scale * np.random.default_rng(0).normal(0.4, 1.0, 200_000))
     x = np.arange(-4.0, 5.0)
-    law = torch.distributions.Normal(torch.tensor(0.4, dtype=torch.float64), 1.0)
-    p = whole_law(law, torch.tensor(x), torch.tensor(scale), truncation=truncation).numpy()
+    normal = torch.distributions.Normal(torch.tensor(0.4, dtype=torch.float64), 1.0)
+    p = of_integer_part(normal, torch.tensor(x), torch.tensor(scale), truncation=truncation).numpy()
     np.testing.assert_allclose(p, [(draws == each).mean() for each in x], atol=0.004)

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._arviz import to_arviz
 from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch
 from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
     require_choice,
     require_flag,
+    require_instance,
     require_integer,
     require_layers,
     require_rate,
     require_real,
     require_seed,
-    require_unmasked,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.counterfactual import Latents, Replay, read_replay
@@ -40,120 +41,62 @@ from pyrofair.mechanisms.families import Family, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.tables.tables import (
     feature_columns,
-    read_outcome,
     read_sensitive,
     read_table,
     read_weight,
     require_aligned,
-    sort_labels,
     warn_unused,
 )
 
-__all__ = ["PSCF", "people_to_arviz", "require_settings"]
-
-ZERO = ("mmd", "weight_decay")
-OPTIONAL = ("latent_size", "epochs", "own_noise")
-
-
-def require_settings(pscf: Any) -> None:
-    """Refuse settings that make no sense.
-
-    Parameters
-    ----------
-    pscf
-        A :class:`pyrofair.PSCF`.
-
-    Raises
-    ------
-    DataError
-        With the setting, its value, and what it may be.
-    """
-    if not isinstance(pscf.unfair, UnfairPaths):
-        raise DataError(f"unfair={pscf.unfair!r} must be unfair paths, made by graph.unfair(...).")
-    require_choice("latents", pscf.latents, ("posterior", "prior"))
-    require_choice("average", pscf.average, ("probability", "decision"))
-    for name in ("samples", "latent_size", "hidden", "components", "epochs", "batch_size"):
-        if getattr(pscf, name) is not None or name not in OPTIONAL:
-            require_integer(name, getattr(pscf, name))
-    require_rate(pscf.learning_rate)
-    for name in ("mmd", "weight_decay", "own_noise"):
-        if getattr(pscf, name) is not None or name not in OPTIONAL:
-            least, above = (0.0, -math.inf) if name in ZERO else (-math.inf, 0.0)
-            require_real(name, getattr(pscf, name), least=least, above=above)
-    require_layers("encoder_hidden", pscf.encoder_hidden)
-    require_flag("progress", pscf.progress)
-    require_seed(pscf.random_state)
-    graph = pscf.unfair.graph
-    known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
-    require_families({} if pscf.families is None else pscf.families, known)
-
-
-def people_to_arviz(
-    posterior: Mapping[str, npt.ArrayLike],
-    predicted: Mapping[str, npt.ArrayLike],
-    observed: Mapping[str, npt.ArrayLike],
-    losses: npt.ArrayLike,
-    vectors: Collection[str],
-) -> Any:
-    """Return draws of given units as ArviZ data, in one chain.
-
-    Parameters
-    ----------
-    posterior, predicted
-        For each site its draws, shape (draws, units, ...).
-    observed
-        For each site what was observed, shape (units,).
-    losses
-        The loss of each epoch.
-    vectors
-        The sites that hold several numbers a unit.
-
-    Returns
-    -------
-    arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
-    """
-    groups: dict[str, dict[str, Any]] = {
-        "posterior": {name: _chain(values) for name, values in posterior.items()},
-        "posterior_predictive": {name: _chain(values) for name, values in predicted.items()},
-        "sample_stats": {"loss": _chain(losses)},
-    }
-    if observed:
-        groups["observed_data"] = {name: np.asarray(values) for name, values in observed.items()}
-    dims = {name: ["person"] for name in (*posterior, *predicted)}
-    return to_arviz(groups, dims=dims | {name: ["person", f"{name}_dim"] for name in vectors})
-
-
-def _chain(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    return np.asarray(values)[None]
-
+__all__ = ["PSCF"]
 
 CHUNK = 16_384
 STEPS, FEWEST, MOST = 6_000, 20, 400
 Average = Literal["probability", "decision"]
 
+_not_negative = partial(require_real, least=0.0)
+CONSTRAINTS: dict[str, Constraint] = {
+    "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "latents": partial(require_choice, choices=("posterior", "prior")),
+    "average": partial(require_choice, choices=("probability", "decision")),
+    "samples": require_integer,
+    "mmd": _not_negative,
+    "latent_size": optional(require_integer),
+    "own_noise": optional(partial(require_real, above=0.0)),
+    "hidden": require_integer,
+    "encoder_hidden": require_layers,
+    "components": require_integer,
+    "epochs": optional(require_integer),
+    "batch_size": require_integer,
+    "learning_rate": lambda name, value: require_rate(value, name),
+    "weight_decay": _not_negative,
+    "progress": require_flag,
+    "random_state": lambda name, value: require_seed(value, name),
+}
+
 
 class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
-    """Path-specific counterfactual fairness by variational inference: the paper's main rival.
+    """Path-specific counterfactual fairness by variational inference: the paper's main competitor.
 
-    It learns a structural equation model in which the nodes on unfair paths have latent noise, and then predicts from a
-    fair copy of each unit: edges of unfair paths carry the baseline, all others her own value, and the nodes on
-    unfair paths are redrawn with her noise.
+    It learns a structural equation model in which the nodes on unfair paths have latent noise, and predicts from the
+    counterfactual of each unit: edges of unfair paths carry the baseline, all others the unit's own value, and the
+    nodes on unfair paths are redrawn with the unit's noise.
 
-    *Assumes* that the learned model is the true one. What a latent variable stands for is a choice that data do not
-    make (``docs/decisions/0019-pscf.md``): :meth:`truth` tells the price where the true model is known.
+    *Assumes* that the learned model is the true one. Data do not determine what a latent variable stands for
+    (``docs/decisions/0019-pscf.md``): :meth:`truth` reports the cost where the true model is known.
 
     Parameters
     ----------
     unfair
         The unfair paths, without recanting witness.
     latents
-        Where a unit's noise comes from: ``"posterior"``, what her own row says of it (Chiappa 2018, abduction), or
-        ``"prior"``, anybody's noise (the paper's eq. pscfpm).
+        The distribution of a unit's noise: ``"posterior"``, given its row (Chiappa 2018, abduction), or ``"prior"``
+        (the paper's eq. pscfpm).
     average
         What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
         paper's eq. pscfpred). Both have one mean; the first has less noise.
     samples
-        The paper's J, the Monte-Carlo samples of each unit, each from another J-th of the distribution of her noise.
+        The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution.
     mmd
         The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups' latents; 0
         leaves it out. The paper searched 0 to 2.
@@ -161,15 +104,15 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         The dimensions of a node's latent variable; by default as many as it has columns.
     own_noise
         The spread that a number on an unfair path has besides its latent variable, as a share of its standard
-        deviation (for integers a quarter at least). If it is learned (None), the latent variable often says
-        nothing, and the posterior is the prior.
+        deviation (for integers a quarter at least). If it is learned (None), the latent variable often carries no
+        information, and the posterior is the prior.
     hidden, encoder_hidden, components
         The tanh units of the one hidden layer of each distribution, and of the layers of each encoder; the components
         of the distributions of numbers without a latent variable.
     families
-        The distribution of a column, by its name, where another is wanted than
-        :func:`pyrofair.mechanisms.families.choose_family` says.
-        Integers are numbers here, however few: make categories of them by a categorical type.
+        The distribution of a column, by its name, instead of that of
+        :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here, however few: make categories of
+        them by a categorical type.
     epochs, batch_size
         The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
     learning_rate
@@ -193,7 +136,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     elbo_ : float
         The evidence lower bound of the training rows at the end, in nats a unit.
     feature_names_in_ : ndarray of str
-        What predictions may depend on.
+        The columns on which predictions may depend.
 
     References
     ----------
@@ -254,7 +197,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: object = None) -> Self:
-        """Learn a distribution for each column given its causes, and what a row says of a unit's noise.
+        """Learn the distribution of each column given its causes, and that of a unit's noise given its row.
 
         Parameters
         ----------
@@ -278,35 +221,36 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             If the loss has not settled, or columns are outside the graph; if the fit was interrupted (Ctrl-C), in which
             case the networks of the last whole epoch are kept.
         """
-        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
-        require_settings(self)
+        fitted = copy.copy(self)  # after an error below, self is unchanged
+        self._check_settings()
         fitted.replay_ = read_replay(self.unfair)
-        people = fitted._read_training(X, y, sample_weight)
-        epochs = self.epochs or min(max(STEPS * self.batch_size // len(people), FEWEST), MOST)
+        units = fitted._read_training(X, y, sample_weight)
+        epochs = self.epochs or min(max(STEPS * self.batch_size // len(units), FEWEST), MOST)
         steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
         fitted.sem_ = fitted._new_sem()
-        losses = fit_elbo(fitted.sem_, people, steps, fitted.seed_)
+        losses = fit_elbo(fitted.sem_, units, steps, fitted.seed_)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
-        fitted.elbo_ = evidence(fitted.sem_, people, seed=fitted.seed_)
+        fitted.elbo_ = evidence(fitted.sem_, units, seed=fitted.seed_)
         self.__dict__ = fitted.__dict__
         if text := doubt(losses, steps):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
+    def _check_settings(self) -> None:
+        check_settings(self, CONSTRAINTS)
+        graph = self.unfair.graph
+        known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
+        require_families({} if self.families is None else self.families, known)
+
     def _read_training(self, X: Any, y: Any, sample_weight: object) -> People:
         graph = self.unfair.graph
-        if y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        labels = self._read_column(y)
         table = read_table(X, feature_columns(graph), what="X")
         require_aligned(X, y)
         warn_unused(X, graph)
         weight = read_weight(sample_weight, table, table="X")
-        target = self._read_target(y)
-        kept = np.flatnonzero(weight > 0)
-        table, target, weight = table.iloc[kept], target[kept], weight[kept]
+        table, target, weight = self._keep_weighted(table, self._code(labels, graph.positive), weight)
         group = read_sensitive(table, graph)
-        if len(np.unique(target)) < 2:
-            raise DataError("The rows with positive weight hold one class only; a classifier needs both classes.")
         self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
         coded = {graph.sensitive_column: group, graph.outcome_column: target}
         with neutral_torch():
@@ -322,18 +266,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             values = self._encode(table) | {graph.outcome_column: torch.as_tensor(target).float()}
             return People(values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32))
 
-    def _read_target(self, y: Any) -> NDArray[np.int8]:
-        """Learn the labels, and return for each row whether it has the graph's positive one."""
-        require_unmasked("y", y)
-        values = column_or_1d(y, warn=True)
-        coded, labels = read_outcome(values, self.unfair.graph.positive, what="y")
-        self.classes_ = sort_labels(values, labels)
-        return coded
-
     def _read_labels(self, y: Any) -> NDArray[np.float64]:
-        """Return the outcomes of given units as 0 and 1: labels that ``fit`` saw, and not always both."""
-        require_unmasked("y", y)
-        values = pd.Series(column_or_1d(y))
+        """Return the outcomes of given units as 0 and 1; their labels must be among the two of ``fit``."""
+        values = pd.Series(self._read_column(y))
         if len(unseen := values[~values.isin(self.classes_)]):
             known = " and ".join(repr(label) for label in self.classes_.tolist())
             raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
@@ -379,9 +314,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class without the unfair paths' effect, shape (m, 2), as in ``classes_``.
 
-        A row's result depends on the row and on ``random_state`` alone, not on the rows around it; rows that agree in
-        all that no unfair path touches have their noise in common. ``latents``, ``average`` and ``samples`` are read
-        here, and may be set after fitting.
+        A row's result depends on the row and on ``random_state`` alone, not on the other rows; rows with equal values
+        in the columns that no unfair path touches have the same noise. ``latents``, ``average`` and ``samples`` are
+        read here, and may be set after fitting.
         """
         parts = []
         for rows in self._chunks(X):
@@ -404,14 +339,14 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return {name: torch.cat([part[name] for part in parts], -1).double().numpy() for name in redrawn}
 
     def _chunks(self, X: Any) -> Iterator[pd.DataFrame]:
-        require_settings(self)  # those of prediction may have been set since
+        self._check_settings()  # those of prediction may have been set since
         table = read_table(X, self.reads_, what="X")
         return (table.iloc[start : start + CHUNK] for start in range(0, len(table), CHUNK))
 
     def _replayed(
         self, table: pd.DataFrame, replay: Replay, draws: int, seed: int | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
-        """Return the rows' values, redrawn ones, P(Y = positive), and the noise of decisions, shapes (draws, m)."""
+        """Return the rows' own values (m,), redrawn values, P(Y = positive) and noise of decisions, (draws, m)."""
         column, key = self.unfair.graph.outcome_column, self.seed_ if seed is None else seed
         with neutral_torch(), torch.no_grad():
             values = self._encode(table)
@@ -421,7 +356,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             u = keyed_uniform(keys, key, column, (draws,))
             return values, fair, score.expand(draws, len(table)), u
 
-    # -- what is known of it ------------------------------------------------------------------------------------------
+    # -- comparison with a known truth, and ArviZ data ----------------------------------------------------------------
 
     def truth(self, scenario: Any, n: int = 100_000, random_state: int | None = None) -> PSCFTruth:
         """Compare predictions with those that the true structural equation model would make in the same way.
@@ -439,18 +374,18 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         PSCFTruth
-            PIU and conditional spread as in the paper's appendix, with Monte-Carlo errors; it says what is computed.
+            PIU and conditional spread as in the paper's appendix, with Monte-Carlo errors.
 
         References
         ----------
         Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
         """
         check_is_fitted(self, "sem_")
-        require_settings(self)
+        self._check_settings()
         return measure_approximation(self, getattr(scenario, "program", scenario), n=n, random_state=random_state)
 
     def to_inference_data(self, X: pd.DataFrame, y: Any = None, *, draws: int = 100, random_state: int = 0) -> Any:
-        """Return what is believed of given units, as ArviZ data.
+        """Return the posterior of given units' latent and counterfactual values as ArviZ data.
 
         Parameters
         ----------
@@ -464,8 +399,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
-            ``posterior``: the latent variables (from the prior if ``latents`` says so) and what follows from them,
-            ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
+            ``posterior``: the latent variables (from the prior with ``latents="prior"``) and the values that follow
+            from them, ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
             outcome, replayed with each unit's own sensitive attribute on all edges, to be compared with
             ``observed_data``. ``sample_stats``: the loss of each epoch.
 
@@ -482,11 +417,19 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         own, again, chance, u = self._replayed(table, self.replay_.as_is(), draws, random_state)
         column, sites = self.unfair.graph.outcome_column, list(self.sem_.site.values())
         redrawn = self.unfair.graph.columns_of(self.replay_.redrawn)
-        posterior = {site: fair[site] for site in sites}
-        posterior |= {f"fair_{name}": fair[name] for name in redrawn} | {"fair_score": score}
-        predicted = {name: again[name] for name in redrawn} | {column: (u < chance).to(chance.dtype)}
+        posterior = {site: fair[site] for site in sites} | {f"fair_{name}": fair[name] for name in redrawn}
+        sampled: dict[str, dict[str, Any]] = {
+            "posterior": posterior | {"fair_score": score},
+            "posterior_predictive": {name: again[name] for name in redrawn} | {column: (u < chance).to(chance.dtype)},
+            "sample_stats": {"loss": self.history_["loss"]},
+        }
         observed: dict[str, Any] = {name: own[name] for name in redrawn}
         if y is not None:
             require_aligned(table, y)
             observed[column] = self._read_labels(y)
-        return people_to_arviz(posterior, predicted, observed, self.history_["loss"].to_numpy(), sites)
+        dims = {name: ["person"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
+        return to_arviz(
+            {group: {name: np.asarray(x)[None] for name, x in of.items()} for group, of in sampled.items()}
+            | ({"observed_data": observed} if observed else {}),
+            dims=dims | {site: ["person", f"{site}_dim"] for site in sites},
+        )

@@ -555,7 +555,7 @@ def test_divergence_is_named_and_leaves_the_estimator_as_it_was() -> None:
 
 
 def test_names_of_sites() -> None:
-    graph = CausalGraph("A -> D -> Y; units -> Y; H_D -> Y; distributions -> Y", sensitive="A", outcome="Y")
+    graph = CausalGraph("A -> D -> Y; people -> Y; H_D -> Y; laws -> Y", sensitive="A", outcome="Y")
     X, y = people()
     X = X[["A", "D"]].assign(people=X["Q"], H_D=X["M"], laws=X["M"] + X["Q"])
     model = make(graph.unfair("A -> D -> Y"), mmd=0.1).fit(X, y)

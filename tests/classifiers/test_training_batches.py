@@ -22,10 +22,10 @@ sizes = pytest.mark.parametrize("batch_size", SIZES)
 roomy = pytest.mark.parametrize("batch_size", SIZES[1:])  # no more batches than a world has rows
 
 
-def problem(layout: str, n: int = N, women: int = 70, seed: int = 0) -> Problem:
+def problem(layout: str, n: int = N, minority: int = 70, seed: int = 0) -> Problem:
     """Worlds that are observed rows of one group, all rows with some changed, drawn rows, and units of 4 draws."""
     rng = np.random.default_rng(seed)
-    group = rng.permutation(np.arange(n) < women).astype(np.int64)
+    group = rng.permutation(np.arange(n) < minority).astype(np.int64)
     worlds, below = [], n
     for world in (0, 1):
         unit = None
@@ -82,7 +82,7 @@ def test_every_row_of_a_world_is_visited_once(layout: str, batch_size: int) -> N
     one = problem(layout)
     batches = plan(one, batch_size)
     for i, world in enumerate(one.worlds):
-        assert count([batch.rows[batch.shares[i].places] for batch in batches]) == Counter(world.rows.tolist())
+        assert count([batch.rows[batch.shares[i].indices] for batch in batches]) == Counter(world.rows.tolist())
 
 
 @sizes
@@ -92,7 +92,7 @@ def test_a_share_tells_which_rows_of_the_world_it_holds_and_how_often_they_come(
     batches = plan(one, batch_size)
     for i, world in enumerate(one.worlds):
         for batch in batches:
-            assert torch.equal(world.rows[batch.shares[i].entries], batch.rows[batch.shares[i].places])
+            assert torch.equal(world.rows[batch.shares[i].entries], batch.rows[batch.shares[i].indices])
         times = count([batch.shares[i].entries for batch in batches])
         assert sorted(times) == list(range(len(world.rows)))
         assert {batch.shares[i].scale for batch in batches} == {len(batches) / times[0]}
@@ -114,8 +114,8 @@ def test_a_world_row_that_is_observed_reuses_the_score_of_its_batch(batch_size: 
 @layouts
 def test_batches_are_balanced_by_group(layout: str, batch_size: int) -> None:
     one = problem(layout)
-    women = [int(one.stratum[batch.rows[: batch.size]].sum()) for batch in plan(one, batch_size)]
-    assert max(women) - min(women) <= 1
+    minority = [int(one.stratum[batch.rows[: batch.size]].sum()) for batch in plan(one, batch_size)]
+    assert max(minority) - min(minority) <= 1
 
 
 @pytest.mark.parametrize("layout", ["units", "units_seen"])
@@ -134,14 +134,14 @@ def test_units_are_never_split(layout: str, batch_size: int) -> None:
 
 
 def test_a_batch_without_rows_of_a_world_scores_them_all() -> None:
-    one = problem("paper", n=3000, women=3)  # world 0 is made of the 3 women
+    one = problem("paper", n=3000, minority=3)  # world 0 is made of the 3 minority
     batches = plan(one, 50)
-    alone = [batch for batch in batches if len(batch.shares[0].places) == 3]
+    alone = [batch for batch in batches if len(batch.shares[0].indices) == 3]
     assert len(batches) == 60
     assert len(alone) == 57
-    women = sorted(one.worlds[0].rows.tolist())
+    minority = sorted(one.worlds[0].rows.tolist())
     for batch in alone:
-        assert sorted(batch.rows[batch.shares[0].places].tolist()) == women
+        assert sorted(batch.rows[batch.shares[0].indices].tolist()) == minority
         assert batch.rows[batch.size :].tolist() == one.worlds[0].rows.tolist()
         assert batch.shares[0].entries.tolist() == [0, 1, 2]
         assert batch.shares[0].scale == 60 / 58
@@ -151,8 +151,8 @@ def test_a_batch_without_rows_of_a_world_scores_them_all() -> None:
 def test_fewer_units_or_rows_than_batches_leave_no_batch_empty(layout: str) -> None:
     one = problem(layout)
     for batch in plan(one, 1):
-        assert all(len(share.places) for share in batch.shares)
-        assert all(int(share.places.max()) < len(batch.rows) for share in batch.shares)
+        assert all(len(share.indices) for share in batch.shares)
+        assert all(int(share.indices.max()) < len(batch.rows) for share in batch.shares)
 
 
 @layouts
@@ -165,7 +165,7 @@ def test_a_single_batch_keeps_the_order_and_draws_nothing(layout: str) -> None:
 
 
 def test_plain_batches_do_not_depend_on_the_worlds() -> None:
-    one, other = problem("pooled"), problem("drawn", women=20, seed=1)
+    one, other = problem("pooled"), problem("drawn", minority=20, seed=1)
     for a, b in zip(plan(one, 50, penalised=False), plan(other, 50, penalised=False), strict=True):
         assert a.rows.tolist() == b.rows.tolist()
         assert a.shares == ()

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.audits.measures import AuditedModel
-from pyrofair.audits.score_types import judge_scores
+from pyrofair.audits.models import AuditedModel, judge_scores
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -70,7 +69,7 @@ def table(n: int = 300) -> pd.DataFrame:
     return pd.DataFrame({"A": rng.integers(0, 2, n), "M": rng.normal(size=n)})
 
 
-# --- which kind ------------------------------------------------------------------------------------------------------
+# --- which type ------------------------------------------------------------------------------------------------------
 
 
 def test_equal_rows_with_unequal_scores_are_an_outcome() -> None:
@@ -102,11 +101,13 @@ def test_equal_rows_with_equal_scores_are_a_function_once_there_are_300() -> Non
         found.why == "300 row(s) have the A, M of another row, all with its score, so that at most 0.01 differ (95 %)"
     )
     assert judged(expit(repeated(60)["M"]), repeated(60)).why == (
-        "nobody said: 60 row(s) have the A, M of another row, all with its score, so that at most 0.05 differ (95 %); "
-        "300 would settle it"
+        "the user stated nothing: 60 row(s) have the A, M of another row, all with its score, so that at most 0.05 "
+        "differ (95 %); 300 would settle it"
     )
-    assert judged(expit(table()["M"]), table()).why.startswith("nobody said: no row has the A, M of another row; 300")
-    assert not judged(np.full(300, 0.4), table()).is_open  # one score for everyone
+    assert judged(expit(table()["M"]), table()).why.startswith(
+        "the user stated nothing: no row has the A, M of another row; 300"
+    )
+    assert not judged(np.full(300, 0.4), table()).is_open  # one score for all
 
 
 def test_decisions_that_follow_the_features_and_something_else_stay_open() -> None:
@@ -121,11 +122,11 @@ def test_decisions_that_follow_the_features_and_something_else_stay_open() -> No
     assert opened > 5
 
 
-@pytest.mark.parametrize(("said", "outcome"), [("prediction", False), ("outcome", True)])
-def test_what_cannot_be_checked_is_taken_at_the_users_word(said: Any, outcome: bool) -> None:
-    found = judged((table()["M"] > 0).astype(float), table(), said)
+@pytest.mark.parametrize(("stated", "outcome"), [("prediction", False), ("outcome", True)])
+def test_what_cannot_be_checked_is_taken_at_the_users_word(stated: Any, outcome: bool) -> None:
+    found = judged((table()["M"] > 0).astype(float), table(), stated)
     assert (found.is_outcome, found.is_open) == (outcome, False)
-    assert f"you say so (scores='{said}')" in found.why
+    assert f"stated by the user (scores='{stated}')" in found.why
     known = judged((table()["M"] > 0).astype(float), table(), "prediction")
     assert "no row has the A, M of another row; 300 would settle it" in known.why
 
@@ -140,17 +141,17 @@ def test_a_model_whose_second_call_differs_is_an_outcome(model: Any) -> None:
 
 
 @pytest.mark.parametrize("scores", ["auto", "prediction", "outcome"])
-def test_a_model_that_is_a_function_is_one_whatever_is_said_of_given_scores(scores: Any) -> None:
+def test_a_model_that_is_a_function_is_one_whatever_is_stated_of_given_scores(scores: Any) -> None:
     found = judged(Linear(), table(), scores)
     assert (found.is_outcome, found.is_open) == (False, False)
-    assert ("scores='outcome' is said of given scores alone" in found.why) == (scores == "outcome")
+    assert ("scores='outcome' describes given scores alone" in found.why) == (scores == "outcome")
 
 
 # --- in an audit -----------------------------------------------------------------------------------------------------
 
 
 def test_a_decision_that_shares_a_latent_cause_with_a_mediator_is_refused() -> None:
-    """A has no effect on Y, and the formula of a prediction says that a quarter are treated unfairly."""
+    """A has no effect on Y, and by the formula of a prediction a quarter are treated unfairly."""
     df, unfair = confounded()
     assert pf.identify(unfair).target == "prediction"
     with pytest.raises(
@@ -250,14 +251,16 @@ def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> Non
     df = table()
     scores = expit(df["M"] - df["A"])
     source = pf.IPW(MEDIATOR.unfair("A -> Y"), arm="paper")
-    with pytest.warns(PyrofairWarning, match=r"'m' is given as scores, and nobody said: no row has the A, M of"):
+    with pytest.warns(
+        PyrofairWarning, match=r"'m' is given as scores, and the user stated nothing: no row has the A, M of"
+    ):
         report = pf.audit({"m": scores}, source, df, **QUIET)
-    assert "taken for a function of the features: nobody said: no row has" in str(report)
-    said = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
-    assert "you say so (scores='prediction')" in str(said)
-    pd.testing.assert_frame_equal(report.table, said.table)
+    assert "taken for a function of the features: the user stated nothing: no row has" in str(report)
+    stated = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
+    assert "stated by the user (scores='prediction')" in str(stated)
+    pd.testing.assert_frame_equal(report.table, stated.table)
     outcome = pf.audit({"m": scores}, source, df, scores="outcome", **QUIET)
-    assert "an outcome, no function of the features: you say so" in str(outcome)
+    assert "an outcome, no function of the features: stated by the user" in str(outcome)
     with pytest.raises(DataError, match=r"scores='outcomes' is not known.*Did you mean 'outcome'"):
         pf.audit({"m": scores}, source, df, scores="outcomes", **QUIET)  # type: ignore[arg-type]
 
@@ -267,11 +270,11 @@ def test_a_model_with_predict_proba_is_not_called_an_outcome_in_silence(monkeypa
     source = pf.IPW(MEDIATOR.unfair("A -> Y"), arm="paper")
     with monkeypatch.context() as patched:
         patched.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("work was done before the setting was read"))
-        with pytest.raises(DataError, match=r"scores='outcome' is said of given scores, and 'm' has predict_proba"):
+        with pytest.raises(DataError, match=r"scores='outcome' describes given scores, and 'm' has predict_proba"):
             pf.audit({"m": Linear()}, source, df, scores="outcome", **QUIET)
     both = pf.audit({"m": Linear(), "given": (df["M"] > 0) * 1.0}, source, df, scores="outcome", **QUIET)
     assert both.context["outcomes"] == ["given"]
-    assert "it gives the same scores again, and scores='outcome' is said of given scores alone" in str(both)
+    assert "it gives the same scores again, and scores='outcome' describes given scores alone" in str(both)
 
 
 def test_a_source_that_draws_rows_cannot_serve_an_outcome() -> None:

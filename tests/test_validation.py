@@ -1,0 +1,89 @@
+"""The checks of settings: what each returns, and the message with which it refuses."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyrofair import _validation as validation
+from pyrofair.exceptions import DataError
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "expected"),
+    [
+        (partial(validation.require_integer, least=0), 200, 200),
+        (partial(validation.require_real, above=0.0, below=1.0), 0.95, 0.95),
+        (partial(validation.require_names, what="node names", one=True), "M", ("M",)),
+        (validation.require_layers, [3, 2], (3, 2)),
+        (validation.require_flag, np.True_, True),
+        (validation.optional(validation.require_integer), None, None),
+    ],
+)
+def test_what_is_legal_is_returned(check: validation.Constraint, value: Any, expected: Any) -> None:
+    found = check("name", value)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "message"),
+    [
+        (validation.require_integer, 2.5, "must be an integer of at least 1."),
+        (
+            partial(validation.require_real, above=0.0, below=1.0, such_as=0.95),
+            "high",
+            "must be a number above 0 and below 1, such as 0.95.",
+        ),
+        (
+            partial(validation.require_choice, choices=["paper", "pooled"]),
+            "pool",
+            "is not known; it is 'paper' or 'pooled'. Did you mean 'pooled'?",
+        ),
+        (
+            partial(validation.require_choice, choices=["adam", "sgd"], callables="a function that makes one"),
+            1,
+            "is not known; it is 'adam', 'sgd', or a function that makes one.",
+        ),
+        (
+            partial(validation.require_instance, types=dict, expected="a dictionary from columns to families"),
+            3,
+            "must be a dictionary from columns to families.",
+        ),
+        (
+            partial(validation.require_names, what="column names"),
+            "A",
+            "must be a list of column names, such as ['A'].",
+        ),
+        (validation.optional(validation.require_integer), 0, "must be an integer of at least 1."),
+    ],
+)
+def test_what_is_not_is_refused(check: validation.Constraint, value: Any, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        check("name", value)
+    assert str(caught.value) == f"name={value!r} {message}"
+
+
+def test_a_masked_array_that_hides_values_is_refused() -> None:
+    validation.require_unmasked("y", np.ma.masked_equal([0, 9, 1], 3))
+    with pytest.raises(DataError, match=r"y is a masked array that hides 1 of its 3 values\. .*y\.filled\(\.\.\.\)"):
+        validation.require_unmasked("y", np.ma.masked_equal([0, 9, 1], 9))
+
+
+def test_a_table_of_constraints_is_checked_by_name() -> None:
+    constraints = {"folds": validation.require_integer, "normalize": validation.require_flag}
+    validation.check_settings(SimpleNamespace(folds=2, normalize=True), constraints)
+    with pytest.raises(DataError, match="normalize='no' must be True or False"):
+        validation.check_settings(SimpleNamespace(folds=2, normalize="no"), constraints)
+
+
+def test_values_in_messages() -> None:
+    assert validation.shown("abc") == "'abc'"
+    assert validation.shown(list(range(1000))) == "<list>"
+    assert validation.listed([1, 2]) == (1, 2)
+    assert validation.listed(np.array(1.0)) is validation.listed(None) is None
+    assert validation.did_you_mean("m", ["A", "M"]) == " Did you mean 'M'?"
