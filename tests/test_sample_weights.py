@@ -178,7 +178,7 @@ def test_a_row_without_weight_is_as_if_absent(name: str) -> None:
 
 
 def test_a_program_takes_no_weights_but_refuses_what_are_none() -> None:
-    source = SEM.from_mechanisms(learned(make_table(), None, nodes=None), UNFAIR)
+    source = pf.SEM.from_mechanisms(learned(make_table(), None, nodes=None), UNFAIR)
     wrong = pd.Series(np.ones(N), index=make_table().index[::-1])
     for call in (partial(source.fit, make_table()), partial(source.worlds, df=make_table())):
         with pytest.raises(DataError, match="index of sample_weight"):

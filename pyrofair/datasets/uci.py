@@ -346,10 +346,10 @@ def _read(folder: Traversable, name: str) -> bytes:
         elif packed.is_file():
             content = lzma.decompress(packed.read_bytes())
         else:
-            found = sorted(entry.name for entry in folder.iterdir())
+            entries = sorted(entry.name for entry in folder.iterdir())
             raise DataError(
-                f"No {name} or {name}.xz in {folder}; the folder holds {', '.join(found[:8]) or 'nothing'}"
-                f"{', ...' if len(found) > 8 else ''}. Put the raw UCI file there, or leave path=None to read the "
+                f"No {name} or {name}.xz in {folder}; the folder holds {', '.join(entries[:8]) or 'nothing'}"
+                f"{', ...' if len(entries) > 8 else ''}. Put the raw UCI file there, or leave path=None to read the "
                 "packaged copy."
             )
     except lzma.LZMAError as error:
