@@ -714,6 +714,10 @@ def _method(what: str, name: str, **given: Any) -> Callable[..., Any]:
     return call
 
 
+def _from_mechanisms(**settings: Any) -> pf.SEM:
+    return pf.SEM.from_mechanisms(_kept("laws"), **({"unfair": UNFAIR} | settings))
+
+
 def _named(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
     def with_settings(**settings: Any) -> Any:
         return call(**given | settings)
@@ -745,7 +749,7 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _method("laws", "law", column="M", table=TABLE): ("column", "table", "draw"),
     _method("posterior of mechanisms", "law", column="M", table=TABLE): ("column", "table", "draw"),
     _method("laws", "to_inference_data", draws=2): ("draws", "random_state"),
-    _method("laws", "sem", unfair=UNFAIR): ("unfair", "unit", "coupling"),
+    _from_mechanisms: ("unfair", "unit", "coupling"),
     _method("audit", "plot"): ("decisions",),
     _method("path", "plot"): ("decisions",),
     _method("path", "summary"): ("decisions",),
