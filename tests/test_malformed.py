@@ -959,13 +959,13 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_long_runs_have_found_stays_mended(name: str) -> None:
+def test_faults_found_in_long_runs_stay_fixed(name: str) -> None:
     act, text = FOUND[name]
     with pytest.raises(pf.PyrofairError, match=text):
         act()
 
 
-def test_faults_are_seen() -> None:
+def test_faults_are_detected() -> None:
     """The harness itself: an inner error, a silent NaN, a hang and a message without the name."""
 
     def inner() -> None:

@@ -160,7 +160,7 @@ exact = ("IPW, logistic", "IPW, saturated", "audit", "TableEncoder")
 
 
 @pytest.mark.parametrize("name", exact)
-def test_whole_numbers_are_repeated_rows(name: str) -> None:
+def test_integer_weights_are_repeated_rows(name: str) -> None:
     df = make_table()
     counts = np.random.default_rng(2).integers(0, 4, N)
     rows = np.repeat(np.arange(N), counts)

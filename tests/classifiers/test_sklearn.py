@@ -258,7 +258,7 @@ def test_names_on_one_side_only_warn_and_go_by_position() -> None:
         assert np.array_equal(bare.predict_proba(X), expected)
 
 
-def test_refitting_on_another_kind_of_table_forgets_the_first() -> None:
+def test_refitting_on_another_type_of_table_forgets_the_first() -> None:
     X, y = make_data()
     classifier = PenalizedClassifier(**QUICK).fit(X, y)
     classifier.fit(X[["Q", "D"]].to_numpy(), y)

@@ -1,3 +1,5 @@
+"""Training under a penalty: the objective, its gradient, the loop, modules and optimizers."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -159,7 +161,7 @@ def test_with_weights_the_batches_average_to_the_whole_too() -> None:
     assert first_epoch(50) == pytest.approx(first_epoch(2000), rel=1e-12)
 
 
-def test_three_women_in_three_thousand_rows() -> None:
+def test_three_rows_of_one_group_in_three_thousand() -> None:
     X, y = make_data(3000)
     X = X.assign(A=(np.arange(3000) >= 3).astype(int))
     worlds = [
