@@ -1,4 +1,4 @@
-"""What each entry point owes its user: rows matched by index, text taken at its word, and all or nothing of a fit."""
+"""Entry points match rows by index, take text as it is, and fit completely or not at all."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_numbers_held_as_text(values: pd.Series[Any], message: str) -> None:
     assert read_table(df.astype({"Q": "category"}), ["Q"])["Q"].dtype == "category"
 
 
-def test_text_that_is_no_number_stays_categories() -> None:
+def test_text_that_is_not_a_number_stays_categories() -> None:
     for values in (
         [f"job {i}" for i in range(N)],
         [f"0{i % 20}" for i in range(N)],
@@ -134,7 +134,7 @@ def test_text_that_is_no_number_stays_categories() -> None:
         assert read_table(column.to_frame("Q"), ["Q"])["Q"].equals(column)
 
 
-def test_a_few_codes_as_text_are_categories_and_told_of_once() -> None:
+def test_a_few_codes_as_text_are_categories_with_one_warning() -> None:
     graph = pf.CausalGraph("{A Q} -> Y", sensitive="A", outcome="Y", baseline="0", contrast="1")
     df = pd.DataFrame({"A": ["0", "1"] * 60, "Q": [f"{i % 3 + 1}" for i in range(120)]})
     source = pf.IPW(graph.unfair("A -> Y"), arm="paper")
@@ -238,7 +238,7 @@ def test_certain_propensities_are_refused_at_fit(arm: Any) -> None:
         assert world.weight.sum() == pytest.approx(1.0)
 
 
-def test_laws_refuse_a_baseline_row_of_probability_zero_before_they_are_learned(
+def test_a_baseline_row_of_probability_zero_is_refused_before_mechanisms_are_learned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def learn(*_: Any, **__: Any) -> None:
@@ -256,7 +256,7 @@ def test_laws_refuse_a_baseline_row_of_probability_zero_before_they_are_learned(
 # --- groups of one row -----------------------------------------------------------------------------------------------
 
 
-def test_a_group_of_one_row_is_refused_before_laws_are_learned() -> None:
+def test_a_group_of_one_row_is_refused_before_mechanisms_are_learned() -> None:
     df = people().assign(A=[1] * (N - 1) + [0])
     message = r"'A' takes the value 0 in 1 row only of the 200 that have a weight.*at least 2 rows a group"
     with pytest.raises(DataError, match=message):

@@ -718,6 +718,10 @@ def _method(what: str, name: str, **given: Any) -> Callable[..., Any]:
     return call
 
 
+def _from_mechanisms(**settings: Any) -> pf.SEM:
+    return pf.SEM.from_mechanisms(_kept("laws"), **({"unfair": UNFAIR} | settings))
+
+
 def _named(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
     def with_settings(**settings: Any) -> Any:
         return call(**given | settings)
@@ -959,13 +963,13 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_long_runs_have_found_stays_mended(name: str) -> None:
+def test_faults_found_in_long_runs_stay_fixed(name: str) -> None:
     act, text = FOUND[name]
     with pytest.raises(pf.PyrofairError, match=text):
         act()
 
 
-def test_faults_are_seen() -> None:
+def test_faults_are_detected() -> None:
     """The harness itself: an inner error, a silent NaN, a hang and a message without the name."""
 
     def inner() -> None:

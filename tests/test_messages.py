@@ -86,7 +86,7 @@ def test_names_that_nearly_are_nodes() -> None:
     assert did_you_mean("zzz", ["prior", "race"]) == ""
 
 
-def test_unused_columns_are_told_of_once_for_a_graph() -> None:
+def test_unused_columns_are_reported_once_for_a_graph() -> None:
     own = graph()
     model = LogisticRegression().fit(table()[["A"]], table()["Y"])
     with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,4 @@
-"""Does a call leave the global generators and the parameter store as they were?"""
+"""Calls leave the global generators and the parameter store as they were."""
 
 from __future__ import annotations
 

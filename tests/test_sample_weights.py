@@ -31,13 +31,13 @@ UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
 N = 240
 
 
-def people(seed: int = 0) -> pd.DataFrame:
+def make_table(seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     q = rng.integers(0, 3, N)
     a = (rng.random(N) < expit(0.6 * q - 0.6)).astype(int)
     m = (rng.random(N) < expit(a + 0.5 * q - 1)).astype(int)
     y = (rng.random(N) < expit(2.0 * m + a - 1)).astype(int)
-    return pd.DataFrame({"Q": q, "A": a, "M": m, "Y": y}, index=[f"person {i}" for i in range(N)])
+    return pd.DataFrame({"Q": q, "A": a, "M": m, "Y": y}, index=[f"unit {i}" for i in range(N)])
 
 
 def score(rows: pd.DataFrame) -> NDArray[np.float64]:
@@ -130,7 +130,7 @@ def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @every_way
 def test_a_common_factor_changes_nothing(name: str) -> None:
-    df = people()
+    df = make_table()
     plain = ways[name](df, None)
     for factor in (1e-6, 1.0 / N) if name in SLOW else (1e-6, 1.0 / N, 1e6):
         np.testing.assert_array_equal(ways[name](df, np.full(N, factor)), plain)
@@ -142,7 +142,7 @@ def test_a_common_factor_changes_nothing(name: str) -> None:
 
 @every_way
 def test_a_series_is_taken_on_its_own_rows_or_not_at_all(name: str) -> None:
-    df = people()
+    df = make_table()
     weight = pd.Series(np.where(df["M"] == 1, 5.0, 1.0), index=df.index)
     np.testing.assert_array_equal(ways[name](df, weight), ways[name](df, weight.to_numpy()))
     for other, cure in ((weight.iloc[::-1], r"\.loc\[.*\.index\]"), (weight.reset_index(drop=True), "one index")):
@@ -153,15 +153,15 @@ def test_a_series_is_taken_on_its_own_rows_or_not_at_all(name: str) -> None:
 @every_way
 def test_a_masked_array_is_refused(name: str) -> None:
     with pytest.raises(DataError, match="sample_weight is a masked array that hides 1 of its 240 values"):
-        ways[name](people(), np.ma.masked_equal(np.r_[9.0, np.ones(N - 1)], 9.0))
+        ways[name](make_table(), np.ma.masked_equal(np.r_[9.0, np.ones(N - 1)], 9.0))
 
 
 exact = ("IPW, logistic", "IPW, saturated", "audit", "TableEncoder")
 
 
 @pytest.mark.parametrize("name", exact)
-def test_whole_numbers_are_repeated_rows(name: str) -> None:
-    df = people()
+def test_integer_weights_are_repeated_rows(name: str) -> None:
+    df = make_table()
     counts = np.random.default_rng(2).integers(0, 4, N)
     rows = np.repeat(np.arange(N), counts)
     weighted, repeated = ways[name](df, counts), ways[name](df.iloc[rows], None)
@@ -172,15 +172,15 @@ def test_whole_numbers_are_repeated_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["IPW, logistic", "IPW, saturated", "choose_family", "audit"])
 def test_a_row_without_weight_is_as_if_absent(name: str) -> None:
-    df = people()
+    df = make_table()
     weight = np.r_[np.zeros(40), np.full(N - 40, 3.0)]
     np.testing.assert_allclose(ways[name](df, weight), ways[name](df.iloc[40:], None), atol=1e-8)
 
 
 def test_a_program_takes_no_weights_but_refuses_what_are_none() -> None:
-    source = pf.SEM.from_mechanisms(learned(people(), None, nodes=None), UNFAIR)
-    wrong = pd.Series(np.ones(N), index=people().index[::-1])
-    for call in (partial(source.fit, people()), partial(source.worlds, df=people())):
+    source = pf.SEM.from_mechanisms(learned(make_table(), None, nodes=None), UNFAIR)
+    wrong = pd.Series(np.ones(N), index=make_table().index[::-1])
+    for call in (partial(source.fit, make_table()), partial(source.worlds, df=make_table())):
         with pytest.raises(DataError, match="index of sample_weight"):
             call(sample_weight=wrong)
 
@@ -217,4 +217,4 @@ def test_a_classifier_of_ones_own_is_judged_on_rows_it_did_not_see() -> None:
 @pytest.mark.parametrize("folds", [0, 1.5, True, "five"])
 def test_folds_are_a_positive_integer(folds: Any) -> None:
     with pytest.raises(DataError, match=r"folds=.* must be an integer of at least 1"):
-        pf.IPW(UNFAIR, folds=folds).fit(people())
+        pf.IPW(UNFAIR, folds=folds).fit(make_table())

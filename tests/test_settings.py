@@ -1,11 +1,11 @@
-"""Every setting of every public function is read before any work: a wrong one is refused by its name and value."""
+"""Every setting of a public function is checked before any work; a wrong one is refused by its name and value."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +16,9 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import pyrofair as pf
+from pyrofair._validation import Constraint
+from pyrofair.classifiers import penalized
+from pyrofair.classifiers.pscf import classifier as pscf
 
 GRAPH = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
@@ -56,7 +59,7 @@ NEVER: tuple[Any, ...] = ("x", [1], THING, math.nan)
 WRONG: dict[str, tuple[Any, ...]] = {
     "count": (*NEVER, True, None, 2.5, -1, 0, math.inf),
     "count or none": (*NEVER, True, 2.5, -1, 0, math.inf),
-    "people": (*NEVER, True, None, 2.5, -1, 0, math.inf, 2**63),
+    "units": (*NEVER, True, None, 2.5, -1, 0, math.inf, 2**63),
     "units or none": (*NEVER, True, 2.5, -1, 0, math.inf, 2**63),
     "whole": (*NEVER, True, None, 2.5, -1, math.inf),
     "positive": (*NEVER, True, None, -1, 0, math.inf),
@@ -88,6 +91,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "source": (*NEVER, 1, UNFAIR),
 }
 
+ANYTHING = (*NEVER, "no", True, None, 2.5, -1, 0, 1, math.inf, 2**64, "A -> Y", GRAPH, [0], [2.5], [True], ["x"])
+
 Call = Callable[..., Any]
 CALLS: dict[str, tuple[Call, dict[str, str]]] = {}
 SIGNATURES: dict[str, tuple[Call, set[str]]] = {}
@@ -98,6 +103,22 @@ def settings(of: Call, call: Call, *, besides: str = "", **kinds: str) -> None:
     name = of.__qualname__
     CALLS[name] = call, kinds
     SIGNATURES[name] = of, {*kinds, *besides.split()}
+
+
+def refuses(constraint: Constraint, value: object) -> bool:
+    try:
+        constraint("name", value)
+    except pf.DataError:
+        return True
+    return False
+
+
+def constrained(of: Call, call: Call, constraints: Mapping[str, Constraint], **kinds: str) -> None:
+    """List the settings of an estimator by its table of constraints; ``kinds`` are those outside it."""
+    for setting, constraint in constraints.items():
+        kinds[setting] = f"{of.__qualname__}.{setting}"
+        WRONG[kinds[setting]] = tuple(value for value in ANYTHING if refuses(constraint, value))
+    settings(of, call, **kinds)
 
 
 settings(
@@ -192,7 +213,7 @@ settings(
     dtypes="mapping",
 )
 settings(
-    pf.SEM.nodes, lambda **given: pf.SEM(program, UNFAIR).nodes(**({"n": 10} | given)), n="people", random_state="seed"
+    pf.SEM.nodes, lambda **given: pf.SEM(program, UNFAIR).nodes(**({"n": 10} | given)), n="units", random_state="seed"
 )
 settings(
     pf.SEM.worlds,
@@ -205,7 +226,7 @@ settings(
     pf.SEM.truth,
     lambda **given: pf.SEM(program, UNFAIR).truth(Untouchable(), **given),
     besides="model",
-    n="people",
+    n="units",
     random_state="seed",
     decisions="choice",
     threshold="threshold",
@@ -278,7 +299,7 @@ settings(
     besides="model posterior",
     sem_or_program="callable",
     unfair="paths",
-    people="people",
+    people="units",
     draws="count or none",
     decisions="choice",
     threshold="threshold",
@@ -308,47 +329,16 @@ settings(
     progress="flag",
     random_state="seed",
 )
-settings(
+constrained(
     pf.PenalizedClassifier,
     lambda **given: pf.PenalizedClassifier(**({"progress": False} | given)).fit(TABLE[["A", "M"]], TABLE["Y"]),
-    model="choice",
-    source="source",
-    penalty="callable",
-    strength="not negative",
-    columns="names",
-    encoder="choice or none",
-    starts="count",
-    epochs="count or none",
-    batch_size="count",
-    optimizer="choice",
-    learning_rate="positive or none",
-    validation_fraction="inner share or none",
-    patience="count or none",
-    dtype="choice",
-    device="choice",
-    progress="flag",
-    random_state="seed",
+    penalized.CONSTRAINTS,
 )
-settings(
+constrained(
     pf.PSCF,
     lambda **given: pf.PSCF(**({"unfair": UNFAIR, "progress": False} | given)).fit(TABLE[["A", "M"]], TABLE["Y"]),
-    unfair="paths",
-    latents="choice",
-    average="choice",
-    samples="count",
-    mmd="not negative",
-    latent_size="count or none",
-    own_noise="positive or none",
-    hidden="count",
-    encoder_hidden="layers",
-    components="count",
+    pscf.CONSTRAINTS,
     families="mapping",
-    epochs="count or none",
-    batch_size="count",
-    learning_rate="positive",
-    weight_decay="not negative",
-    progress="flag",
-    random_state="seed",
 )
 settings(
     pf.audit,
@@ -415,7 +405,7 @@ settings(pf.simulate.scenario, lambda **given: pf.simulate.scenario(**given), be
 settings(
     pf.simulate.Scenario.draw,
     lambda **given: pf.simulate.scenario("hiring").draw(**({"n": 5} | given)),
-    n="people",
+    n="units",
     random_state="seed",
 )
 settings(pf.datasets.load_adult, pf.datasets.load_adult, besides="path", variant="choice", columns="choice")
@@ -453,6 +443,29 @@ def test_a_wrong_setting_is_refused_by_name(name: str, setting: str) -> None:
         assert re.search(rf"\b{setting}\b", text), f"{setting}={value!r}: {text}"
         first = value[0] if isinstance(value, list) and value else value
         assert repr(value) in text or repr(first) in text or type(value).__name__ in text, f"{value!r}: {text}"
+
+
+def test_constraints_refuse_what_is_out_of_range() -> None:
+    for name, setting, *values in [
+        ("PenalizedClassifier", "strength", -1, None, True),
+        ("PenalizedClassifier", "starts", 0, None, 2.5),
+        ("PenalizedClassifier", "epochs", 0, True),
+        ("PenalizedClassifier", "learning_rate", 0, -1, math.inf),
+        ("PenalizedClassifier", "validation_fraction", 0, 1, -1),
+        ("PenalizedClassifier", "patience", 0, 2.5),
+        ("PenalizedClassifier", "random_state", -1, True, 2.5, 2**64),
+        ("PSCF", "unfair", None, "A -> Y", GRAPH),
+        ("PSCF", "samples", 0, None, 2.5),
+        ("PSCF", "mmd", -1, None, math.inf),
+        ("PSCF", "weight_decay", -1, None, math.inf),
+        ("PSCF", "own_noise", 0, -1, math.inf),
+        ("PSCF", "latent_size", 0, 2.5),
+        ("PSCF", "encoder_hidden", 1, None, [0], [2.5], [True], ["x"]),
+        ("PSCF", "progress", "no", 1, 0, None),
+        ("PSCF", "learning_rate", 0, None, math.inf),
+    ]:
+        refused = WRONG[f"{name}.{setting}"]
+        assert all(any(type(value) is type(each) and value == each for each in refused) for value in values), setting
 
 
 @pytest.mark.parametrize("name", CALLS)

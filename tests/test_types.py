@@ -135,7 +135,7 @@ def test_a_drawn_node_takes_any_buffer(kind: str) -> None:
 
 
 @ASSIGNED
-def test_what_is_assigned_to_few_people_counts() -> None:
+def test_what_is_assigned_to_few_units_counts() -> None:
     """A buffer of one type, filled with values of units of whom some have none."""
 
     def program(n: int) -> None:

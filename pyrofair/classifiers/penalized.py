@@ -383,7 +383,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         return table, target
 
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
-        """Read a table by names: the columns that the graph knows, or those given."""
+        """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
         reads = list(self.columns) if self.columns is not None else list(allowed or ())
         outside = [name for name in reads if allowed is not None and name not in allowed]

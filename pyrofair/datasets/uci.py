@@ -6,7 +6,7 @@ import hashlib
 import io
 import lzma
 import os
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -30,25 +30,13 @@ _SHA256: Final = {
     "german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",
 }
 
-# The columns of the raw files in file order; True marks a number.
-_ADULT_COLUMNS: Final = {
-    "age": True,
-    "workclass": False,
-    "fnlwgt": True,
-    "education": False,
-    "education-num": True,
-    "marital-status": False,
-    "occupation": False,
-    "relationship": False,
-    "race": False,
-    "sex": False,
-    "capital-gain": True,
-    "capital-loss": True,
-    "hours-per-week": True,
-    "native-country": False,
-    "income": False,
-}
-# Labels shortened from UCI's own description of the codes, none for a number; load_german says where they err.
+# The columns of the raw files in file order.
+_ADULT_COLUMNS: Final = (
+    "age workclass fnlwgt education education-num marital-status occupation relationship race sex capital-gain "
+    "capital-loss hours-per-week native-country income"
+).split()
+_ADULT_NUMBERS: Final = {"age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"}
+# Labels shortened from UCI's own description of the codes, none for a number; load_german describes their errors.
 _GERMAN_COLUMNS: Final[dict[str, dict[str, str]]] = {
     "checking": {"A11": "<0 DM", "A12": "0-200 DM", "A13": ">=200 DM", "A14": "none"},
     "duration": {},
@@ -219,7 +207,7 @@ def load_adult(
     folder = _folder(path)
     # adult.test opens with a line that is no unit, and ends its labels in a full stop.
     text = _read(folder, "adult.data") + _read(folder, "adult.test").partition(b"\n")[2]
-    frame = _parse(text, _ADULT_COLUMNS, separator=",", missing=["?"])
+    frame = _parse(text, _ADULT_COLUMNS, _ADULT_NUMBERS, separator=",", missing=["?"])
     frame["income"] = frame["income"].str.removesuffix(".")
     if variant != "raw":
         frame = frame.dropna()
@@ -303,8 +291,8 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
     {'male': 690, 'female': 310}
     """
     require_choice("columns", columns, ("graph", "all"))
-    is_number = {name: not labels for name, labels in _GERMAN_COLUMNS.items()}
-    frame = _parse(_read(_folder(path), "german.data"), is_number, separator=" ", missing=[])
+    numbers = {name for name, labels in _GERMAN_COLUMNS.items() if not labels}
+    frame = _parse(_read(_folder(path), "german.data"), list(_GERMAN_COLUMNS), numbers, separator=" ", missing=[])
     frame.insert(frame.shape[1] - 1, "sex", frame["personal-status"].map(_GERMAN_SEX))
     for name, labels in _GERMAN_COLUMNS.items():
         if labels:
@@ -337,7 +325,7 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
 
 
 def _folder(path: str | os.PathLike[str] | None) -> Traversable:
-    """Return the folder of the raw files: the user's, or the packaged one."""
+    """Return the user's folder of the raw files, or the packaged one."""
     if path is None:
         return resources.files("pyrofair.datasets").joinpath("data")
     folder = Path(path).expanduser()
@@ -358,10 +346,10 @@ def _read(folder: Traversable, name: str) -> bytes:
         elif packed.is_file():
             content = lzma.decompress(packed.read_bytes())
         else:
-            there = sorted(entry.name for entry in folder.iterdir())
+            entries = sorted(entry.name for entry in folder.iterdir())
             raise DataError(
-                f"No {name} or {name}.xz in {folder}; the folder holds {', '.join(there[:8]) or 'nothing'}"
-                f"{', ...' if len(there) > 8 else ''}. Put the raw UCI file there, or leave path=None to read the "
+                f"No {name} or {name}.xz in {folder}; the folder holds {', '.join(entries[:8]) or 'nothing'}"
+                f"{', ...' if len(entries) > 8 else ''}. Put the raw UCI file there, or leave path=None to read the "
                 "packaged copy."
             )
     except lzma.LZMAError as error:
@@ -375,13 +363,15 @@ def _read(folder: Traversable, name: str) -> bytes:
     return content
 
 
-def _parse(content: bytes, columns: Mapping[str, bool], *, separator: str, missing: list[str]) -> pd.DataFrame:
+def _parse(
+    content: bytes, columns: list[str], numbers: Collection[str], *, separator: str, missing: list[str]
+) -> pd.DataFrame:
     """Read a raw table without header; only the entries in `missing` are missing."""
     return pd.read_csv(
         io.BytesIO(content),
         header=None,
-        names=list(columns),
-        dtype={name: np.int64 if is_number else str for name, is_number in columns.items()},
+        names=columns,
+        dtype={name: np.int64 if name in numbers else str for name in columns},
         sep=separator,
         skipinitialspace=True,
         na_values=missing,

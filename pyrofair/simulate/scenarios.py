@@ -69,7 +69,7 @@ def hiring(
         negative numbers.
     """
     integer = INTEGER_PART[truncation]
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         U_A = pyro.sample("U_A", dist.Bernoulli(p_a))
         U_Q = pyro.sample("U_Q", dist.Normal(*u_q))
         U_D = pyro.sample("U_D", TruncatedNormal(*u_d))
@@ -101,7 +101,7 @@ def additive(
     ``u_m`` are means and standard deviations of normal noise.
     """
     integer = INTEGER_PART[truncation]
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         U_A = pyro.sample("U_A", dist.Bernoulli(p_a))
         U_Q = pyro.sample("U_Q", dist.Normal(*u_q))
         U_D = pyro.sample("U_D", dist.Normal(*u_d))
@@ -133,7 +133,7 @@ def latent(
     coefficients of A and H in R and of H in Y.
     """
     integer = INTEGER_PART[truncation]
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         U_A = pyro.sample("U_A", dist.Bernoulli(p_a))
         H = pyro.sample("H", dist.Normal(*h))
         U_R = pyro.sample("U_R", dist.Normal(*u_r))
@@ -162,8 +162,8 @@ class Scenario:
 
     Examples
     --------
-    >>> people = scenario("hiring").draw(5000, random_state=0)
-    >>> list(people), len(people)
+    >>> df = scenario("hiring").draw(5000, random_state=0)
+    >>> list(df), len(df)
     (['A', 'Q', 'D', 'M', 'Y'], 5000)
     """
 

@@ -1,4 +1,4 @@
-"""What *Remove* keeps: of the paper's graphs, and of others."""
+"""The columns that the *Remove* baselines keep, of the paper's graphs and of others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_only_what_a_classifier_may_read_is_kept() -> None:
     assert remove(graph, "descendants") == ["W"]
 
 
-def test_both_are_blind_to_which_value_of_a_pair_is_the_baseline() -> None:
+def test_neither_depends_on_which_value_is_the_baseline() -> None:
     unfair = HIRING.unfair("A -> Y", "A -> D -> Y")
     assert remove(unfair.reversed(), "touched") == remove(unfair, "touched")
 

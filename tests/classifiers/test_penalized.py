@@ -1,3 +1,5 @@
+"""The penalised classifier: equivalences, columns, encoders, modules, and what is refused."""
+
 from __future__ import annotations
 
 import functools
@@ -65,7 +67,7 @@ def draw(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series[str]]:
     return pd.DataFrame(table, index=index), pd.Series(np.where(y == 1, "hired", "rejected"), index=index, name="Y")
 
 
-def people(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[str]]:
+def data(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[str]]:
     X, y = draw(n, seed)
     return X.copy(), y.copy()
 
@@ -86,7 +88,7 @@ def plain(**settings: Any) -> PenalizedClassifier:
 @pytest.mark.parametrize("positive", ["hired", "rejected"])
 @pytest.mark.parametrize("extra", [{}, {"validation_fraction": 0.2, "patience": 2}], ids=["all", "held out"])
 def test_strength_0_is_no_source_bit_for_bit(model: str, positive: str, extra: dict[str, Any]) -> None:
-    X, y = people()
+    X, y = data()
     zero = make(model=model, source=IPW(graph(positive).unfair("A -> Y")), strength=0.0, **extra).fit(X, y)
     none = plain(model=model, **extra).fit(X, y)
     assert np.array_equal(zero.predict_proba(X), none.predict_proba(X))
@@ -102,7 +104,7 @@ def test_strength_0_is_no_source_bit_for_bit(model: str, positive: str, extra: d
 @pytest.mark.parametrize("model", ["network", "logistic"])
 @pytest.mark.parametrize("source", [None, IPW(UNFAIR, propensity="boosted")], ids=["plain", "penalised"])
 def test_a_seed_is_a_result(model: str, source: Any) -> None:
-    X, y = people()
+    X, y = data()
 
     def proba(seed: Any) -> Any:
         return make(model=model, source=source, columns=READ, random_state=seed, epochs=2).fit(X, y).predict_proba(X)
@@ -115,7 +117,7 @@ def test_a_seed_is_a_result(model: str, source: Any) -> None:
 @few_rows
 @pytest.mark.parametrize("seed", [0, np.random.RandomState(0)], ids=["number", "state"])
 def test_global_random_states_are_left_alone(seed: Any) -> None:
-    X, y = people()
+    X, y = data()
     model = lambda width: nn.Sequential(nn.Linear(width, 4), nn.Dropout(0.3), nn.Linear(4, 1))  # noqa: E731
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     make(model=model, random_state=seed, source=IPW(UNFAIR, propensity="boosted")).fit(X, y).predict(X)
@@ -124,7 +126,7 @@ def test_global_random_states_are_left_alone(seed: Any) -> None:
 
 
 def test_a_global_seed_changes_nothing() -> None:
-    X, y = people()
+    X, y = data()
     found = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -138,7 +140,7 @@ def test_a_global_seed_changes_nothing() -> None:
 @pytest.mark.parametrize("source", [True, False], ids=["source", "plain"])
 @pytest.mark.parametrize(("good", "bad"), [("a", "b"), ("b", "a"), (1, 0), (0, 1), (True, False), (-1.0, 1.0)])
 def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
-    X, y = people(400)
+    X, y = data(400)
     y = y.map({"hired": good, "rejected": bad})
     sem = IPW(graph(good).unfair("A -> Y"))
     fitted = make(source=sem if source else None, columns=READ, epochs=60, learning_rate=0.05).fit(X, y)
@@ -157,7 +159,7 @@ def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["category", "string", "object"])
 def test_labels_may_be_of_any_pandas_type(kind: str) -> None:
-    X, y = people()
+    X, y = data()
     expected = make().fit(X, y)
     fitted = make().fit(X, y.astype(kind))
     assert np.array_equal(fitted.predict(X), expected.predict(X))
@@ -171,7 +173,7 @@ def test_labels_may_be_of_any_pandas_type(kind: str) -> None:
 @pytest.mark.parametrize("model", ["logistic", "network"])
 @pytest.mark.parametrize("source", [None, *(IPW(UNFAIR, arm=arm) for arm in ("paper", 0, 1, "pooled"))], ids=str)
 def test_a_weight_of_two_is_a_row_repeated(model: str, source: Any) -> None:
-    X, y = people()
+    X, y = data()
     times = np.random.default_rng(1).integers(1, 3, size=len(X))
     rows = np.repeat(np.arange(len(X)), times)
     settings = {"model": model, "source": source, "columns": READ, "batch_size": 1000, "epochs": 30}
@@ -184,7 +186,7 @@ def test_a_weight_of_two_is_a_row_repeated(model: str, source: Any) -> None:
 
 @pytest.mark.parametrize("source", [None, IPW(UNFAIR)], ids=["plain", "penalised"])
 def test_rows_of_no_weight_are_as_if_absent(source: Any) -> None:
-    X, y = people()
+    X, y = data()
     weight = (np.arange(len(X)) % 3 > 0).astype(float)
     settings = {"source": source, "columns": READ, "validation_fraction": 0.2}
     weighted = make(**settings).fit(X, y, sample_weight=pd.Series(weight, index=X.index))
@@ -193,7 +195,7 @@ def test_rows_of_no_weight_are_as_if_absent(source: Any) -> None:
 
 
 def test_one_class_of_positive_weight_is_refused() -> None:
-    X, y = people()
+    X, y = data()
     with pytest.raises(DataError, match="rows with positive weight hold one class only"):
         make().fit(X, y, sample_weight=(y == "hired").astype(float))
 
@@ -202,7 +204,7 @@ def test_one_class_of_positive_weight_is_refused() -> None:
 
 
 def test_remove_reads_only_what_is_left() -> None:
-    X, y = people()
+    X, y = data()
     left = remove(UNFAIR, "touched")
     assert left == ["Q", "D", "z1", "z2"]
     fitted = plain(columns=left).fit(X, y)
@@ -212,14 +214,14 @@ def test_remove_reads_only_what_is_left() -> None:
 
 
 def test_columns_with_a_source_limit_the_classifier_and_not_the_source() -> None:
-    X, y = people()
+    X, y = data()
     fitted = make(columns=["D", "Q"]).fit(X, y)
     assert np.array_equal(fitted.predict_proba(X), fitted.predict_proba(X[["Q", "D"]]))
     assert set(fitted.source_.nuisances_.rows.table.columns) == {*READ, "K"}
 
 
 def test_by_default_the_parents_of_the_outcome_are_read() -> None:
-    X, y = people()
+    X, y = data()
     fitted = make().fit(X, y)
     assert fitted.reads_ == READ
     assert np.array_equal(fitted.predict_proba(X), fitted.predict_proba(X.drop(columns="K")))
@@ -231,7 +233,7 @@ def test_by_default_the_parents_of_the_outcome_are_read() -> None:
 # pandas 3 will refuse to make a Categorical of values outside its levels.
 @pytest.mark.filterwarnings("ignore:Constructing a Categorical:DeprecationWarning")
 def test_an_unseen_category_is_refused_unless_it_was_declared() -> None:
-    X, y = people()
+    X, y = data()
     new = X.assign(z2="east")
     with pytest.raises(DataError, match=r"'z2' holds 'east', not seen in fit.*declare it before fitting"):
         make().fit(X, y).predict(new)
@@ -243,7 +245,7 @@ def test_an_unseen_category_is_refused_unless_it_was_declared() -> None:
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("source", [None, IPW(UNFAIR, arm="pooled")], ids=["plain", "penalised"])
 def test_an_encoder_of_your_own(sparse: bool, source: Any) -> None:
-    X, y = people()
+    X, y = data()
     encoder = ColumnTransformer(
         [("numbers", StandardScaler(), ["Q", "D", "z1"]), ("words", OneHotEncoder(sparse_output=sparse), ["A", "z2"])],
         sparse_threshold=1.0,
@@ -259,13 +261,13 @@ def test_an_encoder_of_your_own(sparse: bool, source: Any) -> None:
 
 
 def test_the_usual_encoder_is_the_default() -> None:
-    X, y = people()
+    X, y = data()
     default, named = make().fit(X, y), make(encoder=TableEncoder()).fit(X, y)
     assert np.array_equal(default.predict_proba(X), named.predict_proba(X))
 
 
 def test_repeated_index_labels_do_no_harm() -> None:
-    X, y = people()
+    X, y = data()
     expected = make(source=IPW(UNFAIR, arm="pooled")).fit(X, y)
     index = pd.Index([0, 1] * (len(X) // 2))
     found = make(source=IPW(UNFAIR, arm="pooled")).fit(X.set_axis(index), y.set_axis(index))
@@ -276,7 +278,7 @@ def test_repeated_index_labels_do_no_harm() -> None:
 
 
 def test_a_module_is_copied_and_trained_from_its_weights() -> None:
-    X, y = people()
+    X, y = data()
     module = nn.Linear(8, 1)
     before = module.weight.detach().clone()
     fitted = make(model=module).fit(X, y)
@@ -290,7 +292,7 @@ def test_a_module_is_copied_and_trained_from_its_weights() -> None:
 
 
 def test_two_logits_are_those_of_the_sorted_classes() -> None:
-    X, y = people()
+    X, y = data()
     one = nn.Linear(8, 1).double()
     two = nn.Linear(8, 2).double()
     with torch.no_grad():
@@ -304,7 +306,7 @@ def test_two_logits_are_those_of_the_sorted_classes() -> None:
 
 
 def test_epochs_left_open_are_about_a_thousand_steps_but_not_too_few_or_many() -> None:
-    X, y = people()
+    X, y = data()
     still = {"epochs": None, "optimizer": partial(torch.optim.SGD, lr=0.0)}
     for batch_size, batches, epochs in ((1000, 1, 200), (24, 10, 100), (6, 40, 25), (2, 120, 20)):
         fitted = plain(batch_size=batch_size, **still).fit(X, y)
@@ -314,13 +316,13 @@ def test_epochs_left_open_are_about_a_thousand_steps_but_not_too_few_or_many() -
 
 
 def test_two_logits_learn() -> None:
-    X, y = people(400)
+    X, y = data(400)
     fitted = make(model=nn.Linear(8, 2), epochs=60, learning_rate=0.05, strength=0.1).fit(X, y)
     assert fitted.score(X, y) > 0.7
 
 
 def test_a_function_makes_the_module() -> None:
-    X, y = people()
+    X, y = data()
     widths = []
 
     def model(width: int) -> nn.Module:
@@ -337,13 +339,13 @@ def test_a_function_makes_the_module() -> None:
 
 
 def test_a_module_of_the_wrong_shape_is_refused() -> None:
-    X, y = people()
+    X, y = data()
     with pytest.raises(DataError, match=r"returned \(48, 3\) for 48 rows; it must return one log-odds"):
         make(model=nn.Linear(8, 3), source=None, columns=READ).fit(X, y)
 
 
 def test_an_optimizer_of_your_own() -> None:
-    X, y = people()
+    X, y = data()
     own = make(optimizer=partial(torch.optim.SGD, lr=0.1, momentum=0.9)).fit(X, y)
     assert np.array_equal(own.predict_proba(X), make(optimizer="sgd").fit(X, y).predict_proba(X))
     assert not np.array_equal(own.predict_proba(X), make(optimizer="adam").fit(X, y).predict_proba(X))
@@ -351,7 +353,7 @@ def test_an_optimizer_of_your_own() -> None:
 
 @pytest.mark.parametrize("model", ["network", "logistic"])
 def test_float32(model: str) -> None:
-    X, y = people()
+    X, y = data()
     single = make(model=model, source=IPW(UNFAIR, arm="pooled"), dtype="float32").fit(X, y)
     double = make(model=model, source=IPW(UNFAIR, arm="pooled")).fit(X, y)
     assert all(p.dtype == torch.float32 for p in single.module_.parameters())
@@ -400,7 +402,7 @@ def test_float32(model: str) -> None:
     ids=lambda value: "" if isinstance(value, str) else str(value)[:40],
 )
 def test_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    X, y = people()
+    X, y = data()
     classifier = make(**settings)
     with pytest.raises(DataError, match=message):
         classifier.fit(X, y)
@@ -408,7 +410,7 @@ def test_settings_are_refused(settings: dict[str, Any], message: str) -> None:
 
 
 def broken(**changes: Any) -> tuple[pd.DataFrame, pd.Series[str]]:
-    X, y = people()
+    X, y = data()
     for name, value in changes.items():
         X[name] = X[name].astype(object) if isinstance(value, str) else X[name]
         X.loc["p3", name] = value
@@ -418,24 +420,24 @@ def broken(**changes: Any) -> tuple[pd.DataFrame, pd.Series[str]]:
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (people()[0], people()[1].iloc[::-1], "index of y is not that of X, so their rows would be matched"),
-        (people()[0], people()[1][:100], "X has 240 rows and y has 100"),
-        (people()[0], people()[1].tolist()[:100], "X has 240 rows and y has 100"),
-        (people()[0], None, "requires y to be passed, but the target y is None"),
-        (broken(A=None)[0], people()[1], r"1 missing value\(s\) \(NaN\) in the column 'A', the first in row 'p3'"),
-        (broken(Q=np.nan)[0], people()[1], r"missing value\(s\) \(NaN\) in the column 'Q'"),
-        (broken(K=np.nan)[0], people()[1], r"missing value\(s\) \(NaN\) in the column 'K'"),
-        (broken(D=np.inf)[0], people()[1], r"infinite value \(inf\) in the column 'D', the first in row 'p3'"),
-        (broken(A="child")[0], people()[1], "'A' holds 'child' besides baseline='woman' and contrast='man'"),
-        (people()[0].assign(A="man"), people()[1], "'A' never takes the value 'woman' in these 240 rows"),
-        (people()[0].drop(columns="D"), people()[1], "lacks the column 'D'. It has: A, Q, z1, z2, K"),
-        (people()[0].drop(columns="K"), people()[1], "lacks the column 'K'"),
-        (people()[0].to_numpy(), people()[1], "X must be a pandas DataFrame.* got ndarray"),
-        (people()[0], people()[1].replace({"hired": "called"}), "y never takes the positive value 'hired'; it holds"),
-        (people()[0], people()[1].where(people()[1].index != "p3", "called"), "y must be binary, but holds 3 classes"),
-        (people()[0], pd.Series("hired", index=people()[0].index), "y has one class only, 'hired'"),
-        (people()[0], people()[1].where(people()[1].index != "p3"), r"y has missing values \(NaN\)"),
-        (people()[0], people()[1].replace({"rejected": 0}), "y mixes labels of two types, 0 and 'hired'"),
+        (data()[0], data()[1].iloc[::-1], "index of y is not that of X, so their rows would be matched"),
+        (data()[0], data()[1][:100], "X has 240 rows and y has 100"),
+        (data()[0], data()[1].tolist()[:100], "X has 240 rows and y has 100"),
+        (data()[0], None, "requires y to be passed, but the target y is None"),
+        (broken(A=None)[0], data()[1], r"1 missing value\(s\) \(NaN\) in the column 'A', the first in row 'p3'"),
+        (broken(Q=np.nan)[0], data()[1], r"missing value\(s\) \(NaN\) in the column 'Q'"),
+        (broken(K=np.nan)[0], data()[1], r"missing value\(s\) \(NaN\) in the column 'K'"),
+        (broken(D=np.inf)[0], data()[1], r"infinite value \(inf\) in the column 'D', the first in row 'p3'"),
+        (broken(A="child")[0], data()[1], "'A' holds 'child' besides baseline='woman' and contrast='man'"),
+        (data()[0].assign(A="man"), data()[1], "'A' never takes the value 'woman' in these 240 rows"),
+        (data()[0].drop(columns="D"), data()[1], "lacks the column 'D'. It has: A, Q, z1, z2, K"),
+        (data()[0].drop(columns="K"), data()[1], "lacks the column 'K'"),
+        (data()[0].to_numpy(), data()[1], "X must be a pandas DataFrame.* got ndarray"),
+        (data()[0], data()[1].replace({"hired": "called"}), "y never takes the positive value 'hired'; it holds"),
+        (data()[0], data()[1].where(data()[1].index != "p3", "called"), "y must be binary, but holds 3 classes"),
+        (data()[0], pd.Series("hired", index=data()[0].index), "y has one class only, 'hired'"),
+        (data()[0], data()[1].where(data()[1].index != "p3"), r"y has missing values \(NaN\)"),
+        (data()[0], data()[1].replace({"rejected": 0}), "y mixes labels of two types, 0 and 'hired'"),
     ],
     ids=[
         "order", "length", "length of a list", "no y", "A missing", "Q missing", "K missing", "infinite", "third A",
@@ -448,11 +450,11 @@ def test_tables_are_refused_before_anything_is_fitted(X: Any, y: Any, message: s
         classifier.fit(X, y)
     assert not [name for name in vars(classifier) if name.endswith("_")]
     with pytest.raises(NotFittedError):
-        classifier.predict(people()[0])
+        classifier.predict(data()[0])
 
 
-def test_at_strength_0_the_table_is_checked_all_the_same() -> None:
-    X, y = people()
+def test_at_strength_0_the_table_is_checked_too() -> None:
+    X, y = data()
     with pytest.raises(DataError, match="'A' never takes the value 'woman'"):
         make(strength=0.0).fit(X.assign(A="man"), y)
     with pytest.raises(DataError, match="lacks the column 'K'"):
@@ -462,7 +464,7 @@ def test_at_strength_0_the_table_is_checked_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (people()[1].map(len).iloc[::-1], "index of sample_weight is not that of X"),
+        (data()[1].map(len).iloc[::-1], "index of sample_weight is not that of X"),
         (np.ones(7), r"sample_weight.shape == \(7,\), expected \(240,\)"),
         (-np.ones(240), "sample_weight must be finite, not negative, and not zero for every row"),
         (np.zeros(240), "not zero for every row"),
@@ -470,13 +472,13 @@ def test_at_strength_0_the_table_is_checked_all_the_same() -> None:
     ids=["order", "length", "negative", "zero"],
 )
 def test_weights_are_refused(weight: Any, message: str) -> None:
-    X, y = people()
+    X, y = data()
     with pytest.raises(DataError, match=message):
         make().fit(X, y, sample_weight=weight)
 
 
 def test_a_fit_that_fails_leaves_the_last_one_as_it_was() -> None:
-    X, y = people()
+    X, y = data()
     fitted = make().fit(X, y)
     before, attributes = fitted.predict_proba(X), dict(vars(fitted))
     with pytest.raises(DataError, match="never takes the positive value"):
@@ -489,7 +491,7 @@ def test_a_fit_that_fails_leaves_the_last_one_as_it_was() -> None:
 
 
 def test_rows_to_predict_are_checked() -> None:
-    X, y = people()
+    X, y = data()
     fitted = make().fit(X, y)
     with pytest.raises(DataError, match="lacks the column 'D'"):
         fitted.predict(X.drop(columns="D"))
@@ -504,7 +506,7 @@ def test_rows_to_predict_are_checked() -> None:
 
 
 def test_an_encoder_inside_a_pipeline_of_encoders() -> None:
-    X, y = people()
+    X, y = data()
     encoder = make_pipeline(TableEncoder(), StandardScaler())
     fitted = make(encoder=encoder, penalty=effect_gap).fit(X, y, sample_weight=np.arange(1, 241))
     assert np.isfinite(fitted.predict_proba(X)).all()

@@ -57,7 +57,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def people(n: int = 300, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[str]]:
+def make_data(n: int = 300, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[str]]:
     rng = np.random.default_rng(seed)
     q = rng.normal(size=n)
     a = rng.binomial(1, 1 / (1 + np.exp(-0.5 * q)))
@@ -105,7 +105,7 @@ def test_the_only_limit_is_two_classes() -> None:
 @pytest.mark.filterwarnings("ignore:The two observed groups:pyrofair.exceptions.PositivityWarning")
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["deep", "pickle"])
 def test_copies_of_a_fitted_classifier_predict_alike(copied: Any) -> None:
-    X, y = people()
+    X, y = make_data()
     fitted = penalised(penalty=partial(effect_gap, squared=True), model="network").fit(X, y)
     other = copied(fitted)
     assert np.array_equal(other.predict_proba(X), fitted.predict_proba(X))
@@ -121,7 +121,7 @@ def test_copies_of_a_fitted_classifier_predict_alike(copied: Any) -> None:
 
 @pytest.mark.parametrize("penalty", [disagreement, partial(effect_gap, squared=True)], ids=["plain", "partial"])
 def test_a_clone_has_the_settings_and_nothing_fitted(penalty: Any) -> None:
-    X, y = people()
+    X, y = make_data()
     fitted = penalised(penalty=penalty, strength=0.7).fit(X, y)
     other = clone(fitted)
     assert not [name for name in vars(other) if name.endswith("_")]
@@ -132,7 +132,7 @@ def test_a_clone_has_the_settings_and_nothing_fitted(penalty: Any) -> None:
 
 
 def test_fit_changes_no_setting() -> None:
-    X, y = people()
+    X, y = make_data()
     classifier = penalised(columns=["Q", "D"], encoder=None)
     before = {name: repr(value) for name, value in classifier.get_params().items()}
     classifier.fit(X, y)
@@ -155,7 +155,7 @@ class Watched(IPW):
 
 
 def test_nuisances_stay_inside_their_fold() -> None:
-    X, y = people()
+    X, y = make_data()
     Watched.fitted_on.clear()
     folds = KFold(3, shuffle=True, random_state=0)
     cross_val_score(penalised(source=Watched(UNFAIR)), X, y, cv=folds)
@@ -163,7 +163,7 @@ def test_nuisances_stay_inside_their_fold() -> None:
 
 
 def test_nuisances_never_see_held_out_rows() -> None:
-    X, y = people()
+    X, y = make_data()
     Watched.fitted_on.clear()
     fitted = penalised(source=Watched(UNFAIR), validation_fraction=0.25, patience=50).fit(X, y)
     (seen,) = Watched.fitted_on
@@ -175,7 +175,7 @@ def test_nuisances_never_see_held_out_rows() -> None:
 
 @pytest.mark.filterwarnings("ignore:The two observed groups:pyrofair.exceptions.PositivityWarning")
 def test_grid_search_over_strength_and_propensity() -> None:
-    X, y = people()
+    X, y = make_data()
     grid = {"strength": [0.0, 5.0], "source__propensity": ["logistic", LogisticRegression(C=0.01)]}
     search = GridSearchCV(penalised(epochs=30, learning_rate=0.1), grid, cv=3).fit(X, y)
     table = pd.DataFrame(search.cv_results_)
@@ -196,7 +196,7 @@ def test_grid_search_over_strength_and_propensity() -> None:
 
 
 def test_a_pipeline_with_a_step_that_leaves_graph_columns_as_they_are() -> None:
-    X, y = people()
+    X, y = make_data()
     table = X.assign(number=np.arange(len(X)))
     choose = ColumnTransformer([("graph", "passthrough", ["A", "Q", "D"])], verbose_feature_names_out=False)
     pipe = Pipeline([("choose", choose), ("classify", penalised())]).set_output(transform="pandas").fit(table, y)
@@ -208,7 +208,7 @@ def test_a_pipeline_with_a_step_that_leaves_graph_columns_as_they_are() -> None:
 
 
 def test_calibration_on_top() -> None:
-    X, y = people()
+    X, y = make_data()
     calibrated = CalibratedClassifierCV(penalised(), cv=2).fit(X, y)
     assert calibrated.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
 
@@ -217,7 +217,7 @@ def test_calibration_on_top() -> None:
 
 
 def test_feature_names_with_a_source_are_the_columns_read() -> None:
-    X, y = people()
+    X, y = make_data()
     fitted = penalised().fit(X[["D", "A", "Q"]], y)
     assert fitted.feature_names_in_.tolist() == ["D", "A", "Q"]
     assert fitted.n_features_in_ == 3
@@ -228,7 +228,7 @@ def test_feature_names_with_a_source_are_the_columns_read() -> None:
 
 
 def test_a_plain_table_is_checked_by_name() -> None:
-    X, y = people()
+    X, y = make_data()
     fitted = PenalizedClassifier(**QUICK).fit(X, y)
     assert fitted.feature_names_in_.tolist() == ["A", "Q", "D"]
     with pytest.raises(ValueError, match="Feature names must be in the same order"):
@@ -238,7 +238,7 @@ def test_a_plain_table_is_checked_by_name() -> None:
 
 
 def test_a_plain_array_is_checked_by_its_width() -> None:
-    X, y = people()
+    X, y = make_data()
     array = X[["Q", "D"]].to_numpy()
     fitted = PenalizedClassifier(**QUICK).fit(array, y)
     assert fitted.n_features_in_ == 2
@@ -248,7 +248,7 @@ def test_a_plain_array_is_checked_by_its_width() -> None:
 
 
 def test_names_on_one_side_only_warn_and_go_by_position() -> None:
-    X, y = people()
+    X, y = make_data()
     X = X[["Q", "D"]]
     named, bare = PenalizedClassifier(**QUICK).fit(X, y), PenalizedClassifier(**QUICK).fit(X.to_numpy(), y)
     expected = named.predict_proba(X)
@@ -258,8 +258,8 @@ def test_names_on_one_side_only_warn_and_go_by_position() -> None:
         assert np.array_equal(bare.predict_proba(X), expected)
 
 
-def test_refitting_on_another_kind_of_table_forgets_the_first() -> None:
-    X, y = people()
+def test_refitting_on_another_type_of_table_forgets_the_first() -> None:
+    X, y = make_data()
     classifier = PenalizedClassifier(**QUICK).fit(X, y)
     classifier.fit(X[["Q", "D"]].to_numpy(), y)
     assert not hasattr(classifier, "feature_names_in_")
@@ -271,7 +271,7 @@ def test_refitting_on_another_kind_of_table_forgets_the_first() -> None:
 @pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
 def test_random_parts_left_open_are_seeded() -> None:
     """An encoder that draws rows, and a propensity that shuffles, neither of them given a seed."""
-    X, y = people()
+    X, y = make_data()
     X = pd.concat([X] * 3, ignore_index=True)
     y = pd.concat([y] * 3, ignore_index=True)
     bins = KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf", subsample=100)

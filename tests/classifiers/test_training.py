@@ -1,3 +1,5 @@
+"""Training under a penalty: the objective, its gradient, the loop, modules and optimizers."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -34,7 +36,7 @@ def one_thread() -> Iterator[None]:
 
 
 @functools.cache
-def people(n: int, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[int]]:
+def make_data(n: int, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[int]]:
     rng = np.random.default_rng(seed)
     q = rng.normal(size=n)
     a = rng.binomial(1, 1 / (1 + np.exp(-0.5 * q)))
@@ -97,7 +99,7 @@ def means(source: IPW, classifier: PenalizedClassifier) -> list[float]:
 @pytest.mark.parametrize("hajek", [True, False], ids=["hajek", "horvitz-thompson"])
 @pytest.mark.parametrize("arm", ["paper", 0, 1, "pooled"])
 def test_the_gradient_is_that_of_the_formula(arm: Any, hajek: bool) -> None:
-    X, y = people(300)
+    X, y = make_data(300)
     source = IPW(UNFAIR, arm=arm, normalize=hajek)
     start = small_module()
     fitted = PenalizedClassifier(
@@ -131,7 +133,7 @@ def test_the_gradient_is_that_of_the_formula(arm: Any, hajek: bool) -> None:
 @pytest.mark.parametrize("arm", ["paper", 0, 1, "pooled"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_the_batches_average_to_the_whole(arm: Any, normalize: bool) -> None:
-    X, y = people(2000)
+    X, y = make_data(2000)
 
     def first_epoch(batch_size: int) -> pd.Series[float]:
         source = IPW(UNFAIR, arm=arm, normalize=normalize)
@@ -147,7 +149,7 @@ def test_the_batches_average_to_the_whole(arm: Any, normalize: bool) -> None:
 
 def test_with_weights_the_batches_average_to_the_whole_too() -> None:
     """Twenty rows of weight 50: a batch's mean by its own weights would not average to the mean of all."""
-    X, y = people(2000)
+    X, y = make_data(2000)
     weight = np.where(np.arange(2000) < 20, 50.0, 1.0)
 
     def first_epoch(batch_size: int) -> float:
@@ -159,8 +161,8 @@ def test_with_weights_the_batches_average_to_the_whole_too() -> None:
     assert first_epoch(50) == pytest.approx(first_epoch(2000), rel=1e-12)
 
 
-def test_three_women_in_three_thousand_rows() -> None:
-    X, y = people(3000)
+def test_three_rows_of_one_group_in_three_thousand() -> None:
+    X, y = make_data(3000)
     X = X.assign(A=(np.arange(3000) >= 3).astype(int))
     worlds = [
         CounterfactualSample(X[:3], np.full(3, 1 / 3), None, np.arange(3)),
@@ -196,7 +198,7 @@ def drawn_worlds(people_: int, draws: int, seen: bool) -> list[CounterfactualSam
 @pytest.mark.parametrize("seen", [True, False])
 @pytest.mark.parametrize("batch_size", [400, 90])
 def test_units_reach_the_penalty_whole(seen: bool, batch_size: int) -> None:
-    X, y = people(400)
+    X, y = make_data(400)
     watch = Watch()
     source = Fixed(*drawn_worlds(300, 5, seen))
     assert isinstance(source, PotentialOutcomes)
@@ -212,7 +214,7 @@ def test_units_reach_the_penalty_whole(seen: bool, batch_size: int) -> None:
 
 def test_the_penalty_of_units_is_that_of_their_own_means() -> None:
     """Full batch, scores by hand, unit means by pandas."""
-    X, y = people(400)
+    X, y = make_data(400)
     worlds = drawn_worlds(300, 5, seen=False)
     module = small_module()
     still = PenalizedClassifier(
@@ -232,7 +234,7 @@ def test_the_penalty_of_units_is_that_of_their_own_means() -> None:
 @functools.cache
 def trained(penalty: Any, strength: float) -> tuple[float, float, float]:
     """Both means, and how much the scores vary."""
-    X, y = people(1500)
+    X, y = make_data(1500)
     fitted = PenalizedClassifier(
         "logistic", source=IPW(UNFAIR), penalty=penalty, strength=strength, epochs=150, learning_rate=0.05,
         random_state=0,
@@ -270,7 +272,7 @@ def test_a_penalty_of_your_own() -> None:
 
 
 def test_with_the_other_class_as_positive_the_penalty_counts_that_class() -> None:
-    X, y = people(500)
+    X, y = make_data(500)
     labels = y.map({0: "reject", 1: "accept"})  # sorted, "accept" is the first class
 
     def raise_both(one: Scored, other: Scored) -> torch.Tensor:
@@ -297,7 +299,7 @@ def schedule(**settings: Any) -> Schedule:
 
 
 def plain_problem(n: int = 60) -> Problem:
-    X, y = people(n)
+    X, y = make_data(n)
     return Problem(torch.tensor(X.to_numpy()), torch.tensor(y.to_numpy(dtype=float)), torch.ones(n).double())
 
 
@@ -321,7 +323,7 @@ def test_without_worlds_or_strength_the_penalty_is_not_called() -> None:
     def never(one: Scored, other: Scored) -> torch.Tensor:
         pytest.fail("called")
 
-    problem = PenalizedClassifier(source=IPW(UNFAIR), random_state=0).prepare(*people(100))
+    problem = PenalizedClassifier(source=IPW(UNFAIR), random_state=0).prepare(*make_data(100))
     plain = dataclasses.replace(problem, worlds=None, stratum=None)
     cases = [(problem, never, 0.0), (problem, None, 1.0), (plain, never, 1.0), (plain, None, 0.0)]
     found = [train(small_module(), rows, penalty, strength, schedule()) for rows, penalty, strength in cases]
@@ -330,7 +332,7 @@ def test_without_worlds_or_strength_the_penalty_is_not_called() -> None:
 
 
 def test_the_best_epoch_is_kept() -> None:
-    X, y = people(200)
+    X, y = make_data(200)
     settings: dict[str, Any] = {"validation_fraction": 0.4, "learning_rate": 0.05, "random_state": 0, "batch_size": 30,
                                 "starts": 1}  # fmt: skip
     stopped = PenalizedClassifier(source=IPW(UNFAIR), epochs=200, patience=5, **settings).fit(X, y)
@@ -346,7 +348,7 @@ def test_the_best_epoch_is_kept() -> None:
 
 
 def test_validation_is_the_objective_on_the_held_out_rows() -> None:
-    X, y = people(300)
+    X, y = make_data(300)
     classifier = PenalizedClassifier(
         "logistic", source=IPW(UNFAIR), strength=2.0, epochs=1, validation_fraction=0.5, random_state=0
     )
@@ -365,7 +367,7 @@ def test_validation_is_the_objective_on_the_held_out_rows() -> None:
 @pytest.mark.parametrize("source", [None, IPW(UNFAIR)], ids=["plain", "penalised"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_divergence_is_an_error(model: Any, source: Any, optimizer: Any) -> None:
-    X, y = people(200)
+    X, y = make_data(200)
     wild = PenalizedClassifier(
         model, source=source, optimizer=optimizer, learning_rate=1e6, epochs=3, batch_size=50, random_state=0
     )
@@ -375,7 +377,7 @@ def test_divergence_is_an_error(model: Any, source: Any, optimizer: Any) -> None
 
 
 def test_overflow_is_divergence_too() -> None:
-    X, y = people(200)
+    X, y = make_data(200)
     wild = PenalizedClassifier(optimizer=at_rate(1e308), epochs=3, batch_size=50, random_state=0)
     with pytest.raises(DataError, match="not finite: training diverged"):
         wild.fit(X, y)
@@ -383,7 +385,7 @@ def test_overflow_is_divergence_too() -> None:
 
 @pytest.mark.parametrize("returned", [0.5, torch.zeros(1), None], ids=["float", "vector", "None"])
 def test_a_penalty_must_return_a_scalar(returned: Any) -> None:
-    X, y = people(100)
+    X, y = make_data(100)
     with pytest.raises(DataError, match=r"The penalty returned .*; it must return a torch scalar"):
         PenalizedClassifier(source=IPW(UNFAIR), penalty=lambda one, other: returned).fit(X, y)
 

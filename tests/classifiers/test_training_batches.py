@@ -1,3 +1,5 @@
+"""Batches of observed rows and of both worlds, running scores, worlds as rows, and held-out rows."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -87,7 +89,7 @@ def test_every_row_of_a_world_is_visited_once(layout: str, batch_size: int) -> N
 
 @sizes
 @layouts
-def test_a_share_tells_which_rows_of_the_world_it_holds_and_how_often_they_come(layout: str, batch_size: int) -> None:
+def test_a_share_lists_its_rows_of_the_world_and_how_often_they_come(layout: str, batch_size: int) -> None:
     one = problem(layout)
     batches = plan(one, batch_size)
     for i, world in enumerate(one.worlds):
@@ -216,7 +218,7 @@ def test_the_batches_of_an_epoch_average_to_the_gradient_of_all_rows(
     torch.testing.assert_close(torch.stack(found).sum(0) / len(batches), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_at_the_null_no_batch_pulls() -> None:
+def test_without_an_effect_each_batch_has_the_penalty_of_all_rows() -> None:
     """Two groups of one distribution: the mean over batches of abs(a - b) would be up to twelve times that of all."""
     one = normalised("paper")
     rows = torch.tensor(np.random.default_rng(1).normal(size=(3000, 3)))
@@ -302,7 +304,7 @@ def test_a_world_without_weight_is_refused() -> None:
         stack_worlds(OBSERVED, (sample([1], [1]), sample([1, 2], [0, 0])), encode)
 
 
-def test_an_origin_that_is_not_there_is_refused() -> None:
+def test_an_origin_beyond_the_rows_is_refused() -> None:
     with pytest.raises(DataError, match=r"world 0 the origin 4, but only 4 rows are observed"):
         stack_worlds(OBSERVED, (sample([1], [1], origin=[4]), sample([1], [1])), encode)
 

@@ -1,4 +1,4 @@
-"""Adult and German Credit: the published rows, the paper's subset, the splits, and errors that teach."""
+"""Adult and German Credit: the published rows, the paper's subset, the splits, and the errors."""
 
 from __future__ import annotations
 

@@ -69,12 +69,12 @@ def test_draws_follow_the_papers_equations(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_draw_is_a_table_of_units(name: str) -> None:
     found = scenario(name)
-    people = found.draw(500, random_state=1)
-    assert tuple(people) == found.graph.observed
-    assert len(people) == 500
-    assert people["A"].dtype == people["Y"].dtype == np.int64
-    assert set(people["A"]) == set(people["Y"]) == {0, 1}
-    assert "H" not in people
+    df = found.draw(500, random_state=1)
+    assert tuple(df) == found.graph.observed
+    assert len(df) == 500
+    assert df["A"].dtype == df["Y"].dtype == np.int64
+    assert set(df["A"]) == set(df["Y"]) == {0, 1}
+    assert "H" not in df
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,10 +120,10 @@ def test_a_scenario_is_pickled(name: str) -> None:
 
 
 def test_parameters_are_arguments() -> None:
-    people = scenario("hiring", p_a=0.9, m_a=30.0, u_q=(0.5, 0.01)).draw(2000, random_state=0)
-    assert people["A"].mean() == pytest.approx(0.9, abs=0.03)
-    assert (people["Q"] == 0).all()
-    assert (people["M"] == 30.0 * people["A"]).all()
+    df = scenario("hiring", p_a=0.9, m_a=30.0, u_q=(0.5, 0.01)).draw(2000, random_state=0)
+    assert df["A"].mean() == pytest.approx(0.9, abs=0.03)
+    assert (df["Q"] == 0).all()
+    assert (df["M"] == 30.0 * df["A"]).all()
 
 
 def test_floor_and_truncation_differ_below_zero() -> None:

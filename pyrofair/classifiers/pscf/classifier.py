@@ -356,7 +356,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             u = keyed_uniform(keys, key, column, (draws,))
             return values, fair, score.expand(draws, len(table)), u
 
-    # -- comparison with a known truth, and ArviZ data ----------------------------------------------------------------
+    # -- comparison with the truth, and ArviZ data --------------------------------------------------------------------
 
     def truth(self, scenario: Any, n: int = 100_000, random_state: int | None = None) -> PSCFTruth:
         """Compare predictions with those that the true structural equation model would make in the same way.
@@ -400,8 +400,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         -------
         arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
             ``posterior``: the latent variables (from the prior with ``latents="prior"``) and the values that follow
-            from them, ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these columns and the
-            outcome, replayed with each unit's own sensitive attribute on all edges, to be compared with
+            from them, ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these
+            columns and the outcome, replayed with each unit's own sensitive attribute on all edges, to be compared with
             ``observed_data``. ``sample_stats``: the loss of each epoch.
 
         Raises

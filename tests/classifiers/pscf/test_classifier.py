@@ -41,7 +41,7 @@ def draw(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series[int]]:
     return pd.DataFrame({"A": a, "Q": q, "D": d, "M": m}), pd.Series(y, name="Y")
 
 
-def people(n: int = 300, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[int]]:
+def make_data(n: int = 300, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[int]]:
     X, y = draw(n, seed)
     return X.copy(), y.copy()
 
@@ -53,7 +53,7 @@ def make(unfair: Any = UNFAIR, **settings: Any) -> PSCF:
 
 @functools.cache
 def fitted(**settings: Any) -> PSCF:
-    return make(**settings).fit(*people())
+    return make(**settings).fit(*make_data())
 
 
 def laws_of(graph: CausalGraph, noisy: dict[str, int], **columns: Any) -> LatentSEM:
@@ -94,7 +94,7 @@ def test_latents_reach_each_column_of_their_node_and_no_other(column: str) -> No
 
 
 def test_training_moves_latents_laws_and_guide() -> None:
-    X, y = people()
+    X, y = make_data()
     one, two = make(epochs=1).fit(X, y), make(epochs=3).fit(X, y)
     for (name, before), (_, after) in zip(one.sem_.named_parameters(), two.sem_.named_parameters(), strict=True):
         assert not torch.equal(before, after), name
@@ -135,7 +135,7 @@ def test_noise_goes_with_the_row() -> None:
 
 def test_latents_of_two_nodes_and_of_two_people_differ() -> None:
     graph = CausalGraph("A -> D -> Y; A -> E -> Y; Q -> Y", sensitive="A", outcome="Y")
-    X, y = people()
+    X, y = make_data()
     model = make(graph.unfair(through=["D", "E"]), latents="prior").fit(X.rename(columns={"M": "E"}), y)
     data = model.to_inference_data(X.rename(columns={"M": "E"}), draws=200)["posterior"]
     h, k = (np.asarray(data[name])[0, :, :, 0].ravel() for name in ("H_D", "H_E"))
@@ -178,7 +178,7 @@ def test_discrepancy_does_not_shrink_with_the_group() -> None:
 
 
 def test_discrepancy_enters_the_loss_once_per_person() -> None:
-    X, y = people()
+    X, y = make_data()
     rows, everyone = torch.arange(len(X)), np.ones(len(X))
     model, sem = make().fit(X, y), fitted().sem_
     values = model._encode(X) | {"Y": torch.tensor(y.to_numpy()).float()}
@@ -196,7 +196,7 @@ def test_discrepancy_enters_the_loss_once_per_person() -> None:
 
 
 def test_discrepancy_pulls_the_groups_together() -> None:
-    X, y = people()
+    X, y = make_data()
     apart = []
     for mmd in (0.0, 20.0):
         model = make(mmd=mmd, epochs=30).fit(X, y)
@@ -265,7 +265,7 @@ def test_swapped_roles_carry_the_contrast() -> None:
 
 
 def test_without_unfair_paths_it_is_the_law_of_the_outcome() -> None:
-    X, y = people()
+    X, y = make_data()
     for latents in ("posterior", "prior"):
         model = make(HIRING.unfair(), latents=latents).fit(X, y)
         plain = model.sem_.law("Y", model._encode(X)).probs.detach().numpy()
@@ -274,14 +274,14 @@ def test_without_unfair_paths_it_is_the_law_of_the_outcome() -> None:
 
 
 def test_direct_path_alone_reads_the_baseline() -> None:
-    X, y = people()
+    X, y = make_data()
     model = make(HIRING.unfair("A -> Y")).fit(X, y)
     low = model.sem_.law("Y", model._encode(X.assign(A=0))).probs.detach().numpy()
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], low, rtol=1e-6)
 
 
 def test_fair_paths_keep_her_own_value() -> None:
-    X, y = people()
+    X, y = make_data()
     model = fitted(latents="prior")
     assert model.reads_ == ["Q", "M"]
     other = model.predict_proba(X.assign(A=1 - X["A"], D=0.0))
@@ -292,7 +292,7 @@ def test_fair_paths_keep_her_own_value() -> None:
 
 
 def test_the_posterior_reads_the_person_the_prior_nobody() -> None:
-    X, _ = people()
+    X, _ = make_data()
     posterior = fitted(epochs=40)
     assert posterior.reads_ == ["Q", "A", "D", "M"]
     moved = X.assign(D=X["D"] + 2.0)
@@ -307,7 +307,7 @@ def test_the_posterior_reads_the_person_the_prior_nobody() -> None:
 @pytest.mark.parametrize("latents", ["posterior", "prior"])
 @pytest.mark.parametrize("average", ["probability", "decision"])
 def test_a_seed_is_a_result(latents: str, average: str) -> None:
-    X, y = people()
+    X, y = make_data()
 
     def proba(seed: Any) -> Any:
         return make(latents=latents, average=average, random_state=seed, epochs=2).fit(X, y).predict_proba(X)
@@ -320,7 +320,7 @@ def test_a_seed_is_a_result(latents: str, average: str) -> None:
 
 @pytest.mark.parametrize("latents", ["posterior", "prior"])
 def test_a_row_has_one_prediction_wherever_it_stands(latents: str) -> None:
-    X, _ = people()
+    X, _ = make_data()
     model = clone_of(fitted(), latents=latents)
     whole = model.predict_proba(X)
     np.testing.assert_array_equal(whole, model.predict_proba(X))
@@ -335,7 +335,7 @@ def clone_of(model: PSCF, **settings: Any) -> PSCF:
 
 
 def test_averages_agree_with_many_samples() -> None:
-    X, _ = people()
+    X, _ = make_data()
     soft, hard = (
         clone_of(fitted(), average=kind, samples=2000).predict_proba(X) for kind in ("probability", "decision")
     )
@@ -345,7 +345,7 @@ def test_averages_agree_with_many_samples() -> None:
 
 
 def test_predict_is_a_threshold() -> None:
-    X, _ = people()
+    X, _ = make_data()
     proba = fitted().predict_proba(X)
     np.testing.assert_allclose(proba.sum(1), 1.0)
     np.testing.assert_array_equal(fitted().predict(X), (proba[:, 1] > 0.5).astype(int))
@@ -362,7 +362,7 @@ def test_strings_and_categories(positive: Any, other: Any) -> None:
         positive=positive,
         columns={"D": ["job", "flag", "age"]},
     )
-    X, y = people()
+    X, y = make_data()
     X = pd.DataFrame(
         {
             "A": np.where(X["A"] == 1, "man", "woman"),
@@ -390,7 +390,7 @@ def test_strings_and_categories(positive: Any, other: Any) -> None:
 
 
 def test_a_law_of_ones_own() -> None:
-    X, y = people()
+    X, y = make_data()
     X["D"] = X["D"].round().astype(int)
     family = choose_family(X["D"])
     model = make(families={"D": family}).fit(X, y)
@@ -404,7 +404,7 @@ def test_a_law_of_ones_own() -> None:
 
 def test_columns_that_the_outcome_does_not_read() -> None:
     graph = CausalGraph("K -> A; {A Q} -> D; D -> Y; D -> Z", sensitive="A", outcome="Y")
-    X, y = people()
+    X, y = make_data()
     X = X.rename(columns={"M": "K"}).assign(Z=X["D"] ** 2)
     model = make(graph.unfair("A -> D -> Y")).fit(X, y)
     assert model.feature_names_in_.tolist() == ["A", "Q", "D"]
@@ -415,7 +415,7 @@ def test_columns_that_the_outcome_does_not_read() -> None:
 
 
 def test_weights_are_repeated_rows() -> None:
-    X, y = people()
+    X, y = make_data()
     values = fitted()._encode(X) | {"Y": torch.tensor(y.to_numpy()).float()}
     sem, group, twice = fitted().sem_, torch.tensor(X["A"].to_numpy()), torch.ones(300)
     twice[:50] = 2.0
@@ -433,7 +433,7 @@ def test_weights_are_repeated_rows() -> None:
 
 
 def test_global_state_is_left_alone() -> None:
-    X, y = people()
+    X, y = make_data()
     pyro.clear_param_store()
     pyro.param("mine", torch.tensor(3.0))
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
@@ -447,7 +447,7 @@ def test_global_state_is_left_alone() -> None:
 
 
 def test_global_settings_change_nothing() -> None:
-    X, y = people()
+    X, y = make_data()
     expected = fitted().predict_proba(X)
     torch.manual_seed(99)
     torch.set_default_dtype(torch.float64)
@@ -459,7 +459,7 @@ def test_global_settings_change_nothing() -> None:
 
 
 def test_clone_params_and_pickle() -> None:
-    X, _ = people()
+    X, _ = make_data()
     model = fitted()
     copied = clone(model)
     assert copied.get_params() == model.get_params()
@@ -471,7 +471,7 @@ def test_clone_params_and_pickle() -> None:
 
 
 def test_it_is_an_ordinary_classifier_to_audits() -> None:
-    X, y = people()
+    X, y = make_data()
     source = pf.IPW(UNFAIR).fit(X)
     report = pf.audit({"pscf": fitted()}, source, X.assign(Y=y), n_boot=0)
     assert set(report.table["model"]) == {"pscf"}
@@ -501,11 +501,11 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
 )
 def test_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        make(**settings).fit(*people())
+        make(**settings).fit(*make_data())
 
 
 def test_tables() -> None:
-    X, y = people()
+    X, y = make_data()
     gap = X.copy()
     gap.loc[3, "D"] = np.nan
     for table, target, message in [
@@ -532,14 +532,14 @@ def test_tables() -> None:
 
 def test_recanting_witness() -> None:
     graph = CausalGraph("A -> M -> D -> Y; A -> D; A -> Y; M -> Y", sensitive="A", outcome="Y")
-    X, y = people()
+    X, y = make_data()
     with pytest.raises(NotIdentifiedError, match=r"'M' is a recanting witness\. The unfair path A -> M -> Y"):
         make(graph.unfair("A -> M -> Y")).fit(X, y)
 
 
 def test_latent_nodes() -> None:
     graph = CausalGraph("A -> L -> Y; {A H} -> D; {A H D} -> Y", sensitive="A", outcome="Y", latent=["L", "H"])
-    X, y = people()
+    X, y = make_data()
     with pytest.raises(GraphError, match="A -> L -> Y runs through the latent node 'L'"):
         make(graph.unfair("A -> L -> Y")).fit(X, y)
     model = make(graph.unfair("A -> Y")).fit(X[["A", "D"]], y)
@@ -547,7 +547,7 @@ def test_latent_nodes() -> None:
 
 
 def test_divergence_is_named_and_leaves_the_estimator_as_it_was() -> None:
-    X, y = people()
+    X, y = make_data()
     model = make(learning_rate=1e30)
     with pytest.raises(DataError, match=r"Training diverged: .* Lower learning_rate=1e\+30"):
         model.fit(X, y)
@@ -556,7 +556,7 @@ def test_divergence_is_named_and_leaves_the_estimator_as_it_was() -> None:
 
 def test_names_of_sites() -> None:
     graph = CausalGraph("A -> D -> Y; people -> Y; H_D -> Y; laws -> Y", sensitive="A", outcome="Y")
-    X, y = people()
+    X, y = make_data()
     X = X[["A", "D"]].assign(people=X["Q"], H_D=X["M"], laws=X["M"] + X["Q"])
     model = make(graph.unfair("A -> D -> Y"), mmd=0.1).fit(X, y)
     assert model.sem_.site == {"D": "H_D_"}
@@ -581,7 +581,7 @@ def test_a_loss_that_still_falls_is_said_so() -> None:
     assert unsettled([5.0]) == 0.0
     noisy = (3 + 0.1 * np.random.default_rng(0).normal(size=60)).tolist()
     assert unsettled(noisy) == 0.0
-    X, y = people()
+    X, y = make_data()
     with pytest.warns(PyrofairWarning, match=r"The loss may not have settled: it fell by .* Take more epochs than 12"):
         make(epochs=12).fit(X, y)
 
@@ -596,7 +596,7 @@ def test_an_interruption_keeps_whole_epochs(monkeypatch: pytest.MonkeyPatch) -> 
                 raise KeyboardInterrupt
             return super().step(*args)
 
-    X, y = people()
+    X, y = make_data()
     monkeypatch.setattr(elbo, "SVI", Interrupted)
     settings = {"epochs": 20, "batch_size": 100}
     Interrupted.left = 3 * 4 + 1
@@ -731,7 +731,7 @@ def test_truth_needs_a_law_of_the_outcome() -> None:
 
 
 def test_inference_data() -> None:
-    X, y = people()
+    X, y = make_data()
     data = fitted().to_inference_data(X.iloc[:9], y.iloc[:9], draws=6)
     posterior, predicted = data["posterior"], data["posterior_predictive"]
     assert posterior["H_D"].shape == (1, 6, 9, 1)
