@@ -386,7 +386,7 @@ class Abduction:
         if drawn:
             lines.append(f"drawn for {drawn} of {n} units ({drawn / n:.0%}), {self.draws} draws each")
         elif self.noise_values:
-            lines.append("determined by their rows for everyone, as far as it is explicit")
+            lines.append("determined by their rows for all units, as far as it is explicit")
         else:
             lines.append("the program has no explicit noise that bears on these rows")
         if known := checks_of(self.diagnostics):
@@ -686,7 +686,7 @@ def abduct(
     --------
     >>> import pyro, pyro.distributions as dist
     >>> def program(n):
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         U_h = pyro.sample("U_h", dist.Normal(0.0, 1.0))
     ...         U_y = pyro.sample("U_y", dist.Normal(0.0, 1.0))
     ...         X = pyro.sample("X", dist.Normal(0.0, 1.0))

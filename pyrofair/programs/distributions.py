@@ -41,21 +41,9 @@ def _below(z: Tensor) -> Tensor:
 class TruncatedNormal(TorchDistribution):
     """The distribution of a normal variable given that it lies between two ends, sampled by its quantile function.
 
-    Parameters
-    ----------
-    loc, scale
-        Mean and standard deviation of the normal variable before it is cut, numbers or tensors that broadcast.
-    low, high
-        The ends; ``-inf`` and ``inf`` leave a side open.
-
-    Raises
-    ------
-    PyrofairError
-        If ``low`` is not below ``high``, or the ends lie so far from ``loc`` that no mass can be told from 0.
-
-    References
-    ----------
-    Chikahara et al. (2021), appendix G.2, where it is written TrN(loc, scale^2, low, high).
+    ``loc`` and ``scale`` are those of the normal variable before it is cut; an infinite end leaves a side open. A
+    PyrofairError refuses ``low >= high``, and ends so far from ``loc`` that no mass differs from 0. Chikahara et
+    al. (2021), appendix G.2, write it TrN(loc, scale^2, low, high).
 
     Examples
     --------
@@ -174,19 +162,8 @@ class DiscretizedMixture(TorchDistribution):
 
     Values beyond an end are moved to it.
 
-    Parameters
-    ----------
-    log_weights
-        Logarithms of the weights of the components, shape (..., k), up to a constant.
-    loc, scale
-        Their means and standard deviations, of shapes that broadcast with that.
-    low, high
-        The least and the greatest value: integers, of shapes that broadcast with the batch.
-
-    Raises
-    ------
-    PyrofairError
-        If an end is no integer, or ``low`` is above ``high``.
+    ``log_weights`` (..., k) are log-weights of the components up to a constant, ``loc`` and ``scale`` their means and
+    standard deviations; the ends are integers (a PyrofairError otherwise), of shapes that broadcast with the batch.
 
     Examples
     --------

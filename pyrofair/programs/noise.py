@@ -249,24 +249,12 @@ class Noise:
     It is drawn on first use and kept, so that every run of the program sees the same units. Each site has a seed of its
     own: its noise depends neither on the order in which sites are met nor on what else is drawn.
 
-    Parameters
-    ----------
-    n
-        The number of units.
-    coupling
-        How the noise of a node drawn without explicit noise is coupled across the worlds.
-    values
-        The values of exogenous sites, of parameters, and of sites whose value does not matter.
-    pairs
-        For each node drawn without explicit noise its noise in the baseline and, where its distribution is another
-        one, elsewhere; of observed units under the distribution that they were observed with, and elsewhere.
-    redraws
-        For each node drawn from a family without a quantile function its values, if the coupling is independent.
-    seed
-        The seed, by default one drawn from torch's global generator; None to draw from that generator. Drawing sets the
-        global generators, so use the noise inside :func:`pyrofair._random.isolated`.
-    observed
-        Of observed units what they are as they are.
+    ``values`` are those of exogenous sites, of parameters, and of sites whose value does not matter. ``pairs`` hold,
+    for each node drawn without explicit noise, its noise in the baseline and, where its distribution is another one,
+    elsewhere; of observed units that under the distribution that they were observed with, and elsewhere. ``redraws``
+    hold the values of nodes drawn from a family without a quantile function, if the coupling is independent. With
+    ``seed=None`` draws come from torch's global generator; otherwise they set it, so use the noise inside
+    :func:`pyrofair._random.isolated`.
     """
 
     n: int

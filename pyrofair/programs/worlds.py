@@ -128,18 +128,8 @@ class _OneWorld(RunOnNoise):
 class Evaluation:
     """A program's equations on the noise of some units, drawn or observed.
 
-    Parameters
-    ----------
-    program, info
-        The program, and what was read off it.
-    nodes
-        The node sites.
-    endogenous
-        The random sites whose distribution depends on a node.
-    noise
-        The units.
-    met
-        For each node evaluated in the baseline the parameters of the distributions met there.
+    ``endogenous`` are the random sites whose distribution depends on one of the ``nodes``; ``met`` holds, for each node
+    evaluated in the baseline, the parameters of the distributions met there.
     """
 
     program: Program
@@ -237,26 +227,9 @@ def sequential_worlds(
             M = poutine.trace(program).get_trace(n).nodes["M"]["value"]
 
     where the noise of a site drawn without explicit noise is a uniform, or Gumbel numbers, that its quantile function
-    turns into its value.
-
-    Parameters
-    ----------
-    equations, noise
-        The program, and the units.
-    wanted
-        The sites to evaluate, by default all but that of the sensitive attribute.
-    held
-        Sites that are set to the same values in both worlds.
-
-    Returns
-    -------
-    baseline, switched : dict of Tensor
-        For each wanted site its values, units along the axis of the plate.
-
-    Raises
-    ------
-    CouplingError
-        If a site that is needed is drawn without explicit noise from a family that cannot be coupled.
+    turns into its value (:mod:`pyrofair.programs.couplings`). By default all sites but A are wanted; ``held`` ones are
+    set to the same values in both worlds. Returned are the values of the baseline and of the switched world, units
+    along the axis of the plate. A CouplingError names a site that cannot be coupled.
     """
     return Evaluation.of(equations, noise).worlds(equations, equations.sites if wanted is None else wanted, held)
 
@@ -312,11 +285,7 @@ def _sides(equations: Equations, held: Iterable[str]) -> tuple[tuple[int, ...], 
 
 
 class _Vectorised(RunOnNoise):
-    """Run the worlds along a leading axis.
-
-    At each node the switched world takes the value from its own side and hands it to all of its sides, which is ``do``
-    on that node.
-    """
+    """Run the worlds along a leading axis; at each node do() the switched value from its side into all its sides."""
 
     def __init__(
         self, equations: Equations, noise: Noise, wanted: Iterable[str], held: Mapping[str, Tensor], *, broadcast: bool
@@ -407,23 +376,9 @@ def vectorised_worlds(
         D = f(A, Q, U_D)                           # (2, n): noise U_D and node Q, (n,), are shared
         D = torch.stack([D[0], D[0]])              # where no unfair path leads to D, otherwise left as it is
 
-    Parameters
-    ----------
-    equations, noise
-        The program, and the units.
-    wanted
-        The sites to evaluate, by default all; the run ends once it has met them.
-    held
-        Sites that are set to the same values in both worlds.
-    broadcast
-        Whether the sensitive attribute is one number a world, which saves time, and not one for each unit.
-
-    Raises
-    ------
-    NotIdentifiedError
-        If the paths have a recanting witness, which takes more worlds than three.
-    WorldAxisError
-        If a site changes its shape otherwise than by the axis of worlds.
+    The run ends once it has met the wanted sites. With ``broadcast`` A is one number a world, as above, which saves
+    time; otherwise one for each unit. A recanting witness, which takes more worlds, is a NotIdentifiedError; a site
+    that changes its shape otherwise than by the axis of worlds a WorldAxisError.
     """
     chosen = equations.sites if wanted is None else tuple(wanted)
     handler = _Vectorised(equations, noise, chosen, held or {}, broadcast=broadcast)
@@ -530,28 +485,14 @@ def shared_worlds(
     """Draw the shared nodes once for each of n units, and the others ``draws`` times in each world, independently.
 
     Within one world, a site that is no node and is read by two of them is one site, coupled with itself by
-    ``coupling`` where the two read different values of the sensitive attribute.
+    ``coupling`` where the two read different values of the sensitive attribute. Returned are, for each wanted site, its
+    values, (n * draws,), those of a unit one after the other. A NotIdentifiedError names nodes that cannot be drawn
+    given the shared ones by the program alone. It is equivalent to the program::
 
-    Parameters
-    ----------
-    equations, wanted, strategy
-        As for :func:`both_worlds`.
-    n, draws
-        The number of units, and of draws of each in each world.
-    coupling
-        How a site is coupled with itself.
-    parameters
-        The values of the sites outside the plate.
-
-    Returns
-    -------
-    baseline, switched : dict of Tensor
-        For each wanted site its values, shape (n * draws,), those of a unit one after the other.
-
-    Raises
-    ------
-    NotIdentifiedError
-        If other nodes cannot be drawn given the shared ones by the program alone.
+        Q = pyro.sample("Q", q)                                        # shared: once for each unit
+        with pyro.plate("draws", draws):
+            D0 = pyro.sample("D0", d(Q, A=0))                          # drawn anew in each world
+            D1 = pyro.sample("D1", d(Q, A=1))
     """
     shared = [site for site in equations.sites if equations.node_of[site] in equations.unfair.shared]
     require_shared_first(equations, shared)

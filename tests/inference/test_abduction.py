@@ -894,7 +894,7 @@ def test_the_coupling_is_told_where_it_plays_a_part(posterior: Any) -> None:
 
 def test_an_abduction_is_readable() -> None:
     text = str(abduct(paper, WOMAN_AND_MAN))
-    assert text.startswith("noise of 2 units (methods: exact)\ndetermined by their rows for everyone")
+    assert text.startswith("noise of 2 units (methods: exact)\ndetermined by their rows for all units")
     assert "U_D" in text
     rows = table(draw(floored, 9), "A Q D M")
     text = repr(abduct(floored, rows, draws=30, random_state=0))

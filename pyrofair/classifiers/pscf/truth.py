@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -108,25 +108,10 @@ class PSCFTruth:
 
 
 def measure_approximation(model: Any, program: Program, *, n: int, random_state: int | None) -> PSCFTruth:
-    """Draw units from the true model, and decide on each by PSCF and by the true equations.
+    """Draw n units from the true model, and decide on each by PSCF, fitted, and by the true equations.
 
-    Parameters
-    ----------
-    model
-        A fitted :class:`pyrofair.PSCF`.
-    program
-        The true model, whose outcome is drawn from a Bernoulli distribution.
-    n, random_state
-        The number of units, and the seed.
-
-    Raises
-    ------
-    GraphError
-        If the program does not fit the graph, or its outcome is not drawn from a Bernoulli distribution.
-    NotIdentifiedError
-        With latents from the prior, if other nodes read the redrawn nodes' noise.
-    DataError
-        If ``n`` is no positive integer.
+    A GraphError refuses a program that does not fit the graph, or whose outcome is not drawn from a Bernoulli
+    distribution; a NotIdentifiedError, with latents from the prior, other nodes that read the redrawn nodes' noise.
     """
     require_people("n", n)
     require_seed(random_state)
@@ -138,8 +123,8 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
         if model.average == "decision":
             scores = (torch.rand(scores.shape) < scores).double()
     y = (scores.double().mean(0) > 0.5).double().numpy()
-    place = list(model.classes_).index(graph.positive)
-    yhat = (model.predict_proba(units)[:, place] > 0.5).astype(np.float64)
+    positive = list(model.classes_).index(graph.positive)
+    yhat = (model.predict_proba(units)[:, positive] > 0.5).astype(np.float64)
     effect = yhat - y
     group = units[graph.input_columns].groupby(graph.input_columns, sort=False).ngroup().to_numpy().astype(np.int64)
     size = np.bincount(group).astype(np.int64)
@@ -169,7 +154,8 @@ class _TrueModel:
 
     @classmethod
     def read(cls, program: Program, unfair: UnfairPaths) -> _TrueModel:
-        one, other = (read_equations(program, paths) for paths in (unfair, unfair.reversed()))
+        one = read_equations(program, unfair)
+        other = replace(one, unfair=unfair.reversed())
         return cls(one, other, (choose_strategy(one, COUPLING), choose_strategy(other, COUPLING)))
 
     def fair(self, noise: Noise, wanted: Iterable[str], held: World, own: Tensor) -> World:
