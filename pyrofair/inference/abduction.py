@@ -1,9 +1,10 @@
-"""Abduction: the exogenous noise of observed units."""
+"""Abduction: the exogenous noise of observed units, and their counterfactuals on it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
@@ -26,40 +28,176 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.inference.counterfactuals import Counterfactuals, Uncertain, pool
-from pyrofair.inference.evidence import Evidence, GivenRows, read_people, read_rows, require_possible
+from pyrofair.inference.counterfactuals import (
+    Counterfactuals,
+    CounterfactualWorld,
+    PartiallyKnown,
+    checks_of,
+    frame_of,
+    head_of,
+    methods_of,
+    noise_table,
+    pool,
+)
+from pyrofair.inference.evidence import Evidence, GivenRows, read_people, read_rows, repeat_each, require_possible
 from pyrofair.inference.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
-from pyrofair.inference.importance import Block, blocks_of, draw_block
+from pyrofair.inference.importance import Block, blocks_of, draw_block, in_batches
 from pyrofair.inference.inversion import Findings, Inverse, solve
-from pyrofair.inference.noise_posterior import Abduction
-from pyrofair.inference.running import precision, takes_float64
-from pyrofair.programs.couplings import Coupling, require_couplings
-from pyrofair.programs.noise import is_point
+from pyrofair.programs.couplings import Coupling, named_coupling, parameters_of, require_couplings
+from pyrofair.programs.noise import (
+    Noise,
+    Observed,
+    Redraws,
+    at_noise,
+    has_distribution,
+    is_point,
+    noise_given,
+    partner,
+)
 from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors
-from pyrofair.programs.provenance import at_parameters, to_array
+from pyrofair.programs.provenance import at_parameters, is_deterministic, to_array
 from pyrofair.programs.sites import Program
 from pyrofair.programs.structural_equations import Equations
+from pyrofair.programs.world_tables import require_do
+from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
 
-__all__ = ["METHODS", "Abduction", "Method", "NoiseReport", "Settings", "abduct", "counterfactuals"]
+__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals", "read_inverses"]
 
-# Below so many effective draws, or above such an R-hat, a warning says that noise is poorly known.
+BATCH = 1_000_000
+"""A run holds at most so many units times draws."""
 FEW, R_HAT = 30.0, 1.05
+"""Below so many effective draws, or above such an R-hat, a warning names the noise as poorly known."""
+TRIED = 61
+"""With so many units a program is tried in float64; with few, what is assigned may be empty."""
 
 
-class NoiseReport:
-    """Diagnostics that are filled in as the noise is inferred.
+# -- double precision --------------------------------------------------------------------------------------------------
 
-    Parameters
-    ----------
-    evidence, found
-        The units, and what the equations determined.
-    laws
-        The distributions of observed nodes that are drawn.
-    draws
-        The number of posterior draws asked for.
+
+@contextmanager
+def _precision(*, wide: bool) -> Iterator[None]:
+    """Run in float64, in which recovered noise gives the observed values back to 15 digits, or in the types set."""
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64 if wide else before)
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _Widened(Messenger):
+    """Put the values of some sites in float64."""
+
+    def __init__(self, sites: Iterable[str]) -> None:
+        super().__init__()
+        self.sites = {*sites}
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.sites and msg["value"].is_floating_point():
+            msg["value"] = msg["value"].double()
+
+
+def _takes_float64(program: Program, sites: Iterable[str]) -> bool:
+    """Return whether a program runs in float64 throughout; one with a float32 network, say, does not."""
+    with _precision(wide=True):
+        try:
+            with quiet(), _Widened(sites):
+                program(TRIED)
+        except (RuntimeError, TypeError, ValueError):  # the run proper raises it, if it was not the type
+            return False
+    return True
+
+
+# -- the noise object of observed units --------------------------------------------------------------------------------
+
+
+class _Factual(RunOnNoise):
+    """Run with the observed nodes held, and keep every node and the distributions of those without explicit noise."""
+
+    def __init__(self, evidence: Evidence, noise: Noise, held: Mapping[str, Tensor], recorded: frozenset[Any]) -> None:
+        super().__init__(noise, evidence.implicit, held)
+        self.evidence, self.recorded = evidence, recorded
+        self.distributions: dict[str, Any] = {}
+        self.under: dict[str, list[Tensor]] = {}
+        self.factual: World = {}
+        self.natural: World = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        name = msg["name"]
+        if name in self.held and is_deterministic(msg):
+            self.natural[name] = msg["value"]
+        if name in self.recorded:
+            self.distributions[name] = msg["fn"]
+            if self.noise.coupling in ("independent", "antithetic"):  # those that compare distributions
+                self.under[name] = parameters_of(msg["fn"])
+        super()._pyro_sample(msg)
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        return self.noise.value(name, distribution, (), {}, baseline=False)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.evidence.nodes or msg["name"] in self.evidence.observed:
+            self.factual[msg["name"]] = msg["value"]
+
+
+Moments = dict[str, tuple[Tensor, Tensor]]
+
+
+def _noise_of_units(
+    evidence: Evidence, rows: Tensor, repeat: int, known: Mapping[str, Tensor]
+) -> tuple[Noise, Moments]:
+    """Return the noise of units ``rows`` (r,), each ``repeat`` times, m = r * repeat, and moments of its uniforms (m,).
+
+    ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
+    node drawn without explicit noise is drawn given its value.
     """
+    m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
+    evidence.info.confirm(m)
+    given = evidence.given(rows, repeat)
+    values = {site: evidence.spare_for(site, m) for site in evidence.spare if not (site in implicit and site in known)}
+    values |= {site: evidence.as_site(site, each) for site, each in known.items() if site not in implicit}
+    values |= evidence.parameters
+    own = {site: each for site, each in known.items() if site in implicit}
+    pairs, moments = {site: (each, each) for site, each in own.items()}, Moments()
+    recorded = implicit & {*own, *given} - {evidence.sensitive}
+    factual = Noise(m, coupling, values, pairs, dict.fromkeys(implicit), seed=None)
+    with quiet(), (handler := _Factual(evidence, factual, given, recorded)):
+        evidence.program(m)
+    natural = {site: handler.natural.get(site, value) for site, value in handler.factual.items()}
+    redraws: dict[str, Redraws | None] = dict.fromkeys(implicit)
+    for site, distribution in handler.distributions.items():
+        if site in given:
+            values.pop(site, None)
+            if coupling == "independent" and not has_distribution(site, distribution, given[site]):
+                redraws[site] = redrawn = Redraws()
+                redrawn.add(distribution, given[site])
+                unknown = torch.full(given[site].shape, torch.nan)
+                moments[site] = unknown, unknown
+                continue
+            own[site], mean, variance = noise_given(site, distribution, given[site], coupling)
+            moments[site] = mean, variance
+            discrete = distribution.support.is_discrete
+            impossible = (variance <= 0) if discrete else ~torch.isfinite(own[site])
+            if bool(impossible.any()):
+                row = int(rows[int(impossible.int().argmax()) // repeat])
+                raise DataError(
+                    f"{evidence.describe(site, row)} has no probability under the program, given what the other "
+                    "nodes imply for the noise. Correct the row or the program."
+                )
+            natural[site] = at_noise(site, distribution, own[site], coupling)
+        pairs[site] = own[site], partner(own[site], coupling)
+    values |= {site: value for site, value in handler.factual.items() if site in evidence.info.random - implicit}
+    observed = Observed(handler.factual, natural, handler.under)
+    return Noise(m, coupling, values, pairs, redraws, None, observed), moments
 
-    def __init__(self, evidence: Evidence, found: Findings, laws: Mapping[str, Any], draws: int) -> None:
+
+# -- diagnostics -------------------------------------------------------------------------------------------------------
+
+
+class _NoiseReport:
+    """Diagnostics that are filled in as the noise of n units is inferred."""
+
+    def __init__(self, evidence: Evidence, found: Findings, distributions: Mapping[str, Any], draws: int) -> None:
         self.evidence, self.draws = evidence, draws
         self.parts: dict[str, dict[str, NDArray[Any]]] = {}
         for site in evidence.nodes:
@@ -68,60 +206,49 @@ class NoiseReport:
             method, note = "exact", "determined by the row"
             if site not in evidence.explained:
                 method, note = "none", "set in both worlds; its noise feeds no other node"
-            elif site in laws:
-                method, note = self._of_law(site, laws[site])
+            elif site in distributions:
+                method, note = self._of_distribution(site, distributions[site])
             elif site in found.declared:
                 method = "declared inverse"
             elif not evidence.keys[site]:
                 note = "no noise of its own"
             self._put(site, slice(None), method=method, note=note)
 
-    def _of_law(self, site: str, law: Any) -> tuple[str, str]:
+    def _of_distribution(self, site: str, distribution: Any) -> tuple[str, str]:
         if site not in self.evidence.implicit:
             return "exact", "its value is its noise"
-        if is_point(law, self.evidence.coupling):
+        if is_point(distribution, self.evidence.coupling):
             return "distribution function", "determined by the row"
         if self.evidence.coupling == "independent":
             return "distribution function", "its noise is drawn anew where its distribution is another one"
         return "distribution function", "known up to what gives the value"
 
-    def _put(self, site: str, rows: Any, **said: Any) -> None:
+    def _put(self, site: str, rows: Any, **entries: Any) -> None:
         n = self.evidence.n
         if site not in self.parts:
             empty = {"method": np.full(n, "", object), "note": np.full(n, "", object)}
             self.parts[site] = empty | {"ess": np.full(n, np.nan), "r_hat": np.full(n, np.nan)}
-        for name, value in said.items():
+        for name, value in entries.items():
             self.parts[site][name][rows] = value
 
     def block(self, block: Block, found: Findings, rows: Tensor, effective: Tensor, proposals: Tensor) -> None:
-        """Note how a block of nodes was inferred by importance."""
+        """Record how a block of nodes was inferred by importance."""
         at, ess = rows.numpy(), effective.numpy()
         for site in block.computed:
             flat = found.flat[site][rows].numpy() & (ess >= proposals.numpy() * (1.0 - 1e-9))
-            note = f"noise {', '.join(block.keys)} weighed" + (
-                f" jointly with {', '.join(s for s in (*block.computed, *block.drawn) if s != site)}"
-                if len(block.computed) + len(block.drawn) > 1
-                else ""
-            )
-            done = found.done[site][rows].numpy()
-            kept = at[~done]
-            self._put(
-                site,
-                kept,
-                method=np.where(flat, "prior", "importance")[~done],
-                ess=np.minimum(ess, self.draws)[~done],
-                note=np.where(flat, f"{site} does not depend on its noise in this row: it stays as its prior", note)[
-                    ~done
-                ],
-            )
+            others = ", ".join(each for each in (*block.computed, *block.drawn) if each != site)
+            note = f"noise {', '.join(block.keys)} weighed" + (f" jointly with {others}" if others else "")
+            prior = f"{site} does not depend on its noise in this row: it stays as its prior"
+            left = ~found.done[site][rows].numpy()
+            entries = {
+                "method": np.where(flat, "prior", "importance"),
+                "ess": np.minimum(ess, self.draws),
+                "note": np.where(flat, prior, note),
+            }
+            self._put(site, at[left], **{name: values[left] for name, values in entries.items()})
         for site in block.drawn:
-            self._put(
-                site,
-                at,
-                method="importance",
-                ess=np.minimum(ess, self.draws),
-                note=f"its distribution reads {', '.join(block.keys)}",
-            )
+            note = f"its distribution reads {', '.join(block.keys)}"
+            self._put(site, at, method="importance", ess=np.minimum(ess, self.draws), note=note)
         few = int((ess < min(FEW, self.draws)).sum())
         if few:
             warnings.warn(
@@ -133,38 +260,37 @@ class NoiseReport:
             )
 
     def gradients(self, method: str, effective: Mapping[str, Tensor], r_hat: Mapping[str, Tensor]) -> None:
-        """Note how all noise was inferred by chains or a guide."""
+        """Record how all noise was inferred by chains or a guide."""
         for site in self.evidence.explained:
             keys = self.evidence.keys[site]
             if not keys:
                 continue
-            said: dict[str, Any] = {"method": method, "note": "each node observed with a normal error"}
+            entries: dict[str, Any] = {"method": method, "note": "each node observed with a normal error"}
             if mine := [effective[key].numpy() for key in keys if key in effective]:
-                said["ess"] = np.min(mine, 0)
+                entries["ess"] = np.min(mine, 0)
             if mine := [r_hat[key].numpy() for key in keys if key in r_hat]:
-                said["r_hat"] = np.max(mine, 0)
-            self._put(site, slice(None), **said)
+                entries["r_hat"] = np.max(mine, 0)
+            self._put(site, slice(None), **entries)
         worst = max((float(values.max()) for values in r_hat.values()), default=1.0)
         least = min((float(values.min()) for values in effective.values()), default=np.inf)
         if worst > R_HAT or least < min(FEW, self.draws):
             warnings.warn(
-                f"{method} serves some units badly (R-hat up to {worst:.3f}, effective draws down to {least:.0f}); "
-                "see .diagnostics. Raise draws or the tolerance, or use method='auto'.",
+                f"{method} did not converge for some units (R-hat up to {worst:.3f}, effective draws down to "
+                f"{least:.0f}); see .diagnostics. Raise draws or the tolerance, or use method='auto'.",
                 PyrofairWarning,
                 stacklevel=5,
             )
 
     def table(self) -> pd.DataFrame:
         """Return a row for each unit and node: unit, node, method, ess, r_hat, note."""
-        sites = list(self.parts)
-        n = self.evidence.n
-        columns = {
-            name: np.stack([self.parts[s][name] for s in sites], 1).ravel()
-            for name in ("method", "ess", "r_hat", "note")
-        }
-        return pd.DataFrame(
-            {"person": self.evidence.index.repeat(len(sites)), "node": np.tile(np.array(sites, object), n), **columns}
-        )
+        sites, index = list(self.parts), self.evidence.index
+        columns = {"unit": index.repeat(len(sites)), "node": np.tile(np.array(sites, object), len(index))}
+        for name in ("method", "ess", "r_hat", "note"):
+            columns[name] = np.stack([self.parts[site][name] for site in sites], 1).ravel()
+        return pd.DataFrame(columns)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
 
 
 Method = Literal["auto", "exact", "importance", "nuts", "svi"]
@@ -186,10 +312,8 @@ class Settings:
         require_choice("guide", self.guide, tuple(GUIDES))
         require_integer("draws", self.draws)
         named = self.tolerance if isinstance(self.tolerance, Mapping) else {}
-        widths: dict[str, object] = {f"tolerance[{site!r}]": width for site, width in named.items()} or {
-            "tolerance": self.tolerance
-        }
-        for name, width in widths.items():
+        widths: dict[str, object] = {f"tolerance[{site!r}]": width for site, width in named.items()}
+        for name, width in (widths or {"tolerance": self.tolerance}).items():
             if width is not None and not isinstance(width, Mapping):
                 require_real(name, width, above=0.0)  # a width in the units of a node
         if self.method in ("nuts", "svi") and self.tolerance is None:
@@ -204,7 +328,7 @@ class Settings:
         return self.tolerance.get(site) if isinstance(self.tolerance, Mapping) else self.tolerance
 
     def require_nodes(self, nodes: Sequence[str]) -> None:
-        """Refuse a tolerance of a node that is not observed."""
+        """Raise a DataError for a tolerance of a node that is not observed."""
         for site in self.tolerance if isinstance(self.tolerance, Mapping) else ():
             if site not in nodes:
                 raise DataError(
@@ -218,6 +342,272 @@ class Settings:
         if width is None:
             raise DataError(f"tolerance names no width for the node {site!r}, which method={self.method!r} needs.")
         return width
+
+
+# -- observed units ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Abduction:
+    """Observed units and the posterior of their noise, made by :func:`pyrofair.inference.abduct`.
+
+    Parameters
+    ----------
+    evidence
+        The program and the units.
+    columns
+        For each observed node site its column, in the order of the table.
+    noise_values
+        For each noise site that matters its values: known, or drawn.
+    distributions
+        The distributions of observed nodes that are drawn.
+    diagnostics : DataFrame
+        A row for each unit and node: unit, node, method, ess, r_hat, note.
+    draws, chains
+        The number of draws, and of the chains that they come from.
+    seed
+        Seeds later draws.
+    """
+
+    evidence: Evidence
+    columns: dict[str, str]
+    noise_values: dict[str, PartiallyKnown]
+    distributions: dict[str, Any]
+    diagnostics: pd.DataFrame
+    draws: int
+    chains: int
+    seed: int
+
+    def __str__(self) -> str:
+        """Describe how many units there are, how well their noise is known, and that of the first of them."""
+        n = self.evidence.n
+        drawn = len(set().union(*(each.rows.tolist() for each in self.noise_values.values())))
+        lines = [f"noise of {n} units (methods: {methods_of(self.diagnostics)})"]
+        if drawn:
+            lines.append(f"drawn for {drawn} of {n} units ({drawn / n:.0%}), {self.draws} draws each")
+        elif self.noise_values:
+            lines.append("determined by their rows for all units, as far as it is explicit")
+        else:
+            lines.append("the program has no explicit noise that bears on these rows")
+        if known := checks_of(self.diagnostics):
+            lines.append(known)
+        if coupled := [site for site in self.distributions if site in self.evidence.implicit]:
+            nominal = not self.evidence.info.nominal.isdisjoint(coupled)
+            named = named_coupling(self.evidence.coupling, nominal=nominal)
+            lines.append(f"across the worlds: {named} noise of {', '.join(coupled)}")
+        if self.noise_values:
+            lines.append(head_of(self.noise.head(), n))
+        return "\n".join([*lines, f".do({{{next(iter(self.columns))!r}: ...}}) returns their counterfactuals"])
+
+    __repr__ = __str__
+
+    @property
+    def noise(self) -> pd.DataFrame:
+        """Each unit's explicit noise: posterior mean and standard deviation, columns (noise, "mean" or "sd")."""
+        return noise_table(self.noise_values, self.evidence.index)
+
+    def do(self, values: Mapping[str, Any]) -> CounterfactualWorld:
+        """Return the units with some nodes set to values, the noise of each as it was.
+
+        It equals ``poutine.do(poutine.condition(program, data=noise), data=values)`` at each draw of the noise.
+
+        Parameters
+        ----------
+        values
+            For each node, named by its site or its column, a number, or one for each unit, shape (n,).
+
+        Raises
+        ------
+        DataError
+            If a name is no observed node, a value does not fit it, or a Series has another index than the table.
+
+        References
+        ----------
+        Pearl (2009), theorem 7.1.7: abduction, action, prediction.
+        """
+        require_instance("values", values, Mapping, "a dictionary: for each node the value it is set to, {'D': 1.0}")
+        with isolated(self.seed), _precision(wide=self.evidence.wide):
+            set_to = self._read_values(values)
+
+            def act(evaluation: Evaluation, some: World) -> tuple[World]:
+                return (evaluation.under_do(some, self.columns),)
+
+            (world,), _ = self._predict(set_to, set_to, act)
+        return world
+
+    def worlds(self, equations: Equations, values: Mapping[str, Any] | None = None) -> Counterfactuals:
+        """Return both worlds: the baseline, and the one in which only the unfair paths are switched.
+
+        Parameters
+        ----------
+        equations
+            The program with its unfair paths.
+        values
+            Nodes that are set in both worlds besides, as in :meth:`do`.
+
+        Raises
+        ------
+        DataError
+            If a value does not fit, or the sensitive attribute is among them.
+        """
+        graph, sensitive = equations.unfair.graph, equations.sensitive
+        require_do(values)
+        if wrong := [name for name in (sensitive, graph.sensitive_column) if values and name in values]:
+            raise DataError(f"do names {wrong[0]!r}, the sensitive attribute, which the two worlds set.")
+        with isolated(self.seed), _precision(wide=self.evidence.wide):
+            set_to = self._read_values(values or {})
+            bound = replace(equations, program=self.evidence.program)
+            shown = [site for site in self.columns if site != sensitive]
+
+            def act(evaluation: Evaluation, some: World) -> tuple[World, World]:
+                return evaluation.worlds(bound, shown, some)
+
+            found, moments = self._predict((sensitive, *set_to), set_to, act)
+        worlds = []
+        for world, regime in zip(found, equations.unfair.regimes, strict=True):
+            path = (graph.sensitive, graph.outcome)
+            label: Any = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
+            frame = world.rows.assign(**{graph.sensitive_column: label})
+            worlds.append(replace(world, rows=frame[list(self.columns.values())]))
+        noise = pd.concat([self.noise, frame_of(moments, self.evidence.index)], axis=1)
+        return Counterfactuals(
+            (worlds[0], worlds[1]),
+            noise,
+            self.noise_values,
+            self.diagnostics,
+            graph,
+            self.chains,
+            coupling=equations.coupling_of(self.evidence.coupling, shown),
+            coupled=equations.coupled(shown),
+        )
+
+    def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
+        require_do(values)
+        site_of = {column: site for site, column in self.columns.items()} | {site: site for site in self.columns}
+        found: dict[str, Tensor] = {}
+        for name, given in values.items():
+            if name not in site_of:
+                raise DataError(
+                    f"do names {name!r}, which is no observed node. They are: {', '.join(self.columns)}."
+                    f"{did_you_mean(name, site_of)}"
+                )
+            site = site_of[name]
+            if site in found:
+                raise DataError(f"do names the node {site!r} twice, by its site and by its column. Keep one of them.")
+            self._require_index(name, given)
+            try:
+                numbers = torch.tensor(np.array(given, dtype=np.float64, order="C")).expand(self.evidence.n)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise DataError(
+                    f"The value of {site!r} must be a number, or {self.evidence.n} of them, one for each row; got "
+                    f"{given!r}."
+                ) from error
+            value = numbers.to(self.evidence.observed[site].dtype)
+            possible = torch.isfinite(numbers) & (value.double() - numbers).abs().le(1e-6 * numbers.abs())
+            if site in self.distributions:
+                possible = possible & self.distributions[site].support.check(value)
+            if not bool(possible.all()):
+                raise DataError(f"do sets {site!r} to {numbers[~possible][0].item():g}, a value that it cannot take.")
+            found[site] = value
+        self._require_joint(found)
+        return found
+
+    def _require_joint(self, values: Mapping[str, Tensor]) -> None:
+        """Raise a DataError for values of some components of a joint vector only, and for values it cannot take."""
+        for names, possible in self.evidence.info.joint.items():
+            given = [name for name in names if name in values]
+            if missing := [name for name in names if given and name not in values]:
+                raise DataError(
+                    f"do sets {', '.join(given)}, but not {', '.join(missing)}: they are one vector, drawn jointly, "
+                    "and the program does not define which of them causes which. Set all of them, or give each "
+                    "component a site and an equation of its own."
+                )
+            inside = possible([values[name] for name in names]) if given else torch.ones(1, dtype=torch.bool)
+            if not bool(inside.all()):
+                row = int((~inside).int().argmax())
+                shown = ", ".join(f"{name} = {values[name][row].item():g}" for name in names)
+                raise DataError(f"do sets {shown}, values that the vector cannot take. Correct them.")
+
+    def _require_index(self, name: str, given: Any) -> None:
+        if isinstance(given, pd.Series | pd.DataFrame) and not given.index.equals(self.evidence.index):
+            raise DataError(
+                f"The index of do[{name!r}] is not that of the table, so its values would go to units by position "
+                "only. Align them (values.loc[df.index]), or pass values.to_numpy() if the order is right."
+            )
+
+    # -- units in batches ----------------------------------------------------------------------------------------------
+
+    def _predict(
+        self,
+        targets: Sequence[str] | Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+        act: Callable[[Evaluation, World], Sequence[World]],
+    ) -> tuple[list[CounterfactualWorld], dict[tuple[str, str], NDArray[np.float64]]]:
+        """Evaluate worlds on each unit's noise: once where it is determined, otherwise at each of its draws.
+
+        Returned are the worlds, and mean and standard deviation (n,) of the uniforms of nodes without explicit noise.
+        """
+        evidence = self.evidence
+        fixed, varying = self._split(evidence.below(targets))
+        batches = [(rows, 1) for rows in in_batches(fixed, BATCH)]
+        batches += [(rows, self.draws) for rows in in_batches(varying, BATCH // self.draws)]
+        known: list[World] = []
+        drawn: list[dict[str, list[Tensor]]] = []
+        moments: Moments = {}
+        for rows, repeat in batches:
+            noise, uniforms = _noise_of_units(evidence, rows, repeat, self._noise_of(rows, repeat))
+            evaluation = Evaluation(evidence.program, evidence.info, evidence.nodes, evidence.implicit, noise)
+            worlds = act(evaluation, {site: repeat_each(value[rows], repeat) for site, value in values.items()})
+            known = known or [{} for _ in worlds]
+            drawn = drawn or [{} for _ in worlds]
+            for world, points, samples in zip(worlds, known, drawn, strict=True):
+                for site, found in world.items():
+                    each = found.double().reshape(len(rows), repeat)
+                    points.setdefault(site, torch.full((evidence.n,), torch.nan, dtype=torch.float64))
+                    if repeat == 1:
+                        points[site][rows] = each[:, 0]
+                    else:
+                        samples.setdefault(site, []).append(each)
+            for site, pair in uniforms.items():
+                empty = torch.empty(2, evidence.n, dtype=torch.float64)
+                kept = moments.setdefault(site, (empty[0], empty[1]))
+                mean, variance = (part.double().reshape(len(rows), repeat) for part in pair)
+                kept[0][rows] = mean.mean(1)
+                kept[1][rows] = (variance.mean(1) + mean.var(1, correction=0)).sqrt()
+        result = []
+        for points, samples in zip(known, drawn, strict=True):
+            nodes = {}
+            for site, column in self.columns.items():
+                if site in points:
+                    every = torch.cat(samples[site]).numpy() if site in samples else None
+                    nodes[column] = PartiallyKnown.of(points[site].numpy(), varying.numpy(), every)
+            frame = pd.DataFrame({column: each.point for column, each in nodes.items()}, index=evidence.index)
+            result.append(CounterfactualWorld(frame, nodes, self.draws if len(varying) else 1, not len(varying)))
+        parts: dict[tuple[str, str], NDArray[np.float64]] = {}
+        for site, (mean, sd) in moments.items():
+            parts[f"u({site})", "mean"], parts[f"u({site})", "sd"] = mean.double().numpy(), sd.double().numpy()
+        return result, parts
+
+    def _split(self, affected: frozenset[str]) -> tuple[Tensor, Tensor]:
+        """Return the units whose noise is determined as far as it matters to some nodes, and the others."""
+        evidence = self.evidence
+        vary = np.zeros(evidence.n, dtype=bool)
+        for key in evidence.keys_of(affected):
+            vary[self.noise_values[key].rows] = True
+        for site in affected & evidence.implicit & self.distributions.keys():
+            if not is_point(self.distributions[site], evidence.coupling):
+                vary[:] = True
+        units = torch.arange(evidence.n)
+        return units[torch.from_numpy(~vary)], units[torch.from_numpy(vary)]
+
+    def _noise_of(self, rows: Tensor, repeat: int) -> dict[str, Tensor]:
+        """Return the noise of some units, shape (m * repeat, ...)."""
+        noise = {}
+        for key, each in self.noise_values.items():
+            values = torch.tensor(each.take(rows.numpy(), repeat)).flatten(0, 1)
+            implicit = key in self.evidence.implicit
+            noise[key] = values.to(torch.get_default_dtype()) if implicit else self.evidence.in_type(key, values)
+        return noise
 
 
 def abduct(
@@ -234,11 +624,11 @@ def abduct(
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
 ) -> Abduction:
-    """Infer the noise of given units from their rows.
+    """Infer the noise of observed units from their rows.
 
     Noise that feeds several nodes is inferred from all of them; noise of one node from that node, given its parents.
-    The noise of a node drawn without explicit noise is a uniform, told by its distribution function: exactly where it
-    is continuous, up to an interval where it is discrete.
+    The noise of a node drawn without explicit noise is a uniform, known from its distribution function: exactly where
+    the node is continuous, up to an interval where it is discrete.
 
     Parameters
     ----------
@@ -252,15 +642,15 @@ def abduct(
     method
         ``"exact"``: each equation is solved for its noise, by a declared inverse or because it is affine in it
         (additive and multiplicative noise), which is tried at draws; for a noise vector, as many equations as it has
-        components together. ``"importance"``: draws of the noise are kept
-        where they give the observed value (counts, floors), or weighted by a kernel (continuous nodes; needs
-        ``tolerance``), and resampled. ``"auto"``: exact where equations can be solved, importance elsewhere; a
-        continuous node that shares noise with others is solved for its own noise at each draw of the shared one.
-        ``"nuts"`` and ``"svi"``: Pyro's inference over all explicit noise, continuous noise only, each node observed
-        with a normal error of standard deviation ``tolerance``: an approximation.
+        components jointly. ``"importance"``: draws of the noise are kept where they give the observed value (counts,
+        floors), or weighted by a kernel (continuous nodes; needs ``tolerance``), and resampled. ``"auto"``: exact
+        where equations can be solved, importance elsewhere; a continuous node that shares noise with others is solved
+        for its own noise at each draw of the shared one. ``"nuts"`` and ``"svi"``: Pyro's inference over all explicit
+        noise, continuous noise only, each node observed with a normal error of standard deviation ``tolerance``: an
+        approximation.
     inverses
         For some nodes a function from the row's nodes (a dictionary of tensors of shape (n,)) to their noise: a tensor,
-        or a dictionary of them if the node reads several noise sites. It is checked by putting the noise in.
+        or a dictionary of them if the node reads several noise sites. Its result is checked in the equation.
     draws
         The number of posterior draws of each unit whose noise is not determined.
     tolerance
@@ -270,8 +660,7 @@ def abduct(
         For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all units
         jointly normal: for few units).
     coupling
-        What noise a node drawn without explicit noise has where its distribution is another one, as in
-        :class:`pyrofair.SEM`.
+        How the noise of a node drawn without explicit noise is coupled across worlds, as in :class:`pyrofair.SEM`.
     parameters
         The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
         warning.
@@ -281,7 +670,7 @@ def abduct(
     Returns
     -------
     Abduction
-        ``.noise`` (mean and standard deviation), ``.diagnostics``, and ``.do({...})``: what they would have been.
+        ``.noise`` (mean and standard deviation), ``.diagnostics``, and ``.do({...})``, their counterfactuals.
 
     Raises
     ------
@@ -297,7 +686,7 @@ def abduct(
     --------
     >>> import pyro, pyro.distributions as dist
     >>> def program(n):
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         U_h = pyro.sample("U_h", dist.Normal(0.0, 1.0))
     ...         U_y = pyro.sample("U_y", dist.Normal(0.0, 1.0))
     ...         X = pyro.sample("X", dist.Normal(0.0, 1.0))
@@ -331,7 +720,7 @@ def abduct(
 
 
 def read_inverses(inverses: object) -> dict[str, Inverse]:
-    """Return the functions from a row to its noise by node, or refuse what is no dictionary of functions."""
+    """Return the functions from a row to its noise by node; anything but a dictionary of them is a DataError."""
     if inverses is None:
         return {}
     require_instance("inverses", inverses, Mapping, "a dictionary from nodes to functions, or None")
@@ -368,11 +757,11 @@ def _abduct(
     seed: int,
     sensitive: str | None = None,
 ) -> Abduction:
-    """Infer the noise of given units; that of a sensitive attribute that will be set is left alone."""
+    """Infer the noise of observed units, except that of a sensitive attribute that will be set."""
     settings.require_nodes(tuple(rows.columns))
     with isolated(seed):
-        wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.values))
-    with isolated(seed), precision(wide=wide):
+        wide = _takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.values))
+    with isolated(seed), _precision(wide=wide):
         evidence = Evidence.read(
             rows.program,
             rows.info,
@@ -384,9 +773,9 @@ def _abduct(
             parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
             wide=wide,
         )
-        laws = require_possible(evidence).laws
+        distributions = require_possible(evidence).laws
         posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
-        return posterior(evidence, settings, rows.columns, laws, seed)
+        return posterior(evidence, settings, rows.columns, distributions, seed)
 
 
 def counterfactuals(
@@ -399,38 +788,17 @@ def counterfactuals(
     do: Mapping[str, Any] | None = None,
     random_state: int | None = None,
 ) -> Counterfactuals:
-    """Return both worlds of given units; see :meth:`pyrofair.SEM.counterfactual`.
+    """Return both worlds of observed units; see :meth:`pyrofair.SEM.counterfactual`.
 
-    Parameters
-    ----------
-    equations
-        The program with its unfair paths.
-    df
-        The units.
-    settings
-        How their noise is inferred.
-    coupling
-        What noise a node drawn without explicit noise has where its distribution is another one.
-    posterior
-        Draws of the parameters; up to 50 of them, evenly spaced, share the draws of each unit.
-    do
-        Nodes that are set in both worlds besides.
-    random_state
-        Seeds the draws.
+    Up to 50 ``posterior`` draws of the parameters, evenly spaced, share the draws of each unit; ``do`` sets nodes in
+    both worlds.
     """
     seed = seed_from(random_state)
     rows = read_people(equations, df)
 
     def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
-        people = _abduct(
-            rows,
-            how,
-            coupling=coupling,
-            parameters=parameters,
-            seed=start,
-            sensitive=equations.sensitive,
-        )
-        return people.worlds(equations, do)
+        units = _abduct(rows, how, coupling=coupling, parameters=parameters, seed=start, sensitive=equations.sensitive)
+        return units.worlds(equations, do)
 
     if not posterior:
         return both(settings, {}, seed)
@@ -447,18 +815,17 @@ def counterfactuals(
 
 
 def _by_draws(
-    evidence: Evidence, settings: Settings, columns: dict[str, str], laws: dict[str, Any], seed: int
+    evidence: Evidence, settings: Settings, columns: dict[str, str], distributions: dict[str, Any], seed: int
 ) -> Abduction:
     found = solve(evidence, settings.inverses, lines=settings.method != "importance")
     blocks = blocks_of(evidence, found)
     if settings.method == "exact":
         _require_solved(evidence, found, blocks)
-    report = NoiseReport(evidence, found, laws, settings.draws)
-    noise_values = {key: Uncertain.of(values.double().numpy()) for key, values in found.noise.items()}
+    report = _NoiseReport(evidence, found, distributions, settings.draws)
+    noise_values = {key: PartiallyKnown.of(values.double().numpy()) for key, values in found.noise.items()}
     for block in blocks:
-        pivots = settings.method == "auto"
         rows, noise, effective, proposals = draw_block(
-            evidence, found, block, settings.draws, settings.width, pivots=pivots
+            evidence, found, block, settings.draws, settings.width, pivots=settings.method == "auto"
         )
         report.block(block, found, rows, effective, proposals)
         for key, values in noise.items():
@@ -466,13 +833,13 @@ def _by_draws(
             none = np.full((evidence.n, *values.shape[2:]), np.nan)
             point = noise_values[key].point if key in noise_values else none
             every = (values if bool(unknown.all()) else values[unknown]).double().numpy()
-            noise_values[key] = Uncertain.of(point, rows[unknown].numpy(), every, collapse=False)
+            noise_values[key] = PartiallyKnown.of(point, rows[unknown].numpy(), every, collapse=False)
     return Abduction(
-        evidence, columns, _in_order(evidence, noise_values), laws, report.table(), settings.draws, 1, seed
+        evidence, columns, _in_order(evidence, noise_values), distributions, report.table(), settings.draws, 1, seed
     )
 
 
-def _in_order(evidence: Evidence, values: Mapping[str, Uncertain]) -> dict[str, Uncertain]:
+def _in_order(evidence: Evidence, values: Mapping[str, PartiallyKnown]) -> dict[str, PartiallyKnown]:
     return {key: values[key] for key in evidence.info.sites if key in values}
 
 
@@ -499,12 +866,12 @@ def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]
 
 
 def _by_gradients(
-    evidence: Evidence, settings: Settings, columns: dict[str, str], laws: dict[str, Any], seed: int
+    evidence: Evidence, settings: Settings, columns: dict[str, str], distributions: dict[str, Any], seed: int
 ) -> Abduction:
     if settings.inverses:
         raise DataError(f"method={settings.method!r} uses no inverses; leave them out, or use method='auto'.")
     found = solve(evidence, {}, lines=False)
-    report = NoiseReport(evidence, found, laws, settings.draws)
+    report = _NoiseReport(evidence, found, distributions, settings.draws)
     chains = 1
     noise: dict[str, Tensor] = {}
     if evidence.keys_of(evidence.explained):
@@ -514,14 +881,10 @@ def _by_gradients(
             report.gradients("nuts", effective, r_hat)
         else:
             noise, ess = draw_svi(evidence, settings.require_width, settings.draws, settings.guide)
-            told = {} if ess is None else dict.fromkeys(noise, ess)
-            report.gradients(f"svi ({settings.guide})", told, {})
+            report.gradients(f"svi ({settings.guide})", {} if ess is None else dict.fromkeys(noise, ess), {})
     size = next(iter(noise.values())).shape[1] if noise else settings.draws
-    everyone = np.arange(evidence.n)
-    values = {
-        key: Uncertain.of(
-            np.full((evidence.n, *draws.shape[2:]), np.nan), everyone, draws.double().numpy(), collapse=False
-        )
-        for key, draws in noise.items()
-    }
-    return Abduction(evidence, columns, _in_order(evidence, values), laws, report.table(), size, chains, seed)
+    values = {}
+    for key, draws in noise.items():
+        unknown = np.full((evidence.n, *draws.shape[2:]), np.nan)
+        values[key] = PartiallyKnown.of(unknown, np.arange(evidence.n), draws.double().numpy(), collapse=False)
+    return Abduction(evidence, columns, _in_order(evidence, values), distributions, report.table(), size, chains, seed)

@@ -1,4 +1,4 @@
-"""Counterfactuals of observed units."""
+"""Counterfactuals of observed units: values known or drawn, and both worlds as tables."""
 
 from __future__ import annotations
 
@@ -23,35 +23,23 @@ from pyrofair.tables.tables import as_column
 __all__ = [
     "CounterfactualWorld",
     "Counterfactuals",
-    "Uncertain",
+    "PartiallyKnown",
     "checks_of",
     "frame_of",
+    "head_of",
     "methods_of",
     "noise_table",
     "pool",
-    "shown",
 ]
+
+WIDTH = 120
 
 
 @dataclass(frozen=True, eq=False)
-class Uncertain:
-    """A number, or an array of numbers, for each of n units.
+class PartiallyKnown:
+    """Values of n units, (n, ...): known, or posterior draws, (r, draws, ...), of the units ``rows`` (r,).
 
-    Parameters
-    ----------
-    point : array of shape (n, ...)
-        What is known, and the mean of the draws where it is not.
-    rows : array of shape (r,)
-        The units for whom it is drawn.
-    draws : array of shape (r, draws, ...)
-        Their draws.
-
-    Examples
-    --------
-    >>> x = Uncertain.of(np.array([1.0, np.nan]), np.array([1]), np.array([[2.0, 4.0]]))
-    >>> x.point, x.sd, x.dense(2)
-    (array([1., 3.]), array([0., 1.]), array([[1., 1.],
-           [2., 4.]]))
+    ``point`` (n, ...) is what is known, and the mean of the draws where it is not.
     """
 
     point: NDArray[np.float64]
@@ -66,16 +54,8 @@ class Uncertain:
         draws: NDArray[np.float64] | None = None,
         *,
         collapse: bool = True,
-    ) -> Uncertain:
-        """Put known values and draws together.
-
-        Parameters
-        ----------
-        point, rows, draws
-            As above; the points of those who are drawn are filled in.
-        collapse
-            Whether units whose draws are all the same count as known.
-        """
+    ) -> PartiallyKnown:
+        """Combine known values and draws; with ``collapse`` a unit whose draws are all the same counts as known."""
         if rows is None or draws is None or not len(rows):
             return cls(point, np.empty(0, dtype=np.int64), np.empty((0, 0, *point.shape[1:])))
         same = (draws == draws[:, :1]).reshape(len(rows), -1).all(1)
@@ -105,33 +85,38 @@ class Uncertain:
         return found
 
     def dense(self, count: int) -> NDArray[np.float64]:
-        """Return ``count`` draws for everyone, shape (n, count, ...); a view that takes no memory if all is known."""
+        """Return ``count`` draws of every unit, shape (n, count, ...); a view that takes no memory if all is known."""
         return self.take(np.arange(len(self.point)), count)
 
-    def take(self, people: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-        """Return ``count`` draws for some units, named by their places, shape (m, count, ...)."""
-        wide = np.broadcast_to(self.point[people, None], (len(people), count, *self.point.shape[1:]))
-        place = np.full(len(self.point), -1)
-        place[self.rows] = np.arange(len(self.rows))
-        drawn = place[people]
+    def take(self, units: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+        """Return ``count`` draws of some units, given by their indices (m,), shape (m, count, ...)."""
+        wide = np.broadcast_to(self.point[units, None], (len(units), count, *self.point.shape[1:]))
+        index = np.full(len(self.point), -1)
+        index[self.rows] = np.arange(len(self.rows))
+        drawn = index[units]
         if (drawn >= 0).any():
             wide = wide.copy()
             wide[drawn >= 0] = self.draws[drawn[drawn >= 0], :count]
         return wide
 
     @classmethod
-    def pooled(cls, parts: Sequence[Uncertain], count: int) -> Uncertain:
+    def pooled(cls, parts: Sequence[PartiallyKnown], count: int) -> PartiallyKnown:
         """Put ``count`` draws from each of several parts side by side."""
         dense = np.concatenate([part.dense(count) for part in parts], 1)
         return cls.of(parts[0].point, np.arange(len(dense)), dense)
 
 
-WIDTH = 120
+def _is_drawn(parts: Sequence[PartiallyKnown], n: int) -> NDArray[np.bool_]:
+    """Return for which units some value is drawn, shape (n,)."""
+    found = np.zeros(n, dtype=bool)
+    for part in parts:
+        found[part.rows] = True
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class CounterfactualWorld:
-    """The rows of n given units in one supposed world.
+    """The rows of n observed units in one counterfactual world.
 
     Parameters
     ----------
@@ -144,12 +129,12 @@ class CounterfactualWorld:
         The number of draws; 1 if all is determined.
     exact : bool
         Whether the rows determine all noise that matters here.
-    labels : dict
-        For some nodes the label of each code, shape (k,).
+    labels, dtypes : dict
+        For some nodes the label of each code, shape (k,), and for some columns the pandas type that they take.
     """
 
     rows: pd.DataFrame
-    nodes: Mapping[str, Uncertain]
+    nodes: Mapping[str, PartiallyKnown]
     count: int
     exact: bool
     labels: Levels = field(default_factory=dict)
@@ -157,10 +142,10 @@ class CounterfactualWorld:
 
     @cached_property
     def draws(self) -> dict[str, NDArray[Any]] | None:
-        """For each node its posterior draws, shape (n, draws), draw i of all nodes together; None if exact."""
+        """For each node its posterior draws, shape (n, draws), draw i of all nodes jointly; None if exact."""
         if self.exact:
             return None
-        return {name: self.named(name, each.dense(self.count)) for name, each in self.nodes.items()}
+        return {name: self._named(name, each.dense(self.count)) for name, each in self.nodes.items()}
 
     @property
     def sd(self) -> pd.DataFrame:
@@ -171,29 +156,27 @@ class CounterfactualWorld:
             spread[name] = np.where(found > 0, np.nan, found) if name in self.labels else found
         return pd.DataFrame(spread, index=self.rows.index)
 
-    def named(self, name: str, values: NDArray[np.float64]) -> NDArray[Any]:
-        """Return a node's values, or their labels if it has some."""
+    def _named(self, name: str, values: NDArray[np.float64]) -> NDArray[Any]:
         return labels_of(name, self.labels[name], values) if name in self.labels else values
 
-    def typed(self, name: str, values: NDArray[Any]) -> pd.Series[Any]:
-        """Return labels of a node, shape (n,), in the type of its column; numbers, which may be means, as they are."""
-        dtype = self.dtypes.get(name)
-        return pd.Series(values) if dtype is None or name not in self.labels else as_column(name, values, dtype)
+    def column(self, name: str, values: NDArray[np.float64]) -> pd.Series[Any]:
+        """Return values (m,) of a node: labels in the type of its column, or numbers, which may be means, as is."""
+        named, dtype = self._named(name, values), self.dtypes.get(name)
+        return pd.Series(named) if dtype is None or name not in self.labels else as_column(name, named, dtype)
 
     def labelled(self, labels: Levels, dtypes: Mapping[Any, Any]) -> CounterfactualWorld:
         """Return the same world with labels in place of the codes of some nodes, in the types of their columns."""
         mine = {name: each for name, each in labels.items() if name in self.nodes}
         if not mine:
             return self
-        world = replace(self, labels=mine, dtypes=dtypes)
-        index = self.rows.index
-        names = {name: world.typed(name, world.named(name, self.nodes[name].mode)).set_axis(index) for name in mine}
+        world, index = replace(self, labels=mine, dtypes=dtypes), self.rows.index
+        names = {name: world.column(name, self.nodes[name].mode).set_axis(index) for name in mine}
         return replace(world, rows=self.rows.assign(**names))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactuals:
-    """Both worlds of n given units: the baseline, and the one in which the unfair paths alone are switched.
+    """Both worlds of n observed units: the baseline, and the one in which only the unfair paths are switched.
 
     Parameters
     ----------
@@ -211,9 +194,9 @@ class Counterfactuals:
     chains : int
         How many chains the draws come from, one after the other.
     parameters : ParameterUse
-        How the program's parameters came by their values.
+        The origin of the values of the program's parameters.
     coupling : str
-        How the noise of nodes drawn without explicit noise hangs together across the two worlds.
+        How the noise of nodes drawn without explicit noise is coupled across the two worlds.
     coupled : tuple of str
         These nodes, as far as the rows shown depend on them; if there are none, the coupling plays no part.
 
@@ -224,7 +207,7 @@ class Counterfactuals:
 
     worlds: tuple[CounterfactualWorld, CounterfactualWorld]
     noise: pd.DataFrame
-    noise_values: Mapping[str, Uncertain]
+    noise_values: Mapping[str, PartiallyKnown]
     diagnostics: pd.DataFrame
     graph: CausalGraph
     chains: int = 1
@@ -233,25 +216,24 @@ class Counterfactuals:
     coupled: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Say how many units there are, how sure their worlds are, and show the first of them."""
-        n, told = len(self.baseline), self.diagnostics
-        drawn = int(_drawn([each for world in self.worlds for each in world.nodes.values()], n).sum())
-        lines = [f"counterfactuals of {n} units (methods: {methods_of(told)})"]
+        """Describe how many units there are, how well their worlds are known, and the first of them."""
+        n = len(self.baseline)
+        drawn = int(_is_drawn([each for world in self.worlds for each in world.nodes.values()], n).sum())
+        lines = [f"counterfactuals of {n} units (methods: {methods_of(self.diagnostics)})"]
         if drawn:
             named = ", of labels the most frequent one" if any(world.labels for world in self.worlds) else ""
             lines.append(f"drawn for {drawn} of {n} units ({drawn / n:.0%}), {self.count} draws each")
             lines.append(f"means are shown{named}")
         else:
-            lines.append("determined by their rows for everyone" + ("" if self.exact else ", but for the parameters"))
-        if drawn and (known := checks_of(told)):
+            lines.append("determined by their rows for all units" + ("" if self.exact else ", but for the parameters"))
+        if drawn and (known := checks_of(self.diagnostics)):
             lines.append(known)
         if self.coupled:
             lines.append(f"across the worlds: {self.coupling} noise of {', '.join(self.coupled)}")
         if self.parameters.names:
             lines.append(f"parameters: {self.parameters}")
         head = pd.concat({"baseline": self.baseline.head(), "switched": self.switched.head()}, axis=1)
-        lines.append(shown(head, n))
-        return "\n".join(lines)
+        return "\n".join([*lines, head_of(head, n)])
 
     __repr__ = __str__
 
@@ -272,7 +254,7 @@ class Counterfactuals:
 
     @property
     def exact(self) -> bool:
-        """Whether the rows determine both worlds for everyone, the program's parameters being given or none."""
+        """Whether the rows determine both worlds of every unit, the program's parameters being given or none."""
         return self.worlds[0].exact and self.worlds[1].exact and self.parameters.known
 
     @property
@@ -283,12 +265,12 @@ class Counterfactuals:
 
     @property
     def draws(self) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] | None:
-        """Both worlds' draws, for each node of shape (n, draws); None if the rows determine everyone's worlds."""
+        """Both worlds' draws, for each node of shape (n, draws); None if the rows determine all worlds."""
         first, second = (world.draws for world in self.worlds)
         return None if first is None or second is None else (first, second)
 
     def scores(self, model: Any, *, threshold: float = 0.5) -> pd.DataFrame:
-        """Return what a classifier says of each unit in both worlds.
+        """Return a classifier's scores of each unit in both worlds.
 
         Parameters
         ----------
@@ -312,7 +294,7 @@ class Counterfactuals:
         require_real("threshold", threshold, least=0.0, below=1.0, hint="A decision is 1 if score > threshold.")
         reads = [name for name in self.graph.input_columns if name in self.baseline.columns]
         parts = [world.nodes[name] for world in self.worlds for name in reads if name in world.nodes]
-        vary = _drawn(parts, len(self.baseline))
+        vary = _is_drawn(parts, len(self.baseline))
         found = np.empty((len(vary), 5))
         for rows, count in [(np.flatnonzero(~vary), 1), (np.flatnonzero(vary), max(w.count for w in self.worlds))]:
             if len(rows):
@@ -330,7 +312,7 @@ class Counterfactuals:
         data: dict[str, Any] = {}
         for name in reads:
             if name in world.nodes:
-                data[name] = world.typed(name, world.named(name, world.nodes[name].take(rows, count).ravel()))
+                data[name] = world.column(name, world.nodes[name].take(rows, count).ravel())
             else:
                 data[name] = world.rows[name].iloc[rows].repeat(count).reset_index(drop=True)
         return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
@@ -346,17 +328,21 @@ class Counterfactuals:
         """
         found = dict(self.noise_values)
         for word, world in zip(("baseline", "switched"), self.worlds, strict=True):
-            found |= {
-                f"{word}_{name}": each for name, each in world.nodes.items() if name != self.graph.sensitive_column
-            }
+            nodes = {name: each for name, each in world.nodes.items() if name != self.graph.sensitive_column}
+            found |= {f"{word}_{name}": each for name, each in nodes.items()}
         count = self.count
         chains = self.chains if count % self.chains == 0 else 1
         posterior, dims = {}, {}
         for name, each in found.items():
             moved = np.moveaxis(each.dense(count), 0, 1)
             posterior[name] = moved.reshape(chains, count // chains, *moved.shape[1:])
-            dims[name] = ["person", *(f"{name}_axis_{i}" for i in range(moved.ndim - 2))]
-        return to_arviz({"posterior": posterior}, coords={"person": _flat(self.baseline.index)}, dims=dims)
+            dims[name] = ["unit", *(f"{name}_axis_{i}" for i in range(moved.ndim - 2))]
+        # ArviZ takes no tuples as labels, as an index of several levels has.
+        labels = [", ".join(map(str, each)) if isinstance(each, tuple) else each for each in self.baseline.index]
+        return to_arviz({"posterior": posterior}, coords={"unit": labels}, dims=dims)
+
+
+# -- tables and texts --------------------------------------------------------------------------------------------------
 
 
 def methods_of(diagnostics: pd.DataFrame) -> str:
@@ -365,33 +351,20 @@ def methods_of(diagnostics: pd.DataFrame) -> str:
 
 
 def checks_of(diagnostics: pd.DataFrame) -> str:
-    """Return the worst effective sample size and R-hat as text, those that are known."""
-    checks = [
-        ("least effective sample size", diagnostics["ess"].min()),
-        ("largest R-hat", diagnostics["r_hat"].max()),
-    ]
-    return ", ".join(f"{name} {value:.4g}" for name, value in checks if np.isfinite(value))
+    """Return the least effective sample size and the largest R-hat as text, as far as they are known."""
+    checks = {
+        "least effective sample size": diagnostics["ess"].min(),
+        "largest R-hat": diagnostics["r_hat"].max(),
+    }
+    return ", ".join(f"{name} {value:.4g}" for name, value in checks.items() if np.isfinite(value))
 
 
-def shown(head: pd.DataFrame, n: int) -> str:
+def head_of(head: pd.DataFrame, n: int) -> str:
     """Return the first of n rows as text."""
     return head.to_string(line_width=WIDTH) + (f"\n... ({n} rows)" if n > len(head) else "")
 
 
-def _flat(index: pd.Index[Any]) -> list[Any]:
-    """Return the labels of units, those of several levels as one text each, for ArviZ knows no tuples."""
-    return [", ".join(map(str, label)) if isinstance(label, tuple) else label for label in index]
-
-
-def _drawn(parts: Sequence[Uncertain], n: int) -> NDArray[np.bool_]:
-    """Return of whom some value is drawn, shape (n,)."""
-    found = np.zeros(n, dtype=bool)
-    for part in parts:
-        found[part.rows] = True
-    return found
-
-
-def noise_table(values: Mapping[str, Uncertain], index: pd.Index[Any]) -> pd.DataFrame:
+def noise_table(values: Mapping[str, PartiallyKnown], index: pd.Index[Any]) -> pd.DataFrame:
     """Return means and standard deviations of noise, columns (noise, "mean" or "sd"); of a vector, each component."""
     parts: dict[tuple[str, str], NDArray[np.float64]] = {}
     for key, each in values.items():
@@ -410,7 +383,7 @@ def frame_of(parts: Mapping[tuple[str, str], NDArray[np.float64]], index: pd.Ind
 
 
 def pool(parts: Sequence[Counterfactuals]) -> Counterfactuals:
-    """Put together what several draws of a program's parameters say of the same units, each with the same weight."""
+    """Pool the counterfactuals of the same units at several draws of a program's parameters, with equal weights."""
     draws = max(part.count for part in parts)
     worlds = [_pool_worlds([part.worlds[i] for part in parts], draws) for i in (0, 1)]
     means = np.stack([part.noise.xs("mean", axis=1, level="of").to_numpy() for part in parts])
@@ -418,16 +391,19 @@ def pool(parts: Sequence[Counterfactuals]) -> Counterfactuals:
     noise = parts[0].noise.copy()
     noise.loc[:, (slice(None), "mean")] = means.mean(0)
     noise.loc[:, (slice(None), "sd")] = np.sqrt((spreads**2).mean(0) + means.var(0))
-    values = {key: Uncertain.pooled([part.noise_values[key] for part in parts], draws) for key in parts[0].noise_values}
-    told = parts[0].diagnostics.copy()
-    told["ess"] = np.sum([part.diagnostics["ess"].to_numpy() for part in parts], 0)
-    told["note"] = told["note"] + f" ({len(parts)} draws of the parameters)"
+    keys = parts[0].noise_values
+    values = {key: PartiallyKnown.pooled([part.noise_values[key] for part in parts], draws) for key in keys}
+    diagnostics = parts[0].diagnostics.copy()
+    diagnostics["ess"] = np.sum([part.diagnostics["ess"].to_numpy() for part in parts], 0)
+    diagnostics["note"] = diagnostics["note"] + f" ({len(parts)} draws of the parameters)"
+    first, second = worlds
     return replace(
-        parts[0], worlds=(worlds[0], worlds[1]), noise=noise, noise_values=values, diagnostics=told, chains=1
+        parts[0], worlds=(first, second), noise=noise, noise_values=values, diagnostics=diagnostics, chains=1
     )
 
 
 def _pool_worlds(worlds: Sequence[CounterfactualWorld], draws: int) -> CounterfactualWorld:
-    values = {name: Uncertain.pooled([world.nodes[name] for world in worlds], draws) for name in worlds[0].nodes}
+    names = worlds[0].nodes
+    values = {name: PartiallyKnown.pooled([world.nodes[name] for world in worlds], draws) for name in names}
     rows = worlds[0].rows.assign(**{name: each.point for name, each in values.items()})
     return CounterfactualWorld(rows, values, draws * len(worlds), False)

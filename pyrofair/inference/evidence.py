@@ -18,7 +18,6 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.inference.running import StopTracing, quiet, repeat_each, show_label
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.programs.noise import at_noise, noise_like
@@ -26,9 +25,10 @@ from pyrofair.programs.provenance import is_deterministic
 from pyrofair.programs.sites import PEOPLE, Program, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
+from pyrofair.programs.worlds import StopTracing, quiet
 from pyrofair.tables.tables import is_categorical, read_sensitive, read_table, warn_unused
 
-__all__ = ["Evidence", "GivenRows", "Reading", "read_people", "read_rows", "require_possible", "unequal"]
+__all__ = ["Evidence", "GivenRows", "Reading", "read_people", "read_rows", "repeat_each", "require_possible", "unequal"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +248,7 @@ class Evidence:
             if bool(wrong.any()):
                 at = int(wrong.int().argmax())
                 raise DataError(
-                    f"Row {show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
+                    f"Row {_show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
                     f"{'True or False' if kind == torch.bool else 'an integer'} "
                     f"({str(kind).removeprefix('torch.')})."
                 )
@@ -450,7 +450,18 @@ class Evidence:
 
     def label(self, row: int) -> str:
         """Return a unit's label as text."""
-        return show_label(self.index, row)
+        return _show_label(self.index, row)
+
+
+def _show_label(index: pd.Index[Any], row: int) -> str:
+    """Return the label of a row as text, a number of NumPy's as Python's."""
+    label = index[row]
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+def repeat_each(values: Tensor, repeat: int) -> Tensor:
+    """Repeat each value: an expanded view copied, several times faster than ``repeat_interleave``."""
+    return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
 
 
 class _InType(Messenger):
@@ -514,7 +525,7 @@ class _Reader(Messenger):
         implicit = name in self.evidence.implicit
         noise = self.noise.get(name)
         if noise is None:
-            drawn = noise_like(law, self.m, self.evidence.coupling) if implicit else law()
+            drawn = noise_like(law, (self.m, *law.event_shape), self.evidence.coupling) if implicit else law()
             noise = drawn if implicit else self.evidence.by_rows(name, drawn)
             if name in self.partly:
                 values, holds = self.partly[name]

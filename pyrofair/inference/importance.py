@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from pyrofair.exceptions import DataError
-from pyrofair.inference.evidence import Evidence, Reading
+from pyrofair.inference.evidence import Evidence, Reading, repeat_each
 from pyrofair.inference.inversion import Findings, find_line
-from pyrofair.inference.running import in_batches, repeat_each
 
-__all__ = ["BATCH", "Block", "Weigher", "blocks_of", "draw_block"]
+__all__ = ["BATCH", "Block", "Weigher", "blocks_of", "draw_block", "in_batches"]
 
 # A run holds at most so many units times proposals.
 BATCH = 1_000_000
@@ -22,6 +21,12 @@ BATCH = 1_000_000
 PROBES, TRIES = 4096, 8
 # The log-weight of what has a probability, among others that have a density.
 ATOM = 1000.0
+
+
+def in_batches(rows: Tensor, size: int) -> list[Tensor]:
+    """Split units into batches of at most ``size``, and at least one unit each."""
+    whole: Any = rows
+    return list(whole.split(max(1, size))) if len(rows) else []
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.exceptions import DataError
-from pyrofair.inference.evidence import Evidence
-from pyrofair.inference.running import repeat_each
+from pyrofair.inference.evidence import Evidence, repeat_each
 
 __all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve"]
 

@@ -1,4 +1,16 @@
-"""What value does a distribution take at some noise? Quantile functions and Gumbel-max, by which worlds share noise."""
+"""Couplings of noise across worlds: the value of a distribution at some noise, by quantile functions or Gumbel-max.
+
+A node drawn without explicit noise, ``D = pyro.sample("D", Poisson(rate(A, Q)))``, has no counterfactual until its
+noise is coupled. Each coupling makes the program equivalent to one with explicit noise (the baseline reads A = 0)::
+
+    U = pyro.sample("U_D", Uniform(0, 1))
+    D = pyro.deterministic("D", quantile(Poisson(rate(A, Q)), U))                          # "monotone"
+    D = ... quantile(Poisson(rate(A, Q)), where(rate(A, Q) == rate(0, Q), U, 1 - U))       # "antithetic"
+    D = ... quantile(Poisson(rate(A, Q)), where(rate(A, Q) == rate(0, Q), U, other_U))     # "independent"
+
+``"gumbel"`` is monotone but for categories without an order, for which it is
+``G = pyro.sample("G_C", Gumbel(0, 1).expand([k]).to_event(1)); C = argmax(log_probabilities(A, Q) + G)``.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +34,9 @@ __all__ = [
     "gumbel_max",
     "is_gumbel",
     "is_nominal",
-    "law_parameters",
     "log_probabilities",
     "named_coupling",
+    "parameters_of",
     "quantile",
     "require_couplings",
     "unwrap",
@@ -44,13 +56,7 @@ class CouplingError(PyrofairError):
 
 
 def require_couplings(given: Iterable[Any]) -> list[Coupling]:
-    """Return couplings as a list, if there is one at least and all are known.
-
-    Raises
-    ------
-    DataError
-        With those that there are.
-    """
+    """Return couplings as a list, or raise a DataError if there is none or one is not known."""
     known = ", ".join(COUPLINGS)
     every: list[Any] = [] if isinstance(given, str) else list(listed(given) or ())
     if not every:
@@ -81,58 +87,36 @@ SCIPY: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def unwrap(law: Any) -> Any:
+def unwrap(distribution: Any) -> Any:
     """Return the distribution inside expansions, masks and event dimensions."""
-    while isinstance(law, WRAPPERS):
-        law = law.base_dist
-    return law
+    while isinstance(distribution, WRAPPERS):
+        distribution = distribution.base_dist
+    return distribution
 
 
-def is_nominal(law: Any) -> bool:
-    """Tell whether a distribution is one of categories without an order, so that its codes are mere names.
-
-    >>> is_nominal(dist.Categorical(torch.ones(3))), is_nominal(OrderedCategorical(torch.ones(3)))
-    (True, False)
-    """
-    inner = unwrap(law)
+def is_nominal(distribution: Any) -> bool:
+    """Return whether a distribution is one of categories without an order, whose codes are mere names."""
+    inner = unwrap(distribution)
     return isinstance(inner, NOMINAL) and not isinstance(inner, ORDERED)
 
 
-def is_gumbel(law: Any, coupling: Coupling) -> bool:
-    """Tell whether the worlds share Gumbel noise, a number for each category, rather than a uniform."""
-    return coupling == "gumbel" and is_nominal(law)
+def is_gumbel(distribution: Any, coupling: Coupling) -> bool:
+    """Return whether the worlds share Gumbel noise, a number for each category, rather than a uniform."""
+    return coupling == "gumbel" and is_nominal(distribution)
 
 
 def named_coupling(coupling: Coupling, *, nominal: bool) -> Coupling:
-    """Return the name of a coupling by what it does: ``"gumbel"`` is monotone where no coupled site is nominal."""
+    """Return the name of a coupling by its effect: ``"gumbel"`` is monotone where no coupled site is nominal."""
     return "monotone" if coupling == "gumbel" and not nominal else coupling
 
 
-def quantile(name: str, law: Any, u: Tensor) -> Tensor:
-    """Return the value of a distribution at a probability: the least x with P(X <= x) >= u, element by element.
+def quantile(name: str, distribution: Any, u: Tensor) -> Tensor:
+    """Return the value of a distribution at probabilities u: the least x with P(X <= x) >= u, element by element.
 
-    Parameters
-    ----------
-    name
-        The site, for messages.
-    law
-        A Pyro distribution of scalars (event dimensions made by ``to_event`` are fine), or a categorical one. SciPy
-        inverts where torch does not; mixtures of continuous distributions are inverted by Newton's method, kept inside
-        a shrinking bracket, until the value moves by a few units in its last place.
-    u
-        Probabilities in (0, 1) that broadcast with the distribution's shape.
-
-    Raises
-    ------
-    CouplingError
-        If the family has no usable quantile function.
-
-    Examples
-    --------
-    >>> quantile("D", dist.Bernoulli(torch.tensor([0.25, 0.6])), torch.tensor(0.5))
-    tensor([0., 1.])
+    SciPy inverts where torch does not; mixtures of continuous distributions are inverted by Newton's method. A family
+    of vectors, or without a usable quantile function, is a CouplingError that names the site.
     """
-    inner = unwrap(law)
+    inner = unwrap(distribution)
     if isinstance(inner, distributions.Bernoulli):
         p = inner.probs
         return (u > 1.0 - p).to(p.dtype)
@@ -167,35 +151,35 @@ def _refuse(name: str, family: str, cause: Exception | None = None) -> NoReturn:
     ) from cause
 
 
-def _quantile_of_transformed(name: str, law: Any, u: Tensor) -> Tensor:
+def _quantile_of_transformed(name: str, distribution: Any, u: Tensor) -> Tensor:
     sign: Any = 1
-    for transform in law.transforms:
+    for transform in distribution.transforms:
         if transform.domain.event_dim:
             raise NotImplementedError("A transform of vectors has no order to keep.")
         sign = sign * transform.sign
-    x = quantile(name, law.base_dist, torch.where(torch.as_tensor(sign) > 0, u, 1.0 - u))
-    for transform in law.transforms:
+    x = quantile(name, distribution.base_dist, torch.where(torch.as_tensor(sign) > 0, u, 1.0 - u))
+    for transform in distribution.transforms:
         x = transform(x)
     return x
 
 
-def _quantile_of_mixture(name: str, law: Any, u: Tensor) -> Tensor:
+def _quantile_of_mixture(name: str, distribution: Any, u: Tensor) -> Tensor:
     """Solve cdf(x) = u between the least and the greatest quantile of the components."""
-    component = law.component_distribution
+    component = distribution.component_distribution
     family = f"a mixture of {type(unwrap(component)).__name__}"
     if component.event_shape or component.support.is_discrete:
         _refuse(name, family)
     try:
         ends = quantile(name, component, u.unsqueeze(-1))
-        law.cdf(ends[..., 0])
+        distribution.cdf(ends[..., 0])
     except (NotImplementedError, CouplingError) as error:
         _refuse(name, family, error)
     low, high = ends.amin(-1), ends.amax(-1)
     x = (low + high) / 2
     for _ in range(STEPS):
-        gap = law.cdf(x) - u
+        gap = distribution.cdf(x) - u
         low, high = torch.where(gap < 0, x, low), torch.where(gap < 0, high, x)
-        step = x - gap / law.log_prob(x).exp()
+        step = x - gap / distribution.log_prob(x).exp()
         following = torch.where((step > low) & (step < high), step, (low + high) / 2)
         settled = (following - x).abs() <= 2 * torch.finfo(x.dtype).eps * x.abs()
         x = following
@@ -204,65 +188,58 @@ def _quantile_of_mixture(name: str, law: Any, u: Tensor) -> Tensor:
     return x
 
 
-def log_probabilities(law: Any) -> Tensor:
+def log_probabilities(distribution: Any) -> Tensor:
     """Return the log-probabilities of categories, shape (..., k): minus infinity where a category has none."""
-    inner = unwrap(law)
+    inner = unwrap(distribution)
     return cast(Tensor, inner.logits.masked_fill(inner.probs <= 0.0, -torch.inf))
 
 
-def gumbel_max(law: Any, noise: Tensor) -> Tensor:
+def gumbel_max(distribution: Any, noise: Tensor) -> Tensor:
     """Return the categories that win when Gumbel noise, shape (..., k), is added to the log-probabilities."""
-    log_p = log_probabilities(law)
+    log_p = log_probabilities(distribution)
     winner = (log_p + noise).argmax(-1)
-    if isinstance(unwrap(law), distributions.OneHotCategorical):
+    if isinstance(unwrap(distribution), distributions.OneHotCategorical):
         return torch.nn.functional.one_hot(winner, log_p.shape[-1]).to(log_p.dtype)
     return winner
 
 
-def law_parameters(law: Any) -> list[Tensor]:
-    """Return the tensors that a distribution is made of, the batch in front: two distributions with equal ones are one
-    distribution.
-
-    Examples
-    --------
-    >>> [each.shape for each in law_parameters(dist.Normal(torch.zeros(4), 1.0))]
-    [torch.Size([4]), torch.Size([4])]
-    """
-    return _parameters(law, tuple(law.batch_shape))
+def parameters_of(distribution: Any) -> list[Tensor]:
+    """Return the tensors, (*batch, ...), that identify a distribution: two with equal ones are the same."""
+    return _parameters(distribution, tuple(distribution.batch_shape))
 
 
-def _parameters(law: Any, batch: tuple[int, ...]) -> list[Tensor]:
-    while isinstance(law, WRAPPERS):
-        if isinstance(law, distributions.Independent):
-            batch = (*batch, *law.base_dist.batch_shape[len(law.batch_shape) :])
-        law = law.base_dist
-    if isinstance(law, distributions.TransformedDistribution):
-        return _parameters(law.base_dist, batch) + [_expand(each, batch, 0) for each in _constants(law.transforms)]
-    if isinstance(law, distributions.MixtureSameFamily):
-        parts, weights = law.component_distribution, law.mixture_distribution
+def _parameters(d: Any, batch: tuple[int, ...]) -> list[Tensor]:
+    while isinstance(d, WRAPPERS):
+        if isinstance(d, distributions.Independent):
+            batch = (*batch, *d.base_dist.batch_shape[len(d.batch_shape) :])
+        d = d.base_dist
+    if isinstance(d, distributions.TransformedDistribution):
+        return _parameters(d.base_dist, batch) + [_expand(each, batch, 0) for each in _constants(d.transforms)]
+    if isinstance(d, distributions.MixtureSameFamily):
+        parts, weights = d.component_distribution, d.mixture_distribution
         return _parameters(weights, batch) + [
             each.movedim(len(batch), -1) for each in _parameters(parts, (*batch, parts.batch_shape[-1]))
         ]
-    if isinstance(law, dist.Delta):
-        return [law.v.expand((*batch, *law.event_shape))]
-    # Odds say no more than probabilities, and are there or not as somebody has asked for them.
-    names = [name for name in law.arg_constraints if not name.endswith("logits")] or list(law.arg_constraints)
-    if hasattr(law, "temperature"):  # which relaxed distributions do not count among them
+    if isinstance(d, dist.Delta):
+        return [d.v.expand((*batch, *d.event_shape))]
+    # Logits carry no more than probabilities, and are stored only once they have been asked for.
+    names = [name for name in d.arg_constraints if not name.endswith("logits")] or list(d.arg_constraints)
+    if hasattr(d, "temperature"):  # which relaxed distributions do not count among them
         names.append("temperature")
     if not names:
         raise CouplingError(
-            f"{type(law).__name__} declares no parameters (arg_constraints), so it cannot be told whether a unit's "
+            f"{type(d).__name__} declares no parameters (arg_constraints), so it cannot be determined whether a unit's "
             "distribution is the same in two worlds. Declare them, or write its noise as a site of its own."
         )
-    inside = _parameters(law.base_dist, batch) if isinstance(law, dist.ZeroInflatedDistribution) else []
-    return inside + [_expand(getattr(law, name), batch, _event_dim(law, name)) for name in names]
+    inside = _parameters(d.base_dist, batch) if isinstance(d, dist.ZeroInflatedDistribution) else []
+    return inside + [_expand(getattr(d, name), batch, _event_dim(d, name)) for name in names]
 
 
-def _event_dim(law: Any, name: str) -> int:
-    if name not in law.arg_constraints:
+def _event_dim(d: Any, name: str) -> int:
+    if name not in d.arg_constraints:
         return 0
     try:
-        return int(law.arg_constraints[name].event_dim)
+        return int(d.arg_constraints[name].event_dim)
     except NotImplementedError:  # a constraint that depends on other parameters, each of them a number
         return 0
 

@@ -16,16 +16,15 @@ from pyrofair.exceptions import PyrofairError
 
 __all__ = ["DiscretizedMixture", "OrderedCategorical", "TruncatedNormal"]
 
-# Beyond so many standard deviations the inverse error function loses digits, and the slower tail formula is used.
 CENTRAL = 2.0
+"""Beyond so many standard deviations the inverse error function loses digits, and a slower formula is used."""
 
 
 class OrderedCategorical(Categorical):
     """The categorical distribution of categories that are in the order of their codes, such as low, middle and high.
 
-    It is Pyro's ``Categorical``, whose codes are taken for mere names. Worlds share noise by a unit's rank among
-    ordered categories, and by Gumbel noise among others, whatever their codes; see ``coupling`` of
-    :class:`pyrofair.SEM`.
+    The codes of Pyro's ``Categorical`` are taken for mere names. Across worlds, ordered categories are coupled by a
+    unit's rank, others by Gumbel noise, whatever their codes; see ``coupling`` of :class:`pyrofair.SEM`.
 
     Examples
     --------
@@ -40,33 +39,16 @@ def _below(z: Tensor) -> Tensor:
 
 
 class TruncatedNormal(TorchDistribution):
-    """The distribution of a normal variable, given that it lies between two ends.
+    """The distribution of a normal variable given that it lies between two ends, sampled by its quantile function.
 
-    It is sampled through its quantile function in a few passes over the numbers, differentiably.
-
-    Parameters
-    ----------
-    loc, scale
-        Mean and standard deviation of the normal variable before it is cut, numbers or tensors that broadcast.
-    low, high
-        The ends; ``-inf`` and ``inf`` leave a side open.
-
-    Raises
-    ------
-    PyrofairError
-        If ``low`` is not below ``high``, or the ends lie so far from ``loc`` that no mass can be told from 0.
-
-    References
-    ----------
-    Chikahara et al. (2021), appendix G.2, where it is written TrN(loc, scale^2, low, high).
+    ``loc`` and ``scale`` are those of the normal variable before it is cut; an infinite end leaves a side open. A
+    PyrofairError refuses ``low >= high``, and ends so far from ``loc`` that no mass differs from 0. Chikahara et
+    al. (2021), appendix G.2, write it TrN(loc, scale^2, low, high).
 
     Examples
     --------
-    >>> law = TruncatedNormal(2.0, 1.0, 0.1, 3.0)
-    >>> law.icdf(torch.tensor([0.0, 0.5, 1.0]))
+    >>> TruncatedNormal(2.0, 1.0, 0.1, 3.0).icdf(torch.tensor([0.0, 0.5, 1.0]))
     tensor([0.1000, 1.8364, 3.0000])
-    >>> law.mean
-    tensor(1.7830)
     """
 
     arg_constraints = {  # noqa: RUF012 - torch reads it from the class
@@ -97,7 +79,6 @@ class TruncatedNormal(TorchDistribution):
         # What sampling reads is computed here, before a plate expands the distribution to a number for each unit.
         self._erf = torch.erf(first / math.sqrt(2.0))
         self._span = torch.erf(last / math.sqrt(2.0)) - self._erf
-        self._spread = self.scale * math.sqrt(2.0)
         if not bool((self.low < self.high).all()):
             raise PyrofairError(f"TruncatedNormal needs low < high; got low={low} and high={high}.")
         if not bool((self._mass > 0).all()):
@@ -110,7 +91,7 @@ class TruncatedNormal(TorchDistribution):
         """Return the same distribution for a larger batch."""
         new: TruncatedNormal = self._get_checked_instance(TruncatedNormal, _instance)  # type: ignore[no-untyped-call]
         shape = torch.Size(batch_shape)
-        for name in ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span", "_spread"):
+        for name in ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span"):
             setattr(new, name, getattr(self, name).expand(shape))
         new._central = self._central
         super(TruncatedNormal, new).__init__(shape, validate_args=False)
@@ -124,26 +105,13 @@ class TruncatedNormal(TorchDistribution):
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - torch's own signature
         """Draw, with a gradient."""
-        return self.icdf(self._uniform(sample_shape))
-
-    @torch.no_grad()
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - torch's own signature
-        """Draw, without a gradient; many numbers are drawn in the memory of the result alone."""
-        u = self._uniform(sample_shape)
-        if not self._central:
-            return self.icdf(u)
-        x = u.mul_(self._span).add_(self._erf).erfinv_()
-        return x.mul_(self._spread).add_(self.loc).clamp_(self.low, self.high)
-
-    def _uniform(self, sample_shape: Any) -> Tensor:
-        shape = self._extended_shape(torch.Size(sample_shape))
-        u = torch.rand(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return u.clamp_(min=torch.finfo(u.dtype).eps / 4)  # an open side has no least value
+        u = torch.rand(self._extended_shape(torch.Size(sample_shape)), dtype=self.loc.dtype, device=self.loc.device)
+        return self.icdf(u.clamp_(min=torch.finfo(u.dtype).eps / 4))  # an open side has no least value
 
     def icdf(self, value: Tensor) -> Tensor:
         """Return the value at a probability in [0, 1]."""
         if self._central:
-            x = self.loc + self._spread * torch.erfinv(self._erf + self._span * value)
+            x = self.loc + self.scale * math.sqrt(2.0) * torch.erfinv(self._erf + self._span * value)
         else:
             below = torch.where(self._sign > 0, value, 1.0 - value)
             x = self.loc + self._sign * self.scale * torch.special.ndtri(_below(self._start) + self._mass * below)
@@ -152,11 +120,7 @@ class TruncatedNormal(TorchDistribution):
     def cdf(self, value: Tensor) -> Tensor:
         """Return the probability of being at most a value; 0 below the lower end and 1 above the upper one."""
         z = (value - self.loc) / self.scale
-        inside = torch.where(
-            self._sign > 0,
-            _below(z) - _below(self._start),
-            _below(self._end) - _below(-z),
-        )
+        inside = torch.where(self._sign > 0, _below(z) - _below(self._start), _below(self._end) - _below(-z))
         return (inside / self._mass).clamp(0.0, 1.0)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -194,29 +158,19 @@ NARROW = 0.01
 
 
 class DiscretizedMixture(TorchDistribution):
-    """The distribution of ``round(X)``, X from a mixture of k normal distributions, all beyond the two ends being moved
-    to them.
+    """The distribution of ``round(X)``, X from a mixture of k normal distributions, cut at two ends.
 
-    Parameters
-    ----------
-    log_weights
-        Logarithms of the weights of the components, shape (..., k), up to a constant.
-    loc, scale
-        Their means and standard deviations, of shapes that broadcast with that.
-    low, high
-        The least and the greatest value: integers, of shapes that broadcast with the batch.
+    Values beyond an end are moved to it.
 
-    Raises
-    ------
-    PyrofairError
-        If an end is no integer, or ``low`` is above ``high``.
+    ``log_weights`` (..., k) are log-weights of the components up to a constant, ``loc`` and ``scale`` their means and
+    standard deviations; the ends are integers (a PyrofairError otherwise), of shapes that broadcast with the batch.
 
     Examples
     --------
-    >>> law = DiscretizedMixture(torch.zeros(2), torch.tensor([0.0, 3.0]), torch.tensor([0.1, 1.0]), 0, 4)
-    >>> law.log_prob(torch.arange(5.0)).exp()
+    >>> d = DiscretizedMixture(torch.zeros(2), torch.tensor([0.0, 3.0]), torch.tensor([0.1, 1.0]), 0, 4)
+    >>> d.log_prob(torch.arange(5.0)).exp()
     tensor([0.5031, 0.0303, 0.1209, 0.1915, 0.1543])
-    >>> law.icdf(torch.tensor([0.2, 0.6, 0.99]))
+    >>> d.icdf(torch.tensor([0.2, 0.6, 0.99]))
     tensor([0., 2., 4.])
     """
 

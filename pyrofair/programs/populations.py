@@ -22,7 +22,7 @@ from pyrofair.programs.provenance import at_parameters
 from pyrofair.programs.sites import Program
 from pyrofair.programs.structural_equations import Equations, read_equations
 from pyrofair.programs.world_tables import site_of
-from pyrofair.programs.worlds import Way, World, both_worlds, choose_way, factual, shared_worlds
+from pyrofair.programs.worlds import Strategy, World, both_worlds, choose_strategy, factual, shared_worlds
 
 __all__ = ["People", "Population", "read_population"]
 
@@ -55,14 +55,14 @@ class Population:
         The program with its unfair paths, and the distributions of its parameters.
     coupling
         How the noise of a node drawn without explicit noise hangs together across the worlds.
-    way
+    strategy
         How both worlds are evaluated.
     """
 
     equations: Equations
     priors: Priors
     coupling: Coupling
-    way: Way
+    strategy: Strategy
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ class Population:
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
             noise = Noise(size, self.coupling, values)
-            both = both_worlds(self.equations, noise, wanted, way=self.way)
+            both = both_worlds(self.equations, noise, wanted, strategy=self.strategy)
             return (*both, factual(self.equations, noise, self.columns)) if actual else both
 
         return self._spread(n, seed, held, worlds)
@@ -139,7 +139,9 @@ class Population:
         require_integer("draws", draws, least=2)  # one draw of each unit shows no unit's mean, only noise
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
-            return shared_worlds(self.equations, size, draws, self.coupling, values, self.inputs, way=self.way)
+            return shared_worlds(
+                self.equations, size, draws, self.coupling, values, self.inputs, strategy=self.strategy
+            )
 
         return self._spread(n, seed, held, worlds, draws)
 
@@ -177,8 +179,8 @@ def read_population(program: Program, unfair: UnfairPaths, coupling: Coupling, p
         If a node has no site, or a site reads a parent that the graph lacks.
     """
     equations = read_equations(program, unfair, at_parameters(program, posterior))
-    way = choose_way(replace(equations, program=at_parameters(equations.program, posterior)), coupling)
-    return Population(equations, read_priors(equations.program, equations.info, posterior), coupling, way)
+    strategy = choose_strategy(replace(equations, program=at_parameters(equations.program, posterior)), coupling)
+    return Population(equations, read_priors(equations.program, equations.info, posterior), coupling, strategy)
 
 
 def _join(parts: Sequence[tuple[World, ...]], sizes: Sequence[int]) -> tuple[World, ...]:

@@ -1,4 +1,4 @@
-"""How is a world shown as a table, and a table read as a program's numbers? Labels in place of codes."""
+"""Worlds as tables of labels, and tables of labels as a program's numeric codes."""
 
 from __future__ import annotations
 
@@ -59,24 +59,10 @@ def world_tables(
     levels: Levels,
     dtypes: Mapping[Any, Any] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return some columns of both worlds as tables, the sensitive attribute as the outcome reads it.
+    """Return ``columns``, or sites, of both worlds as tables of ``size`` rows, A as the outcome reads it.
 
-    The two share memory where the worlds are the same, so that the columns are read-only.
-
-    Parameters
-    ----------
-    equations
-        The program with its unfair paths.
-    worlds
-        The values of each site.
-    columns
-        The columns, or sites, in the order wanted.
-    size
-        The number of rows.
-    levels
-        The labels of sites that hold codes.
-    dtypes
-        For some columns the pandas type that they take.
+    ``levels`` label sites that hold codes; ``dtypes`` are the pandas types of some columns. The two tables share memory
+    where the worlds are the same, so their columns are read-only.
     """
     types = dict(dtypes or {})
     graph = equations.unfair.graph
@@ -103,16 +89,13 @@ def world_tables(
                     made[key] = labels_of(site, levels[site], made[key])
                 if column in types:
                     typed = as_column(column, made[key], types[column])
-                    made[key] = typed.to_numpy() if _is_plain(typed) and typed.dtype != object else typed
+                    plain = isinstance(typed.dtype, np.dtype) and typed.dtype != object
+                    made[key] = typed.to_numpy() if plain else typed
                 if isinstance(made[key], np.ndarray):
                     made[key].flags.writeable = False
             data[column] = made[key]
         tables.append(pd.DataFrame(data, copy=False))
     return tables[0], tables[1]
-
-
-def _is_plain(values: pd.Series[Any]) -> bool:
-    return isinstance(values.dtype, np.dtype)
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -126,20 +109,10 @@ def read_levels(levels: Mapping[str, Sequence[Any]] | None, equations: Equations
 def levels_of_sites(
     levels: Mapping[str, Sequence[Any]] | None, node_of: Mapping[str, str], graph: CausalGraph
 ) -> dict[str, NDArray[Any]]:
-    """Return the labels of each site that has some, shape (k,).
+    """Return the labels of each site that has some, shape (k,), as a user gives them.
 
-    Parameters
-    ----------
-    levels
-        The labels as a user gives them.
-    node_of, graph
-        The node of each node site, and the graph.
-
-    Raises
-    ------
-    DataError
-        For a site that is no node or the sensitive one, no labels, or a label twice; for the outcome if the label of
-        code 1 is not the graph's positive one.
+    A DataError names a site that is no node or the sensitive one, no labels, a label given twice, and labels of the
+    outcome of which that of code 1 is not the graph's positive one.
     """
     found: dict[str, NDArray[Any]] = {}
     if levels is not None and not isinstance(levels, Mapping):
@@ -181,15 +154,8 @@ def _require_positive(graph: CausalGraph, site: str, labels: Sequence[Any]) -> N
 def outcome_levels(equations: Equations, df: pd.DataFrame, levels: Levels) -> Levels:
     """Return the levels with those of the outcome added, where a table holds its labels and they have none yet.
 
-    Raises
-    ------
-    DataError
-        For a third label.
-
-    Warns
-    -----
-    PyrofairWarning
-        If the table does not tell the negative label: the outcome then stays in codes.
+    A third label is a DataError. Where the table does not hold the negative label, a PyrofairWarning is given and the
+    outcome stays in codes.
     """
     graph = equations.unfair.graph
     site = next((site for site, node in equations.node_of.items() if node == graph.outcome), None)
@@ -216,45 +182,23 @@ def outcome_levels(equations: Equations, df: pd.DataFrame, levels: Levels) -> Le
 
 
 def labels_of(site: str, labels: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels of codes, in the shape of the codes.
-
-    Raises
-    ------
-    DataError
-        If a code has no label.
-
-    Examples
-    --------
-    >>> labels_of("D", np.array(["low", "high"]), np.array([1.0, 0.0])).tolist()
-    ['high', 'low']
-    """
-    whole = codes.astype(np.int64)
-    wrong = (whole != codes) | (whole < 0) | (whole >= len(labels))
+    """Return the labels of codes, in the shape of the codes; a code without a label is a DataError."""
+    integer = codes.astype(np.int64)
+    wrong = (integer != codes) | (integer < 0) | (integer >= len(labels))
     if wrong.any():
         raise DataError(
             f"The site {site!r} takes the value {codes[wrong].flat[0]:g}, but its {len(labels)} levels have the codes "
             f"0 to {len(labels) - 1}. Correct levels[{site!r}], or the program."
         )
-    return np.asarray(labels[whole])
+    return np.asarray(labels[integer])
 
 
 def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64]:
-    """Return the codes of labels, shape (n,); a missing value has none.
-
-    Raises
-    ------
-    DataError
-        For a label that is not among the levels.
-
-    Examples
-    --------
-    >>> codes_of("D", np.array(["low", "high"]), ["high", "low"])
-    array([1., 0.])
-    """
+    """Return the codes of labels, shape (n,), NaN for a missing value; a label that is no level is a DataError."""
     given = pd.Series(np.atleast_1d(np.asarray(values, dtype=object)))
-    place = pd.Index(labels, dtype=object).get_indexer(pd.Index(given, dtype=object))
+    index = pd.Index(labels, dtype=object).get_indexer(pd.Index(given, dtype=object))
     missing = given.isna().to_numpy()
-    unseen = (place < 0) & ~missing
+    unseen = (index < 0) & ~missing
     if unseen.any():
         label = given[unseen].iloc[0]
         unknown = label.item() if isinstance(label, np.generic) else label
@@ -263,7 +207,7 @@ def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64
             f"{site!r} holds {unknown!r}, which is none of its {len(labels)} levels: {known}. Correct the value, or "
             f"fit the model with this level.{did_you_mean(unknown, labels.tolist())}"
         )
-    return np.where(missing, np.nan, place.astype(np.float64))
+    return np.where(missing, np.nan, index.astype(np.float64))
 
 
 def by_column(equations: Equations, levels: Levels) -> dict[str, NDArray[Any]]:
@@ -272,20 +216,14 @@ def by_column(equations: Equations, levels: Levels) -> dict[str, NDArray[Any]]:
 
 
 def codes_of_rows(equations: Equations, df: pd.DataFrame, levels: Levels) -> pd.DataFrame:
-    """Return a table of units with codes in place of the labels of some sites, as :func:`codes_of` does."""
-    places = by_column(equations, levels)
-    have = {name: labels for name, labels in places.items() if name in getattr(df, "columns", ())}
+    """Return a table of units with codes in index of the labels of some sites, as :func:`codes_of` does."""
+    labelled = by_column(equations, levels)
+    have = {name: labels for name, labels in labelled.items() if name in getattr(df, "columns", ())}
     return df.assign(**{name: codes_of(name, labels, df[name]) for name, labels in have.items()}) if have else df
 
 
 def require_do(values: object, name: str = "do") -> None:
-    """Refuse what is no dictionary of nodes and values to set them to; ``name`` is what the setting is called.
-
-    Raises
-    ------
-    DataError
-        With what would do.
-    """
+    """Raise a DataError for what is no dictionary of nodes and values to set them to; ``name`` is the setting's."""
     if values is not None and not isinstance(values, Mapping):
         raise DataError(
             f"{name}={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}."
@@ -293,11 +231,11 @@ def require_do(values: object, name: str = "do") -> None:
 
 
 def codes_of_do(equations: Equations, values: Mapping[str, Any] | None, levels: Levels) -> Mapping[str, Any] | None:
-    """Return values to set sites, or their columns, to with codes in place of labels, as :func:`codes_of` does."""
+    """Return values to set sites, or their columns, to with codes in index of labels, as :func:`codes_of` does."""
     require_do(values)
-    places = {**by_column(equations, levels), **levels}
+    labelled = {**by_column(equations, levels), **levels}
     found = {}
     for name, each in (values or {}).items():
-        codes = codes_of(name, places[name], each) if name in places else each
-        found[name] = pd.Series(codes, each.index) if isinstance(each, pd.Series) and name in places else codes
+        codes = codes_of(name, labelled[name], each) if name in labelled else each
+        found[name] = pd.Series(codes, each.index) if isinstance(each, pd.Series) and name in labelled else codes
     return found

@@ -1,11 +1,11 @@
-"""Both worlds of a program: each node evaluated from its equation, reading A as its path says."""
+"""Both worlds of a program: each node evaluated from its equation, reading A as its path prescribes."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyro
@@ -16,227 +16,243 @@ from torch import Tensor
 
 from pyrofair._random import isolated
 from pyrofair.exceptions import NotIdentifiedError
-from pyrofair.programs.couplings import Coupling, CouplingError, law_parameters
-from pyrofair.programs.noise import Noise, choose_noise, draw_from
+from pyrofair.programs.couplings import Coupling, CouplingError, parameters_of
+from pyrofair.programs.noise import Noise, at_noise, choose_noise, draw_from
 from pyrofair.programs.provenance import evaluating
+from pyrofair.programs.sites import PEOPLE, Program, ProgramSites
 from pyrofair.programs.structural_equations import Equations, State, sensitive_levels
 
 __all__ = [
+    "Evaluation",
+    "RunOnNoise",
     "StopTracing",
-    "Way",
-    "WithNoise",
+    "Strategy",
     "World",
     "WorldAxisError",
     "both_worlds",
-    "choose_way",
+    "choose_strategy",
     "factual",
-    "node_by_node",
     "quiet",
     "require_shared_first",
-    "sensitive_values",
+    "sequential_worlds",
     "shared_worlds",
-    "side_by_side",
+    "vectorised_worlds",
 ]
 
 World = dict[str, Tensor]
 
 
 class StopTracing(Exception):
-    """All the sites that were asked for have been met; it ends a run whose further sites nobody needs."""
-
-
-class WithNoise(Messenger):
-    """Give every random site its value from the noise, so that a run only computes, and intervene on some nodes.
-
-    Parameters
-    ----------
-    equations, noise
-        The program, and the units.
-    held
-        What nodes are set to: others read this, and ``natural`` keeps what the node would have been.
-    """
-
-    def __init__(self, equations: Equations, noise: Noise, held: Mapping[str, Tensor] | None = None) -> None:
-        super().__init__()
-        self.equations, self.noise, self.held = equations, noise, held or {}
-        self.natural: World = {}
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["is_observed"] or msg["value"] is not None or poutine.util.site_is_subsample(msg):
-            return
-        name, law = msg["name"], msg["fn"]
-        msg["value"] = self.respond(name, law) if name in self.equations.endogenous else self.noise.draw(name, law)
-        msg["done"] = True
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        name = msg["name"]
-        if name in self.equations.node_of:
-            self.natural[name] = msg["value"]
-            msg["value"] = self.held.get(name, msg["value"])
-
-    def respond(self, name: str, law: Any) -> Tensor:
-        """Return the value of a site whose distribution depends on a node."""
-        raise NotImplementedError
-
-    def pair(self, name: str, law: Any) -> tuple[Tensor, Tensor]:
-        """Return the noise of a site in the baseline and in another world."""
-        return self.noise.pair(name, law, self.equations.info.shape(name, self.noise.n))
+    """All sites that were asked for have been met, which ends a run."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Compute without validation, gradients, or handlers outside that look on."""
+    """Run a program without validation, gradients or outer handlers."""
     with poutine.block(), pyro.validation_enabled(False), torch.no_grad():
         yield
 
 
-def sensitive_values(equations: Equations, n: int, arms: Iterable[int] | int) -> Tensor:
+class RunOnNoise(Messenger):
+    """Give every random site its value from the noise, so that a run only computes, and hold some sites: ``do``."""
+
+    def __init__(self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.noise, self.endogenous, self.held = noise, endogenous, held
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if poutine.util.site_is_subsample(msg):
+            return
+        name, distribution = msg["name"], msg["fn"]
+        if name in self.held:
+            msg["value"] = self.held[name]
+        elif msg["is_observed"] or msg["value"] is not None:
+            return
+        elif name in self.endogenous:
+            msg["value"] = self.respond(name, distribution)
+        else:
+            msg["value"] = self.noise.draw(name, distribution)
+        msg["done"] = True
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        """Return the value of a random site whose distribution depends on a node."""
+        raise NotImplementedError
+
+
+def _sensitive_values(
+    equations: Equations, n: int, arms: Iterable[int] | int, dtype: torch.dtype | None = None
+) -> Tensor:
     """Return the sensitive attribute for n units in arm 0 or 1; for several arms, along a leading axis."""
-    levels = torch.tensor(sensitive_levels(equations.unfair.graph), dtype=equations.info.dtypes[equations.sensitive])
-    one = levels[torch.as_tensor(arms)]
+    dtype = dtype or equations.info.dtypes[equations.sensitive]
+    one = torch.tensor(sensitive_levels(equations.unfair.graph), dtype=dtype)[torch.as_tensor(arms)]
     return one.unsqueeze(-1).expand(*one.shape, n)
 
 
-# -- the definition: a run for each site and state --------------------------------------------------------------------
+# -- the definition: a run for each site and state ---------------------------------------------------------------------
 
 
-class _OneWorld(WithNoise):
-    """Draw with the baseline's noise; in another world only where the distribution is the baseline's.
-
-    Parameters
-    ----------
-    equations, noise, held
-        The program, the units, and what nodes are set to.
-    laws
-        The parameters of the distributions that the baseline met; None in the baseline itself, which fills ``met``.
-    idle
-        The sites for which any draw will do.
-    last
-        The site at which the run ends; None for all.
-    """
+class _OneWorld(RunOnNoise):
+    """Run one world up to a site, or to the end, and keep values of nodes; ``met`` as for :meth:`Noise.value`."""
 
     def __init__(
         self,
-        equations: Equations,
-        noise: Noise,
+        evaluation: Evaluation,
         held: Mapping[str, Tensor],
-        laws: dict[str, list[Tensor]] | None,
-        idle: frozenset[str],
+        met: dict[str, list[Tensor]],
+        *,
+        baseline: bool,
+        idle: Collection[str] = (),
         last: str | None = None,
     ) -> None:
-        super().__init__(equations, noise, held)
-        self.laws, self.idle, self.last = laws, idle, last
-        self.met: dict[str, list[Tensor]] = {}
+        super().__init__(evaluation.noise, evaluation.endogenous, held)
+        self.info, self.met, self.baseline, self.idle, self.last = evaluation.info, met, baseline, idle, last
+        self.nodes = evaluation.nodes
+        self.found: World = {}
+        with quiet(), self, suppress(StopTracing):
+            evaluation.program(self.noise.n)
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        if name in self.idle:  # any value will do
+            return draw_from(distribution)
+        shape = self.info.shape(name, self.noise.n)
+        return self.noise.value(name, distribution, shape, self.met, baseline=self.baseline)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        super()._pyro_post_sample(msg)
+        if msg["name"] in self.nodes:
+            self.found[msg["name"]] = msg["value"]
         if msg["name"] == self.last:
             raise StopTracing
 
-    def respond(self, name: str, law: Any) -> Tensor:
-        if name in self.idle:
-            return draw_from(law)
-        if (redraws := self.noise.redraw(name, law)) is not None:
-            return self.noise.draw_apart(name, law, redraws)
-        own, second = self.pair(name, law)
-        if second is not own:
-            if self.laws is None:
-                self.met[name] = law_parameters(law)
-            elif name in self.laws:
-                own = choose_noise(own, second, self.laws[name], law_parameters(law))
-        return self.noise.value(name, law, own)
+
+@dataclass
+class Evaluation:
+    """A program's equations on the noise of some units, drawn or observed.
+
+    ``endogenous`` are the random sites whose distribution depends on one of the ``nodes``; ``met`` holds, for each node
+    evaluated in the baseline, the parameters of the distributions met there.
+    """
+
+    program: Program
+    info: ProgramSites
+    nodes: Collection[str]
+    endogenous: Collection[str]
+    noise: Noise
+    met: dict[str, dict[str, list[Tensor]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, equations: Equations, noise: Noise) -> Evaluation:
+        """Return the evaluation of a program's equations on drawn noise."""
+        return cls(equations.program, equations.info, equations.node_of, equations.endogenous, noise)
+
+    def node(
+        self, site: str, held: Mapping[str, Tensor], *, baseline: bool = False, idle: Collection[str] = ()
+    ) -> Tensor:
+        """Evaluate a node: ``do`` on all that it reads, shape (n, ...) each, the noise held, and read the node.
+
+        A node of observed units whose parents are as observed is as observed. So is one that comes out as it did at the
+        observed parents: rounding must not make another value, and so another distribution, of it.
+        """
+        met, observed = self.met.setdefault(site, {}), self.noise.observed
+        if observed is None:
+            return _OneWorld(self, held, met, baseline=baseline, idle=idle, last=site).found[site]
+        same = torch.ones(self.noise.n, dtype=torch.bool)
+        for parent, values in held.items():
+            equal = values == observed.values[parent]
+            if equal.ndim > 1:  # a latent node may be a vector
+                by_unit = equal.movedim(self.info.shapes[parent].index(PEOPLE), 0)
+                equal = by_unit.reshape(self.noise.n, -1).all(-1)
+            same = same & equal
+        distributions_matter = baseline and any(own is not other for own, other in self.noise.pairs.values())
+        if bool(same.all()) and not distributions_matter:
+            return observed.values[site]
+        found = _OneWorld(self, held, met, baseline=baseline, last=site).found[site].expand(self.noise.n)
+        same = same | (found == observed.natural[site])
+        return torch.where(same, observed.values[site], found.to(observed.values[site].dtype))
+
+    def under_do(self, values: Mapping[str, Tensor], wanted: Iterable[str]) -> World:
+        """Return the wanted nodes with some nodes set to values, shape (n,) each."""
+        found, chosen = dict(values), tuple(wanted)
+        parents: dict[str, tuple[str, ...]] = {}
+        waiting = list(chosen)
+        while waiting:
+            site = waiting.pop()
+            if site not in found and site not in parents:
+                parents[site] = self.info.causes(site, tuple(self.nodes))[0]
+                waiting.extend(parents[site])
+        for site in sorted(parents, key=self.info.sites.index):
+            found[site] = self.node(site, {parent: found[parent] for parent in parents[site]})
+        return {site: found[site] for site in chosen}
+
+    def worlds(
+        self, equations: Equations, wanted: Iterable[str], known: Mapping[str, Tensor] | None = None
+    ) -> tuple[World, World]:
+        """Return the wanted nodes in both worlds by the definition; ``known`` ones are the same in both."""
+        known = known or {}
+        observed = self.noise.observed
+        dtype = None if observed is None else observed.values[equations.sensitive].dtype
+        base, switched = (equations.states(regime) for regime in equations.unfair.regimes)
+        done: dict[tuple[str, State], Tensor] = {}
+
+        def read(site: str, state: State | int) -> Tensor:
+            if isinstance(state, State):
+                return known[site] if site in known else done[site, state]
+            return _sensitive_values(equations, self.noise.n, state, dtype)
+
+        def evaluate(states: Mapping[str, State]) -> World:
+            for site, state in equations.in_order(states, known):
+                if (site, state) not in done:
+                    parts = zip(equations.causes[site], state.parts, strict=True)
+                    held = {parent: read(parent, part) for parent, part in parts}
+                    idle = equations.idle([site], held) if observed is None else ()
+                    done[site, state] = self.node(site, held, baseline=state == base[site], idle=idle)
+            return {site: read(site, state) for site, state in states.items()}
+
+        chosen = tuple(wanted)
+        first = evaluate({site: base[site] for site in chosen})
+        return first, evaluate({site: switched[site] for site in chosen})
 
 
-def _run(handler: _OneWorld) -> World:
-    """Run the program, and return the natural value of every node that was met."""
-    with quiet(), handler, suppress(StopTracing):
-        handler.equations.program(handler.noise.n)
-    return handler.natural
-
-
-def node_by_node(
+def sequential_worlds(
     equations: Equations,
     noise: Noise,
     wanted: Iterable[str] | None = None,
     held: Mapping[str, Tensor] | None = None,
 ) -> tuple[World, World]:
-    """Evaluate each site in both worlds by runs of its own: ``do`` on all it reads, the noise held, and read it.
+    """Evaluate sites in both worlds, each by a run of its own: ``do`` on all it reads, the noise held, and read it.
 
-    This is the definition. It serves any set of paths, recanting witnesses included.
+    This is the definition and the reference implementation. It serves any set of paths, recanting witnesses included.
+    For a site ``M`` that reads ``A`` and ``D`` it is equivalent to the program::
 
-    Parameters
-    ----------
-    equations, noise
-        The program, and the units.
-    wanted
-        The sites to evaluate, by default all but that of the sensitive attribute.
-    held
-        Sites that are set to the same values in both worlds.
+        with poutine.condition(data=noise.values), poutine.do(data={"A": a_of_this_path, "D": D_of_this_path}):
+            M = poutine.trace(program).get_trace(n).nodes["M"]["value"]
 
-    Returns
-    -------
-    baseline, switched : dict of Tensor
-        For each wanted site its values.
-
-    Raises
-    ------
-    CouplingError
-        If a site that is needed is drawn without explicit noise from a family that cannot be coupled.
+    where the noise of a site drawn without explicit noise is a uniform, or Gumbel numbers, that its quantile function
+    turns into its value (:mod:`pyrofair.programs.couplings`). By default all sites but A are wanted; ``held`` ones are
+    set to the same values in both worlds. Returned are the values of the baseline and of the switched world, units
+    along the axis of the plate. A CouplingError names a site that cannot be coupled.
     """
-    known = held or {}
-    base, switched = (equations.states(regime) for regime in equations.unfair.regimes)
-    done: dict[tuple[str, State], Tensor] = {}
-    laws: dict[str, dict[str, list[Tensor]]] = {}
-
-    def read(site: str, state: State | int) -> Tensor:
-        if isinstance(state, State):
-            return known[site] if site in known else done[site, state]
-        return sensitive_values(equations, noise.n, state)
-
-    def evaluate(states: Mapping[str, State]) -> World:
-        for site, state in equations.in_order(states, known):
-            if (site, state) not in done:
-                parents = {
-                    parent: read(parent, part) for parent, part in zip(equations.causes[site], state.parts, strict=True)
-                }
-                idle = equations.idle([site], parents)
-                handler = _OneWorld(equations, noise, parents, None if state == base[site] else laws[site], idle, site)
-                done[site, state] = _run(handler)[site]
-                laws.setdefault(site, handler.met)
-        return {site: read(site, state) for site, state in states.items()}
-
-    chosen = equations.sites if wanted is None else tuple(wanted)
-    first = evaluate({site: base[site] for site in chosen})
-    return first, evaluate({site: switched[site] for site in chosen})
-
-
-# -- the world as it is -----------------------------------------------------------------------------------------------
+    return Evaluation.of(equations, noise).worlds(equations, equations.sites if wanted is None else wanted, held)
 
 
 def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = None) -> World:
-    """Return node sites as they are for these units.
+    """Return node sites (by default all, A included) as they are for these units.
 
     Where the noise differs between worlds, a unit has the baseline's at each site whose distribution is the baseline's.
-
-    Parameters
-    ----------
-    equations, noise
-        The program, and the units.
-    wanted
-        The sites, by default all, that of the sensitive attribute included.
     """
     equations.info.confirm(noise.n)
     chosen = tuple(equations.node_of if wanted is None else wanted)
     idle = equations.idle(chosen, ())
-    low = sensitive_values(equations, noise.n, equations.unfair.regimes[0].on_fair)
-    baseline = _OneWorld(equations, noise, {equations.sensitive: low}, None, idle)
+    evaluation, met = Evaluation.of(equations, noise), dict[str, list[Tensor]]()
     if noise.coupling in ("independent", "antithetic") and equations.endogenous:
-        _run(baseline)
-    found = _run(_OneWorld(equations, noise, {}, baseline.met, idle))
+        low = _sensitive_values(equations, noise.n, equations.unfair.regimes[0].on_fair)
+        _OneWorld(evaluation, {equations.sensitive: low}, met, baseline=True, idle=idle)
+    found = _OneWorld(evaluation, {}, met, baseline=False, idle=idle).found
     return {site: found[site] for site in chosen}
 
 
-Way = Literal["narrow", "wide", "node by node"]
+# -- the fast way: one run with an axis of worlds ----------------------------------------------------------------------
+
+Strategy = Literal["broadcast", "vectorised", "sequential"]
 """One run with the sensitive attribute as one number a world, or one for each unit; or a run for each node."""
 
 TRIAL = (2, 3, 50)
@@ -244,59 +260,39 @@ TRIAL = (2, 3, 50)
 
 
 class WorldAxisError(RuntimeError):
-    """A program does not carry the axis of worlds along; it must be run node by node."""
+    """A program does not carry the axis of worlds along, so its nodes must be run one by one."""
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The worlds that run side by side: the baseline, and the switched world read with one value of A or with either.
+def _sides(equations: Equations, held: Iterable[str]) -> tuple[tuple[int, ...], dict[str, int]]:
+    """Return the arm of each world of a run, the baseline first, and for each site the world that shows it switched.
 
-    Parameters
-    ----------
-    values
-        The value of the sensitive attribute on each side, the baseline first.
-    of
-        For each site the side that shows it in the switched world.
+    A site that is held, or reads nothing switched, is as in the baseline: world 0. One that reads the switched value of
+    A is in world 1, and so is one that does not read A. Only a site that reads A as in the baseline and another site
+    that is switched needs a world of its own, 2.
     """
-
-    values: tuple[int, ...]
-    of: dict[str, int]
-
-    @classmethod
-    def needed(cls, equations: Equations, held: Iterable[str]) -> _Sides:
-        """Find the side of each site.
-
-        A site that is held, or reads nothing switched, is as in the baseline: side 0. One that reads the switched value
-        of A is on side 1, and so is one that does not read A. Only a site that reads A as in the baseline and another
-        site that is switched needs a side of its own, 2.
-        """
-        baseline, switched = equations.unfair.regimes
-        low, arms = baseline.on_fair, switched.arms
-        of: dict[str, int] = dict.fromkeys(held, 0)
-        for site in [each for each in equations.sites if each not in of]:
-            causes = equations.causes[site]
-            moved = any(of.get(parent, 0) for parent in causes)
-            reads = equations.sensitive in causes
-            if reads and arms.get(equations.node_of[site], low) != low:
-                of[site] = 1
-            else:
-                of[site] = (2 if reads else 1) if moved else 0
-        return cls((low, 1 - low, low) if 2 in of.values() else (low, 1 - low), of)
+    baseline, switched = equations.unfair.regimes
+    low, arms = baseline.on_fair, switched.arms
+    side: dict[str, int] = dict.fromkeys(held, 0)
+    for site in [each for each in equations.sites if each not in side]:
+        causes = equations.causes[site]
+        moved = any(side.get(parent, 0) for parent in causes)
+        reads = equations.sensitive in causes
+        if reads and arms.get(equations.node_of[site], low) != low:
+            side[site] = 1
+        else:
+            side[site] = (2 if reads else 1) if moved else 0
+    return ((low, 1 - low, low) if 2 in side.values() else (low, 1 - low)), side
 
 
-class _SideBySide(WithNoise):
-    """Run the worlds side by side along a leading axis.
-
-    At each node the switched world takes the value from its own side and hands it to all of its sides, which is ``do``
-    on that node.
-    """
+class _Vectorised(RunOnNoise):
+    """Run the worlds along a leading axis; at each node do() the switched value from its side into all its sides."""
 
     def __init__(
-        self, equations: Equations, noise: Noise, wanted: Iterable[str], held: Mapping[str, Tensor], *, narrow: bool
+        self, equations: Equations, noise: Noise, wanted: Iterable[str], held: Mapping[str, Tensor], *, broadcast: bool
     ) -> None:
-        super().__init__(equations, noise)
-        self.held, self.narrow = held, narrow
-        self.sides = _Sides.needed(equations, held)
+        super().__init__(noise, equations.endogenous, {})
+        self.equations, self.set_to, self.broadcast = equations, held, broadcast
+        self.arms, self.side = _sides(equations, held)
         self.wanted = set(wanted)
         self.idle = equations.idle(self.wanted, [equations.sensitive, *held])
         # Zeros will do for idle noise where the program has been tried with them; elsewhere they might break it.
@@ -313,24 +309,26 @@ class _SideBySide(WithNoise):
         else:
             super()._pyro_sample(msg)
 
-    def respond(self, name: str, law: Any) -> Tensor:
-        if self.noise.redraw(name, law) is not None:
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        if self.noise.is_redrawn(name, distribution):
             raise WorldAxisError(f"The site {name!r} is drawn for each distribution apart, and so for each world.")
-        own, second = self.pair(name, law)
-        if second is not own and self._has_axis(name, law.shape()):
-            laws = law_parameters(law)
-            first = [each[0] for each in laws]
-            others = [choose_noise(own, second, first, [p[i] for p in laws]) for i in range(1, len(self.sides.values))]
+        own, second = self.noise.pair(name, distribution, self.equations.info.shape(name, self.noise.n))
+        if second is not own and self._has_axis(name, distribution.shape()):
+            parameters = parameters_of(distribution)
+            first = [each[0] for each in parameters]
+            others = [
+                choose_noise(own, second, first, [each[i] for each in parameters]) for i in range(1, len(self.arms))
+            ]
             own = torch.stack([own, *others])
-        return self.noise.value(name, law, own)
+        return at_noise(name, distribution, own, self.noise.coupling)
 
     def _shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a site in one world; a constant may come to differ between units."""
         return self.equations.info.shape(name, self.noise.n) or (self.noise.n,)
 
     def _has_axis(self, name: str, got: Iterable[int]) -> bool:
-        """Tell whether a shape has taken on the axis of worlds, and refuse any other change."""
-        shape, count, plain = tuple(got), len(self.sides.values), self._shape(name)
+        """Return whether a shape has taken on the axis of worlds, and refuse any other change."""
+        shape, count, plain = tuple(got), len(self.arms), self._shape(name)
         once = self.equations.info.shape(name, 1) or (1,)
         if shape in (plain, self.equations.info.shape(name, self.noise.n)):
             return False
@@ -341,19 +339,19 @@ class _SideBySide(WithNoise):
     def _pyro_post_sample(self, msg: Any) -> None:
         name, value = msg["name"], msg["value"]
         if name == self.equations.sensitive:
-            msg["value"] = sensitive_values(self.equations, 1 if self.narrow else self.noise.n, self.sides.values)
+            msg["value"] = _sensitive_values(self.equations, 1 if self.broadcast else self.noise.n, self.arms)
         elif name in self.equations.node_of:
-            side = self.sides.of[name]
+            side = self.side[name]
             first = second = value
-            if name in self.held:
-                first = second = msg["value"] = self.held[name]
+            if name in self.set_to:
+                first = second = msg["value"] = self.set_to[name]
             elif self._has_axis(name, value.shape):
                 # Where it depends on the sensitive attribute alone, it may be one number a world.
                 value = msg["value"] = value.expand(len(value), *self._shape(name))
                 first, second = value[0], value[side]
                 if side == 0:
                     msg["value"] = first
-                elif len(self.sides.values) > 2 and name in self.read:
+                elif len(self.arms) > 2 and name in self.read:
                     msg["value"] = torch.stack([first, second, second])
             self.first[name], self.second[name] = first, second
             self.wanted.discard(name)
@@ -361,38 +359,29 @@ class _SideBySide(WithNoise):
                 raise StopTracing
 
 
-def side_by_side(
+def vectorised_worlds(
     equations: Equations,
     noise: Noise,
     wanted: Iterable[str] | None = None,
     held: Mapping[str, Tensor] | None = None,
     *,
-    narrow: bool = False,
+    broadcast: bool = False,
 ) -> tuple[World, World]:
     """Evaluate sites in both worlds by one run with a leading axis of two or three worlds.
 
-    It equals :func:`node_by_node` where a program's operations carry a leading axis along, as elementwise ones do.
+    It equals :func:`sequential_worlds` where a program's operations carry a leading axis along, as elementwise ones do.
+    With two worlds it is equivalent to the program::
 
-    Parameters
-    ----------
-    equations, noise
-        The program, and the units.
-    wanted
-        The sites to evaluate, by default all; the run ends once it has met them.
-    held
-        Sites that are set to the same values in both worlds.
-    narrow
-        Whether the sensitive attribute is one number a world, which saves time, and not one for each unit.
+        A = torch.tensor([[0.0], [1.0]])           # instead of the site A: one row for each world
+        D = f(A, Q, U_D)                           # (2, n): noise U_D and node Q, (n,), are shared
+        D = torch.stack([D[0], D[0]])              # where no unfair path leads to D, otherwise left as it is
 
-    Raises
-    ------
-    NotIdentifiedError
-        If the paths have a recanting witness, which takes more worlds than three.
-    WorldAxisError
-        If a site changes its shape otherwise than by the axis of worlds.
+    The run ends once it has met the wanted sites. With ``broadcast`` A is one number a world, as above, which saves
+    time; otherwise one for each unit. A recanting witness, which takes more worlds, is a NotIdentifiedError; a site
+    that changes its shape otherwise than by the axis of worlds a WorldAxisError.
     """
     chosen = equations.sites if wanted is None else tuple(wanted)
-    handler = _SideBySide(equations, noise, chosen, held or {}, narrow=narrow)
+    handler = _Vectorised(equations, noise, chosen, held or {}, broadcast=broadcast)
     if chosen:
         with quiet(), handler, suppress(StopTracing):
             equations.program(noise.n)
@@ -400,48 +389,39 @@ def side_by_side(
 
 
 def read_by_classifier(equations: Equations) -> tuple[str, ...]:
-    """Return the sites of the nodes that a classifier reads, but for the sensitive attribute."""
+    """Return the sites of the nodes that a classifier reads, except the sensitive attribute."""
     return tuple(site for site in equations.sites if equations.node_of[site] in equations.unfair.graph.inputs)
 
 
-def choose_way(equations: Equations, coupling: Coupling) -> Way:
-    """Choose how to run a program: the quickest way that equals the definition on a few units.
+def choose_strategy(equations: Equations, coupling: Coupling) -> Strategy:
+    """Choose how to run a program: the quickest strategy that equals the definition on a few units.
 
-    It is tried for the nodes that a classifier reads, which lets other noise idle, and for all nodes.
-
-    Raises
-    ------
-    CouplingError
-        If a node that a classifier reads needs one that is drawn without explicit noise from a family that cannot be
-        coupled.
-    GraphError
-        If the program fails.
+    It is tried for the nodes that a classifier reads, which lets other noise idle, and for all nodes. A CouplingError
+    names a site that they need and that cannot be coupled; a GraphError a program that fails.
     """
     inputs = read_by_classifier(equations)
     trials = []
+
+    def equals(noise: Noise, wanted: tuple[str, ...], slow: tuple[World, World], *, broadcast: bool) -> bool:
+        try:
+            fast = vectorised_worlds(equations, noise, wanted, broadcast=broadcast)
+        except Exception:  # whatever fails in the quick way, the definition is used in its place
+            return False
+        return all(_same(one, other) for one, other in zip(slow, fast, strict=True))
+
     with isolated(0), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for n in TRIAL:
             noise = Noise(n, coupling)
             with evaluating(n):
-                trials.append((noise, inputs, node_by_node(equations, noise, inputs)))
-            with suppress(CouplingError), evaluating(n):  # of a node that is shown, not read; whoever asks is told
-                trials.append((noise, equations.sites, node_by_node(equations, noise)))
-        ways: tuple[Way, ...] = ("narrow", "wide")
-        for way in ways:
-            if all(_equals(equations, *trial, narrow=way == "narrow") for trial in trials):
-                return way
-    return "node by node"
-
-
-def _equals(
-    equations: Equations, noise: Noise, wanted: tuple[str, ...], slow: tuple[World, World], *, narrow: bool
-) -> bool:
-    try:
-        fast = side_by_side(equations, noise, wanted, narrow=narrow)
-    except Exception:  # whatever goes wrong in the quick way, the definition is used in its place
-        return False
-    return all(_same(one, other) for one, other in zip(slow, fast, strict=True))
+                trials.append((noise, inputs, sequential_worlds(equations, noise, inputs)))
+            with suppress(CouplingError), evaluating(n):  # of a node that is shown, not read; using it raises
+                trials.append((noise, equations.sites, sequential_worlds(equations, noise)))
+        strategies: tuple[Strategy, ...] = ("broadcast", "vectorised")
+        for strategy in strategies:
+            if all(equals(*trial, broadcast=strategy == "broadcast") for trial in trials):
+                return strategy
+    return "sequential"
 
 
 def _same(slow: World, fast: World) -> bool:
@@ -458,41 +438,24 @@ def both_worlds(
     wanted: Iterable[str] | None = None,
     held: Mapping[str, Tensor] | None = None,
     *,
-    way: Way,
+    strategy: Strategy,
 ) -> tuple[World, World]:
-    """Evaluate sites in both worlds in one of the ways.
-
-    Parameters
-    ----------
-    equations, noise, wanted, held
-        As for :func:`pyrofair.programs.worlds.node_by_node`.
-    way
-        What :func:`choose_way` says.
-    """
+    """Evaluate sites in both worlds as :func:`sequential_worlds` does, by a strategy of :func:`choose_strategy`."""
     equations.info.confirm(noise.n)
-    if way != "node by node":
+    if strategy != "sequential":
         with suppress(WorldAxisError):
-            return side_by_side(equations, noise, wanted, held, narrow=way == "narrow")
-    return node_by_node(equations, noise, wanted, held)
+            return vectorised_worlds(equations, noise, wanted, held, broadcast=strategy == "broadcast")
+    return sequential_worlds(equations, noise, wanted, held)
+
+
+# -- units that share some nodes only ----------------------------------------------------------------------------------
 
 
 def require_shared_first(equations: Equations, shared: Sequence[str]) -> None:
-    """Refuse sites that cannot be drawn given the shared ones by the program alone.
+    """Raise NotIdentifiedError if the others cannot be drawn given the shared sites by the program alone.
 
-    The others are drawn with ``do`` on the shared ones. That is their distribution given the shared ones if no shared
-    site reads one of the others but the sensitive attribute, nor has noise in common with one.
-
-    Parameters
-    ----------
-    equations
-        The program.
-    shared
-        The sites that both worlds share. Latent nodes count as noise.
-
-    Raises
-    ------
-    NotIdentifiedError
-        With the two nodes, and the noise that they have in common.
+    They are drawn with ``do`` on the shared ones. That is their distribution given the shared ones if no shared site
+    reads one of the others but the sensitive attribute, nor has noise, or a latent node, in common with one.
     """
     latent = equations.unfair.graph.latent
     seen = tuple(site for site, node in equations.node_of.items() if node not in latent)
@@ -517,43 +480,31 @@ def shared_worlds(
     parameters: Mapping[str, Tensor],
     wanted: Sequence[str],
     *,
-    way: Way,
+    strategy: Strategy,
 ) -> tuple[World, World]:
     """Draw the shared nodes once for each of n units, and the others ``draws`` times in each world, independently.
 
-    Within one world, a site that is no node and is read by two of them is one site, coupled with itself as ``coupling``
-    says where the two read different values of the sensitive attribute.
+    Within one world, a site that is no node and is read by two of them is one site, coupled with itself by
+    ``coupling`` where the two read different values of the sensitive attribute. Returned are, for each wanted site, its
+    values, (n * draws,), those of a unit one after the other. A NotIdentifiedError names nodes that cannot be drawn
+    given the shared ones by the program alone. It is equivalent to the program::
 
-    Parameters
-    ----------
-    equations, wanted, way
-        As for :func:`pyrofair.programs.worlds.both_worlds`.
-    n, draws
-        The number of units, and of draws of each in each world.
-    coupling
-        How a site hangs together with itself.
-    parameters
-        The values of the sites outside the plate.
-
-    Returns
-    -------
-    baseline, switched : dict of Tensor
-        For each wanted site its values, shape (n * draws,), those of a unit one after the other.
-
-    Raises
-    ------
-    NotIdentifiedError
-        If other nodes cannot be drawn given the shared ones by the program alone.
+        Q = pyro.sample("Q", q)                                        # shared: once for each unit
+        with pyro.plate("draws", draws):
+            D0 = pyro.sample("D0", d(Q, A=0))                          # drawn anew in each world
+            D1 = pyro.sample("D1", d(Q, A=1))
     """
     shared = [site for site in equations.sites if equations.node_of[site] in equations.unfair.shared]
     require_shared_first(equations, shared)
-    seeds = torch.randint(2**31 - 1, (3,)).tolist()  # first of all, so that the way of evaluation changes nothing
+    seeds = torch.randint(2**31 - 1, (3,)).tolist()  # first of all, so that the strategy changes nothing
     units = Noise(n, coupling, dict(parameters), seed=seeds[2])
-    first, _ = both_worlds(equations, units, shared, way=way)
+    first, _ = both_worlds(equations, units, shared, strategy=strategy)
     held = {site: first[site].repeat_interleave(draws, 0) for site in shared}
     known = {name: units.values[name] for name in equations.info.parameters if name in units.values}
     one, other = (
-        both_worlds(equations, Noise(n * draws, coupling, dict(known), seed=seeds[which]), wanted, held, way=way)[which]
+        both_worlds(
+            equations, Noise(n * draws, coupling, dict(known), seed=seeds[which]), wanted, held, strategy=strategy
+        )[which]
         for which in (0, 1)
     )
     return one, other

@@ -25,7 +25,7 @@ from pyrofair.inference.abduction import METHODS, abduct
 from pyrofair.programs.couplings import COUPLINGS, CouplingError, quantile
 from pyrofair.programs.interventions import do
 from pyrofair.programs.noise import Noise, noise_given, noise_of
-from pyrofair.programs.worlds import factual, node_by_node
+from pyrofair.programs.worlds import factual, sequential_worlds
 from pyrofair.simulate.scenarios import hiring
 from pyrofair.sources.sem import SEM
 
@@ -42,7 +42,7 @@ def normal(name: str, loc: float = 0.0, scale: float = 1.0) -> Any:
 
 def paper(n: int) -> None:
     """The paper's introductory example: D has multiplicative noise, M additive noise."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         Q = pyro.sample("Q", dist.Normal(2.0, 1.0))
         U_D, U_M = normal("U_D"), normal("U_M")
@@ -51,7 +51,7 @@ def paper(n: int) -> None:
 
 
 def pearl(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         U_x, U_h, U_y = normal("U_x"), normal("U_h"), normal("U_y")
         X = pyro.deterministic("X", U_x)
         H = pyro.deterministic("H", 0.5 * X + U_h)
@@ -60,7 +60,7 @@ def pearl(n: int) -> None:
 
 def floored(n: int) -> None:
     """A stands inside the floor, so that what D would be is not determined."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U_Q, U_D, U_M = normal("U_Q", 2.0, 1.0), normal("U_D", 2.0), normal("U_M")
         Q = pyro.deterministic("Q", torch.floor(U_Q))
@@ -77,8 +77,8 @@ def draw(program: Callable[[int], Any], n: int, seed: int = 0) -> dict[str, torc
     return {name: site["value"] for name, site in nodes.items() if site["type"] == "sample"}
 
 
-def table(people: dict[str, torch.Tensor], columns: str) -> pd.DataFrame:
-    return pd.DataFrame({name: people[name].double().numpy() for name in columns.split()})
+def table(units: dict[str, torch.Tensor], columns: str) -> pd.DataFrame:
+    return pd.DataFrame({name: units[name].double().numpy() for name in columns.split()})
 
 
 WOMAN_AND_MAN = pd.DataFrame({"A": [0, 1], "Q": [2.0, 2.0], "D": [3.0, 4.0], "M": [1.7, 4.7]}, index=["woman", "man"])
@@ -119,10 +119,10 @@ def test_the_papers_man_had_all_paths_been_switched_back() -> None:
     np.testing.assert_allclose(found.switched.loc["woman"], [1, 2, 4, 4.7])
 
 
-def test_pearls_person_had_h_been_two() -> None:
-    person = abduct(pearl, pd.DataFrame({"X": [0.5], "H": [1.0], "Y": [1.5]}))
-    np.testing.assert_allclose(person.noise.xs("mean", axis=1, level="of"), [[0.5, 0.75, 0.75]], atol=1e-12)
-    world = person.do({"H": 2.0})
+def test_pearls_unit_had_h_been_two() -> None:
+    unit = abduct(pearl, pd.DataFrame({"X": [0.5], "H": [1.0], "Y": [1.5]}))
+    np.testing.assert_allclose(unit.noise.xs("mean", axis=1, level="of"), [[0.5, 0.75, 0.75]], atol=1e-12)
+    world = unit.do({"H": 2.0})
     assert world.exact
     np.testing.assert_allclose(world.rows, [[0.5, 2.0, 1.9]], atol=1e-12)
     at_mean = poutine.condition(pearl, data={name: torch.zeros(1) for name in ("U_x", "U_h", "U_y")})
@@ -136,17 +136,17 @@ def test_a_further_intervention_holds_in_both_worlds() -> None:
     np.testing.assert_allclose(found.switched["D"], 4.0)
 
 
-def test_values_for_each_person_keep_to_their_index() -> None:
-    sem, person = SEM(paper, UNFAIR), abduct(paper, WOMAN_AND_MAN)
+def test_values_for_each_unit_keep_to_their_index() -> None:
+    sem, unit = SEM(paper, UNFAIR), abduct(paper, WOMAN_AND_MAN)
     values = pd.Series({"woman": 5.0, "man": 6.0})
     assert sem.counterfactual(WOMAN_AND_MAN, do={"M": values}).baseline["M"].tolist() == [5.0, 6.0]
-    assert person.do({"M": values}).rows["M"].tolist() == [5.0, 6.0]
-    assert person.do({"M": np.array([6.0, 5.0])[::-1]}).rows["M"].tolist() == [5.0, 6.0]
+    assert unit.do({"M": values}).rows["M"].tolist() == [5.0, 6.0]
+    assert unit.do({"M": np.array([6.0, 5.0])[::-1]}).rows["M"].tolist() == [5.0, 6.0]
     for other in (values[::-1], values.reset_index(drop=True)):
         with pytest.raises(DataError, match=r"index of do\['M'\] is not that of the table.*values.loc\[df.index\]"):
             sem.counterfactual(WOMAN_AND_MAN, do={"M": other})
         with pytest.raises(DataError, match=r"index of do\['M'\] is not that of the table"):
-            person.do({"M": other})
+            unit.do({"M": other})
 
 
 def test_a_node_is_named_by_its_site_or_its_column() -> None:
@@ -171,16 +171,16 @@ def test_a_node_is_named_by_its_site_or_its_column() -> None:
 
 def test_recanting_witness_kite() -> None:
     def kite(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M1 = pyro.deterministic("M1", A + normal("u1"))
             M2 = pyro.deterministic("M2", 2 * M1 + normal("u2"))
             pyro.deterministic("Y", A + M1 + 5 * M2)
 
     graph = CausalGraph("A -> M1 -> M2 -> Y; {A M1} -> Y", sensitive="A", outcome="Y")
-    people = table(draw(kite, 20), "A M1 M2 Y")
+    units = table(draw(kite, 20), "A M1 M2 Y")
     for paths, effect in [(["A -> M1 -> M2 -> Y"], 10.0), (["A -> M1 -> Y"], 1.0), (["A -> Y"], 1.0)]:
-        found = SEM(kite, graph.unfair(*paths)).counterfactual(people)
+        found = SEM(kite, graph.unfair(*paths)).counterfactual(units)
         assert found.exact
         np.testing.assert_allclose(found.switched["Y"] - found.baseline["Y"], effect, atol=1e-5)
 
@@ -191,7 +191,7 @@ def test_recanting_witness_kite() -> None:
 
 def implicit(n: int) -> None:
     """Nodes without explicit noise, continuous, discrete and categorical, one reading another."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
         A = pyro.sample("A", dist.Bernoulli(torch.sigmoid(Q)))
         D = pyro.sample("D", dist.Poisson(torch.exp(0.3 * Q + 0.5 * A)))
@@ -205,42 +205,42 @@ IMPLICIT = CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> C; {A D C} -> M; {A Q D C
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
 def test_a_world_with_ones_own_value_gives_the_row_back(coupling: Any) -> None:
-    people = table(draw(implicit, 60), "Q A D C M")
+    units = table(draw(implicit, 60), "Q A D C M")
     for unfair, reverse in [(IMPLICIT.unfair(predicate=lambda path: True), False), (IMPLICIT.unfair("A -> Y"), True)]:
         paths = unfair.reversed() if reverse else unfair
-        found = SEM(implicit, paths, coupling=coupling).counterfactual(people, draws=20, random_state=1)
+        found = SEM(implicit, paths, coupling=coupling).counterfactual(units, draws=20, random_state=1)
         assert found.draws is not None
         low = paths.regimes[0].on_fair
-        same = people["A"] == low
+        same = units["A"] == low
         for column in "QDCM":
             draws = found.draws[0][column][same]
-            assert (draws == people.loc[same, [column]].to_numpy()).all()
+            assert (draws == units.loc[same, [column]].to_numpy()).all()
         if not reverse:
             for column in "QDCM":
-                assert (found.draws[1][column][~same] == people.loc[~same, [column]].to_numpy()).all()
+                assert (found.draws[1][column][~same] == units.loc[~same, [column]].to_numpy()).all()
 
 
 @pytest.mark.parametrize("method", ["auto", "importance"])
 def test_floored_rows_come_back(method: Any) -> None:
-    people = table(draw(floored, 40), "A Q D M")
+    units = table(draw(floored, 40), "A Q D M")
     settings = {"tolerance": 0.5} if method == "importance" else {}
     found = SEM(floored, FLOORED.unfair(predicate=lambda path: True)).counterfactual(
-        people, method=method, draws=200, random_state=0, **settings
+        units, method=method, draws=200, random_state=0, **settings
     )
     assert found.draws is not None
     for world, group in ((0, 0), (1, 1)):
-        own = people["A"] == group
+        own = units["A"] == group
         for column in "QDM":
-            assert (found.draws[world][column][own] == people.loc[own, [column]].to_numpy()).all()
+            assert (found.draws[world][column][own] == units.loc[own, [column]].to_numpy()).all()
 
 
 @undeclared
 @pytest.mark.parametrize("paths", [("A -> Y", "A -> D -> Y"), ("A -> M -> Y",), (), ("A -> D -> M -> Y",)])
-def test_people_drawn_with_known_noise_are_recovered(paths: tuple[str, ...]) -> None:
+def test_units_drawn_with_known_noise_are_recovered(paths: tuple[str, ...]) -> None:
     """The worlds of units are those of the noise that they were made with, by the definition."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Gamma(2.0, 1.0))
             U_D = pyro.sample("U_D", dist.Uniform(-1.0, 1.0))
@@ -253,9 +253,9 @@ def test_people_drawn_with_known_noise_are_recovered(paths: tuple[str, ...]) -> 
     equations = sem.equations()
     with isolated(0):
         noise = Noise(200, "monotone")
-        people = table(factual(equations, noise), "A Q D M")
-        worlds = node_by_node(equations, noise)
-    found = sem.counterfactual(people)
+        units = table(factual(equations, noise), "A Q D M")
+        worlds = sequential_worlds(equations, noise)
+    found = sem.counterfactual(units)
     assert found.exact
     for mine, theirs in zip((found.baseline, found.switched), worlds, strict=True):
         for column in "QDM":
@@ -263,11 +263,11 @@ def test_people_drawn_with_known_noise_are_recovered(paths: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("coupling", ["monotone", "antithetic"])
-def test_people_with_implicit_noise_are_recovered(coupling: Any) -> None:
+def test_units_with_implicit_noise_are_recovered(coupling: Any) -> None:
     """For random path sets, recanting witnesses included; A = 0 takes Z out of D's distribution, whatever Z is."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
             A = pyro.sample("A", dist.Bernoulli(torch.sigmoid(Q)))
             Z = pyro.sample("Z", dist.Normal(A + Q, 1.0))
@@ -285,20 +285,20 @@ def test_people_with_implicit_noise_are_recovered(coupling: Any) -> None:
         equations = sem.equations()
         with isolated(seed):
             noise = Noise(200, coupling)
-            people = table(factual(equations, noise), "A Q Z D M W")
-            worlds = node_by_node(equations, noise)
-        found = sem.counterfactual(people)
+            units = table(factual(equations, noise), "A Q Z D M W")
+            worlds = sequential_worlds(equations, noise)
+        found = sem.counterfactual(units)
         assert found.exact
         for mine, theirs in zip((found.baseline, found.switched), worlds, strict=True):
             for column in "QZDMW":
                 np.testing.assert_allclose(mine[column], theirs[column].numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_rounding_does_not_make_another_law() -> None:
+def test_rounding_does_not_make_another_distribution() -> None:
     """A woman's D does not depend on Z, so what follows D is hers, though its noise would be another at another D."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Z = pyro.sample("Z", dist.Normal(A + Q, 1.0))
@@ -308,20 +308,20 @@ def test_rounding_does_not_make_another_law() -> None:
 
     graph = CausalGraph("Q -> Z; A -> Z -> D; {A Q} -> D; {A Z D} -> E; {D E} -> M -> Y", sensitive="A", outcome="Y")
     sem = SEM(program, graph.unfair("A -> Z -> D -> M -> Y", "A -> Z -> E -> M -> Y"), coupling="antithetic")
-    people = table(draw(program, 2000), "Q A Z D E M")
-    women = people["A"] == 0
-    found = sem.counterfactual(people)
-    assert (found.switched["Z"] != people["Z"])[women].all()
-    assert (found.switched["M"] == people["M"])[women].all()
+    units = table(draw(program, 2000), "Q A Z D E M")
+    women = units["A"] == 0
+    found = sem.counterfactual(units)
+    assert (found.switched["Z"] != units["Z"])[women].all()
+    assert (found.switched["M"] == units["M"])[women].all()
 
 
 @pytest.mark.parametrize(("coupling", "piu"), [("monotone", 0.35), ("independent", 0.55), ("antithetic", 0.85)])
-def test_given_people_average_to_the_population(coupling: Any, piu: float) -> None:
+def test_given_units_average_to_the_population(coupling: Any, piu: float) -> None:
     """B4 by the tower distribution: the expected probability, given the row, that the worlds differ is the
     population's."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.4))
             pyro.sample("D", dist.Bernoulli(0.25 + 0.35 * A))
 
@@ -336,12 +336,12 @@ def test_given_people_average_to_the_population(coupling: Any, piu: float) -> No
     assert share @ found.switched["D"] == pytest.approx(0.60, abs=0.02)
 
 
-def test_three_laws_under_an_independent_coupling_average_to_the_population() -> None:
+def test_three_distributions_under_an_independent_coupling_average_to_the_population() -> None:
     """The switched distribution of D is neither the baseline's nor a man's own: two noises must serve three
     distributions."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Z = pyro.sample("Z", dist.Bernoulli(0.2 + 0.6 * A))
             pyro.sample("D", dist.Bernoulli(0.1 + 0.3 * A + 0.5 * Z))
@@ -352,10 +352,10 @@ def test_three_laws_under_an_independent_coupling_average_to_the_population() ->
         equations = sem.equations()
         with isolated(0):
             noise = Noise(40_000, coupling)
-            people = factual(equations, noise)
-            first, second = node_by_node(equations, noise)
+            units = factual(equations, noise)
+            first, second = sequential_worlds(equations, noise)
         truth = (first["D"] != second["D"]).double().mean().item()
-        rows = table(people, "A Z D").value_counts(normalize=True).reset_index()
+        rows = table(units, "A Z D").value_counts(normalize=True).reset_index()
         found = sem.counterfactual(rows[["A", "Z", "D"]], draws=4000, random_state=1)
         assert found.draws is not None
         differ = (found.draws[0]["D"] != found.draws[1]["D"]).mean(1)
@@ -363,19 +363,19 @@ def test_three_laws_under_an_independent_coupling_average_to_the_population() ->
 
 
 def test_gumbel_noise_given_the_winner_is_that_of_rejection() -> None:
-    law = dist.Categorical(logits=torch.tensor([0.0, 1.0, -0.5]))
+    distribution = dist.Categorical(logits=torch.tensor([0.0, 1.0, -0.5]))
     with isolated(0):
         noise = -torch.log(-torch.log(torch.rand(400_000, 3)))
-        brute = noise[(law.logits + noise).argmax(-1) == 2]
-        wide = law.expand((100_000,))
+        brute = noise[(distribution.logits + noise).argmax(-1) == 2]
+        wide = distribution.expand((100_000,))
         ours, _, _ = noise_given("C", wide, torch.full((100_000,), 2), "gumbel")
-    assert ((law.logits + ours).argmax(-1) == 2).all()
+    assert ((distribution.logits + ours).argmax(-1) == 2).all()
     torch.testing.assert_close(ours.mean(0), brute.mean(0), atol=0.02, rtol=0)
     torch.testing.assert_close(ours.T.cov(), brute.T.cov(), atol=0.04, rtol=0)
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         dist.Poisson(torch.tensor([0.5, 2.0, 7.0])),
         dist.Bernoulli(torch.tensor([0.1, 0.5, 0.9])),
@@ -386,34 +386,34 @@ def test_gumbel_noise_given_the_winner_is_that_of_rejection() -> None:
         dist.LogNormal(torch.tensor([0.0, 0.5, 1.0]), 0.5),
         dist.Laplace(torch.tensor([0.0, 0.5, 1.0]), 0.5),
     ],
-    ids=lambda law: type(law).__name__,
+    ids=lambda distribution: type(distribution).__name__,
 )
-def test_the_noise_of_a_value_gives_the_value(law: Any) -> None:
+def test_the_noise_of_a_value_gives_the_value(distribution: Any) -> None:
     with isolated(0):
-        values = law.sample((50,)).reshape(-1)
-        wide = law.expand((50, 3))
+        values = distribution.sample((50,)).reshape(-1)
+        wide = distribution.expand((50, 3))
         wide = type(wide)(**{n: getattr(wide, n).reshape(150, *getattr(wide, n).shape[2:]) for n in _names(wide)})
         noise, mean, variance = noise_given("V", wide, values, "monotone")
         torch.testing.assert_close(quantile("V", wide, noise).to(values.dtype), values, rtol=1e-3, atol=1e-3)
         low, high = noise_of("V", wide, values)
     assert ((low <= mean) & (mean <= high)).all()
-    assert bool((variance > 0).all()) == bool(law.support.is_discrete)
+    assert bool((variance > 0).all()) == bool(distribution.support.is_discrete)
 
 
-def _names(law: Any) -> list[str]:
-    return [n for n in law.arg_constraints if n not in ("logits",)]
+def _names(distribution: Any) -> list[str]:
+    return [n for n in distribution.arg_constraints if n not in ("logits",)]
 
 
 # -- importance --------------------------------------------------------------------------------------------------------
 
 
-def test_floored_noise_is_that_of_rejecting_whole_persons() -> None:
+def test_floored_noise_is_that_of_rejecting_whole_units() -> None:
     crowd = draw(floored, 2_000_000, seed=5)
     rows = pd.DataFrame({"A": [0.0, 1.0, 1.0], "Q": [1.0, 2.0, 3.0], "D": [2.0, 4.0, 3.0], "M": [1.2, 5.1, 4.4]})
     sem = SEM(floored, FLOORED.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y"))
     found = sem.counterfactual(rows, draws=4000, random_state=0)
     assert found.draws is not None
-    told = found.diagnostics.set_index(["person", "node"])
+    told = found.diagnostics.set_index(["unit", "node"])
     assert told.loc[(0, "M"), "method"] == "exact"
     assert told.loc[(0, "D"), "method"] == told.loc[(0, "Q"), "method"] == "importance"
     pairs = np.stack([found.noise_values[key].draws for key in ("U_Q", "U_D")], -1)
@@ -438,8 +438,8 @@ def test_floored_noise_is_that_of_rejecting_whole_persons() -> None:
 
 
 def test_the_papers_floored_hiring_scenario() -> None:
-    people = draw(hiring, 300, seed=1)
-    rows = table(people, "A Q D M")
+    units = draw(hiring, 300, seed=1)
+    rows = table(units, "A Q D M")
     found = SEM(hiring, UNFAIR).counterfactual(rows, draws=300, random_state=0)
     # D and M differ between the worlds by what the equations say, whatever the noise is.
     np.testing.assert_allclose(found.switched["D"] - found.baseline["D"], 1.0, atol=1e-9)
@@ -448,11 +448,11 @@ def test_the_papers_floored_hiring_scenario() -> None:
     assert (found.baseline.loc[women, ["Q", "D", "M"]] == rows.loc[women, ["Q", "D", "M"]]).all(axis=None)
     flat = rows["Q"] == 0
     assert flat.any()
-    told = found.diagnostics[found.diagnostics["node"] == "M"].set_index("person")
+    told = found.diagnostics[found.diagnostics["node"] == "M"].set_index("unit")
     assert (told.loc[flat[flat].index, "method"] == "prior").all()
     assert (told.loc[flat[~flat].index, "method"] == "exact").all()
     assert "does not depend on its noise" in told.loc[flat.idxmax(), "note"]
-    for name, values in (("U_Q", people["U_Q"]), ("U_D", people["U_D"])):
+    for name, values in (("U_Q", units["U_Q"]), ("U_D", units["U_D"])):
         z = (values.numpy() - found.noise[name, "mean"]) / found.noise[name, "sd"]
         assert abs(z.mean()) < 4 / math.sqrt(len(z))
         assert z.std() == pytest.approx(1.0, abs=0.15)
@@ -460,7 +460,7 @@ def test_the_papers_floored_hiring_scenario() -> None:
 
 def latent(n: int) -> None:
     """H feeds two nodes, each with noise of its own."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         H, U_D, U_M = normal("H"), normal("U_D", 0.0, 0.5), normal("U_M", 0.0, 2.0)
         pyro.deterministic("D", A + (1 + A) * H + U_D)
@@ -515,7 +515,7 @@ def test_solving_at_drawn_slopes_takes_their_size_into_account() -> None:
     """D = A + H U has the density p_U(d / h) / h at a drawn h; Q is drawn from a distribution that reads H too."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             H = pyro.sample("H", dist.Uniform(0.5, 3.0))
             pyro.sample("Q", dist.Normal(H, 1.0))
@@ -549,7 +549,7 @@ def test_svi_with_independent_noise_and_its_effective_size() -> None:
 
 def test_a_kernel_approaches_the_declared_inverse() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("D", torch.exp(0.5 * A + normal("U_D", 0.0, 0.5)))
 
@@ -568,7 +568,7 @@ def test_a_kernel_approaches_the_declared_inverse() -> None:
 
 def test_values_cut_off_at_zero_are_matched_exactly() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("D", torch.relu(A + normal("U_D")))
 
@@ -584,7 +584,7 @@ def test_latent_step_without_explicit_noise() -> None:
     """An unobserved random mediator is weighed by the nodes that read it, and answers in the other world."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             L = pyro.sample("L", dist.Normal(2 * A, 1.0))
             pyro.deterministic("D", L + normal("U_D", 0.0, 0.5))
@@ -600,11 +600,11 @@ def test_latent_step_without_explicit_noise() -> None:
 
 
 @undeclared
-def test_each_person_is_solved_for_the_noise_that_bears_on_her() -> None:
+def test_each_unit_is_solved_for_the_noise_that_bears_on_it() -> None:
     """Noise of its own for each group, one of it switched off at random, and noise in common."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             H = pyro.sample("H", dist.Normal(torch.zeros(1), 1.0).to_event(1)).squeeze(-1)
             U_0, U_1 = normal("U_0"), normal("U_1", 0.0, 2.0)
@@ -632,7 +632,7 @@ def test_each_person_is_solved_for_the_noise_that_bears_on_her() -> None:
 
 def test_noise_behind_a_latent_step_matters_in_the_other_world() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             L = pyro.sample("L", dist.Normal(A * normal("S"), 1.0))
             pyro.deterministic("D", L + normal("U_D", 0.0, 0.5))
@@ -650,7 +650,7 @@ def test_noise_behind_a_latent_step_matters_in_the_other_world() -> None:
 
 def test_noise_of_noise_is_left_alone_once_it_does_not_matter() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U_D = pyro.sample("U_D", dist.Normal(normal("scale").exp(), 1.0))
             pyro.deterministic("D", A + U_D)
@@ -664,7 +664,7 @@ def test_noise_of_noise_is_left_alone_once_it_does_not_matter() -> None:
 
 def test_a_latent_mediator_that_is_computed() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             L = pyro.deterministic("L", 2 * A + normal("U_L"))
             pyro.deterministic("D", L + A)
@@ -681,7 +681,7 @@ def test_a_latent_mediator_that_is_computed() -> None:
 
 def test_noise_that_is_a_vector() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(torch.zeros(2), 1.0).to_event(1))
             pyro.deterministic("D", torch.floor(U.sum(-1) + A))
@@ -704,17 +704,17 @@ def test_nodes_that_react_to_an_intervention_above_the_sensitive_attribute() -> 
     """Had Q been otherwise, A would be what its own noise makes it: that noise is inferred too."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
             A = pyro.deterministic("A", (Q + normal("U_A") > 0).to(Q.dtype))
             pyro.deterministic("D", 2 * A + normal("U_D"))
 
     sem = SEM(program, CausalGraph("Q -> A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y"))
-    person = pd.DataFrame({"Q": [0.0], "A": [1], "D": [2.5]})
-    both = sem.counterfactual(person)
+    unit = pd.DataFrame({"Q": [0.0], "A": [1], "D": [2.5]})
+    both = sem.counterfactual(unit)
     assert both.exact
     assert list(both.noise.columns.get_level_values("noise").unique()) == ["U_D"]
-    world = abduct(sem.equations(), person, draws=4000, random_state=0).do({"Q": -1.0})
+    world = abduct(sem.equations(), unit, draws=4000, random_state=0).do({"Q": -1.0})
     # U_A given U_A > 0 exceeds 1 with probability 2 * (1 - Phi(1)).
     still = math.erfc(1.0 / math.sqrt(2.0))
     assert world.rows["A"].item() == pytest.approx(still, abs=0.03)
@@ -725,7 +725,7 @@ def test_nodes_that_react_to_an_intervention_above_the_sensitive_attribute() -> 
 def test_a_program_with_parameters_in_the_store() -> None:
     def program(n: int) -> None:
         shift = pyro.param("shift", torch.tensor(1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("D", shift * A + normal("U_D"))
 
@@ -744,7 +744,7 @@ def test_a_program_with_parameters_in_the_store() -> None:
 
 def test_the_outcome_is_evidence_if_it_is_given() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             H = normal("H")
             pyro.deterministic("D", torch.floor(H + A))
@@ -780,7 +780,7 @@ def test_arviz_data() -> None:
     data = sem.counterfactual(rows, draws=50, random_state=0).to_inference_data()
     posterior = data["posterior"]
     assert posterior["U_D"].shape == posterior["switched_D"].shape == (1, 50, 2)
-    assert list(posterior["person"].values) == ["i", "j"]
+    assert list(posterior["unit"].values) == ["i", "j"]
     exact = SEM(paper, UNFAIR).counterfactual(WOMAN_AND_MAN).to_inference_data()
     np.testing.assert_allclose(exact["posterior"]["switched_D"].values, [[[4.0, 4.0]]])
     with warnings.catch_warnings():
@@ -793,21 +793,21 @@ def test_arviz_data() -> None:
 
 @pytest.mark.usefixtures("hurried")
 def test_same_seed_same_draws_and_nothing_is_left_behind() -> None:
-    people = table(draw(floored, 20), "A Q D M")
+    units = table(draw(floored, 20), "A Q D M")
     sem = SEM(floored, FLOORED.unfair("A -> D -> Y"))
     sem.equations()
     pyro.clear_param_store()
     pyro.param("kept", torch.ones(2))
     torch.manual_seed(3)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
-    one = sem.counterfactual(people, draws=50, random_state=4)
+    one = sem.counterfactual(units, draws=50, random_state=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
         for method in METHODS[3:]:
             SEM(latent, LATENT.unfair("A -> Y")).counterfactual(
                 LATENT_ROWS, method=method, tolerance=1.0, draws=10, random_state=0
             )
-    two = sem.counterfactual(people, draws=50, random_state=4)
+    two = sem.counterfactual(units, draws=50, random_state=4)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
     assert (np.random.get_state()[1] == before[2]).all()  # noqa: NPY002
@@ -820,16 +820,16 @@ def test_same_seed_same_draws_and_nothing_is_left_behind() -> None:
 
 def test_row_and_column_order_do_not_matter() -> None:
     sem = SEM(paper, UNFAIR)
-    people = table(draw(paper, 30), "A Q D M")
-    shuffled = people[["M", "D", "Q", "A"]].iloc[::-1]
-    one, two = sem.counterfactual(people).switched, sem.counterfactual(shuffled).switched
+    units = table(draw(paper, 30), "A Q D M")
+    shuffled = units[["M", "D", "Q", "A"]].iloc[::-1]
+    one, two = sem.counterfactual(units).switched, sem.counterfactual(shuffled).switched
     pd.testing.assert_frame_equal(one, two.loc[one.index, one.columns])
 
 
 def test_parameters_share_the_draws() -> None:
     def program(n: int) -> None:
         slope = pyro.sample("slope", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("D", slope * A + normal("U_D"))
 
@@ -864,7 +864,7 @@ def test_a_float32_program_keeps_its_floats() -> None:
         layer.bias.fill_(0.0)
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("D", layer(A.unsqueeze(-1)).squeeze(-1) + normal("U_D"))
 
@@ -894,7 +894,7 @@ def test_the_coupling_is_told_where_it_plays_a_part(posterior: Any) -> None:
 
 def test_an_abduction_is_readable() -> None:
     text = str(abduct(paper, WOMAN_AND_MAN))
-    assert text.startswith("noise of 2 units (methods: exact)\ndetermined by their rows for everyone")
+    assert text.startswith("noise of 2 units (methods: exact)\ndetermined by their rows for all units")
     assert "U_D" in text
     rows = table(draw(floored, 9), "A Q D M")
     text = repr(abduct(floored, rows, draws=30, random_state=0))
@@ -905,11 +905,11 @@ def test_an_abduction_is_readable() -> None:
 
 
 @pytest.mark.usefixtures("hurried")
-def test_people_of_an_index_of_several_levels() -> None:
+def test_units_of_an_index_of_several_levels() -> None:
     index = pd.MultiIndex.from_tuples([("x", 1), ("y", 2)])
     found = SEM(paper, UNFAIR).counterfactual(WOMAN_AND_MAN.set_index(index))
     assert found.switched.index.equals(index)
-    assert found.to_inference_data()["posterior"]["U_D"]["person"].to_numpy().tolist() == ["x, 1", "y, 2"]
+    assert found.to_inference_data()["posterior"]["U_D"]["unit"].to_numpy().tolist() == ["x, 1", "y, 2"]
 
 
 def test_rows_in_reverse_order() -> None:
@@ -957,7 +957,7 @@ def test_refused(rows: pd.DataFrame, settings: dict[str, Any], match: str) -> No
 
 
 def _bounded(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         Q = pyro.sample("Q", dist.Poisson(3.0))
         U_D = pyro.sample("U_D", dist.Uniform(0.0, 1.0))
@@ -989,7 +989,7 @@ def test_rounding_does_not_make_a_row_impossible() -> None:
     np.testing.assert_allclose(found.noise["U_D", "mean"], [1.0, 0.0], atol=1e-6)
 
     def tenths(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("D", A + 0.1 * pyro.sample("U_D", dist.Poisson(3.0)))
 
@@ -1012,7 +1012,7 @@ def test_exact_refuses_a_floor() -> None:
 
 def test_gradients_refuse_discrete_noise() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("D", A + pyro.sample("U_D", dist.Poisson(1.0)))
 

@@ -28,7 +28,7 @@ from pyrofair.mechanisms.families import (
     levels,
     support,
 )
-from pyrofair.programs.couplings import law_parameters, quantile
+from pyrofair.programs.couplings import parameters_of, quantile
 from pyrofair.programs.distributions import DiscretizedMixture
 
 FAMILIES: list[Any] = [
@@ -172,7 +172,7 @@ def test_a_law_can_be_coupled_by_its_quantile_function(family: Family) -> None:
     value = quantile("V", law, u)
     assert value.shape == (50, 3)
     assert bool((value.diff(dim=0) >= 0).all())
-    assert all(each.shape[0] == 3 for each in law_parameters(law))
+    assert all(each.shape[0] == 3 for each in parameters_of(law))
     if hasattr(law, "cdf") and isinstance(family, Whole | Continuous | Positive):
         high = law.cdf(value)
         assert bool((high >= u - 1e-5).all())

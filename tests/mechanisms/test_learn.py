@@ -235,7 +235,7 @@ def test_program_has_parameters_outside_and_columns_inside_the_plate(laws: Learn
 def test_program_runs_in_worlds_side_by_side(numeric: LearnedMechanisms) -> None:
     sem = pf.SEM.from_mechanisms(numeric, UNFAIR)
     sem.equations()
-    assert sem._read[1].way == "narrow"
+    assert sem._read[1].strategy == "broadcast"
     baseline, switched = sem.nodes(4000, random_state=0)
     assert (switched["D"] >= baseline["D"]).mean() > 0.99
     assert (switched["M"] == baseline["M"]).all()
@@ -264,7 +264,7 @@ def test_recanting_witnesses_are_evaluated_node_by_node() -> None:
     df = people(600)[["A", "D", "M", "Y"]]
     sem = pf.SEM.from_mechanisms(learn(df, graph, steps=60), graph.unfair("A -> D -> Y"))
     baseline, switched = sem.nodes(50, random_state=0)
-    assert sem._read[1].way == "node by node"
+    assert sem._read[1].strategy == "sequential"
     assert (switched["M"] == baseline["M"]).all()
 
 

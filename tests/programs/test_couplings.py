@@ -1,4 +1,4 @@
-"""Are quantile functions right, and is noise shared as its coupling says?"""
+"""Quantile functions against SciPy's, and noise shared across worlds by each coupling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyrofair._random import isolated
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.programs.couplings import COUPLINGS, Coupling, CouplingError, gumbel_max, law_parameters, quantile, unwrap
+from pyrofair.programs.couplings import COUPLINGS, Coupling, CouplingError, gumbel_max, parameters_of, quantile, unwrap
 from pyrofair.programs.noise import Noise, choose_noise, draw_from
 from pyrofair.sources.sem import SEM
 
@@ -56,25 +56,29 @@ FAMILIES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("law", "known"), FAMILIES, ids=lambda each: type(each).__name__)
-def test_quantiles_are_those_of_scipy(law: Any, known: Any) -> None:
-    found = quantile("D", law, U)
+@pytest.mark.parametrize(("distribution", "known"), FAMILIES, ids=lambda each: type(each).__name__)
+def test_quantiles_are_those_of_scipy(distribution: Any, known: Any) -> None:
+    found = quantile("D", distribution, U)
     assert found.shape == U.shape
     expected = known.ppf(U.double().numpy())
-    np.testing.assert_allclose(found.numpy(), expected, rtol=2e-3 if isinstance(law, dist.Cauchy) else 2e-4, atol=1e-5)
-    assert bool(law.support.check(found).all())
-    assert found.dtype == law.sample().dtype
+    np.testing.assert_allclose(
+        found.numpy(), expected, rtol=2e-3 if isinstance(distribution, dist.Cauchy) else 2e-4, atol=1e-5
+    )
+    assert bool(distribution.support.check(found).all())
+    assert found.dtype == distribution.sample().dtype
 
 
-@pytest.mark.parametrize("law", [law for law, _ in FAMILIES], ids=lambda each: type(each).__name__)
-def test_quantiles_of_uniforms_are_draws(law: Any) -> None:
+@pytest.mark.parametrize(
+    "distribution", [distribution for distribution, _ in FAMILIES], ids=lambda each: type(each).__name__
+)
+def test_quantiles_of_uniforms_are_draws(distribution: Any) -> None:
     with isolated(0):
-        ours = quantile("D", law, torch.rand(20_000).clamp(1e-6, 1 - 1e-6)).double().numpy()
-        theirs = law.sample((20_000,)).double().numpy()
+        ours = quantile("D", distribution, torch.rand(20_000).clamp(1e-6, 1 - 1e-6)).double().numpy()
+        theirs = distribution.sample((20_000,)).double().numpy()
     assert stats.ks_2samp(ours, theirs).pvalue > 1e-4
 
 
-def test_the_ends_of_discrete_laws() -> None:
+def test_the_ends_of_discrete_distributions() -> None:
     assert quantile("D", dist.Bernoulli(0.25), torch.tensor([0.75, 0.7500001])).tolist() == [0.0, 1.0]
     assert quantile("D", dist.Bernoulli(torch.tensor([0.0, 1.0])), torch.tensor(0.5)).tolist() == [0.0, 1.0]
     three = dist.Categorical(torch.tensor([0.25, 0.5, 0.25]))
@@ -87,18 +91,22 @@ def test_the_ends_of_discrete_laws() -> None:
 
 
 def test_zero_inflation_is_not_looked_through() -> None:
-    law = dist.ZeroInflatedPoisson(torch.tensor(3.0), gate=torch.tensor(0.4))
-    assert unwrap(law) is law
+    distribution = dist.ZeroInflatedPoisson(torch.tensor(3.0), gate=torch.tensor(0.4))
+    assert unwrap(distribution) is distribution
     cdf = 0.4 + 0.6 * stats.poisson(3).cdf(np.arange(60))
     expected = np.searchsorted(cdf, U.double().numpy() - 1e-7)
-    np.testing.assert_array_equal(quantile("D", law, U).numpy(), expected)
+    np.testing.assert_array_equal(quantile("D", distribution, U).numpy(), expected)
 
 
 def test_wrappers_and_events() -> None:
     base = dist.Normal(torch.arange(3.0), 1.0)
     u = torch.full((4, 3), 0.5)
-    for law in (base.expand([4, 3]).to_event(1), base.to_event(1).expand([4]), base.mask(False).expand([4, 3])):
-        torch.testing.assert_close(quantile("D", law, u), torch.arange(3.0).expand(4, 3))
+    for distribution in (
+        base.expand([4, 3]).to_event(1),
+        base.to_event(1).expand([4]),
+        base.mask(False).expand([4, 3]),
+    ):
+        torch.testing.assert_close(quantile("D", distribution, u), torch.arange(3.0).expand(4, 3))
     expanded = dist.ExpandedDistribution(dist.Poisson(torch.tensor(3.0)), torch.Size([4]))
     assert quantile("D", expanded, torch.full((4,), 0.5)).tolist() == [3.0] * 4
 
@@ -112,10 +120,10 @@ def test_transforms_keep_or_reverse_the_order() -> None:
     assert bool((found.diff() >= 0).all())
 
 
-def test_types_are_those_of_the_law() -> None:
+def test_types_are_those_of_the_distribution() -> None:
     wide = torch.tensor(3.0, dtype=torch.float64)
-    for law in (dist.Poisson(wide), dist.Gamma(wide, wide), dist.Beta(wide, wide), dist.Bernoulli(wide / 4)):
-        assert quantile("D", law, U).dtype == torch.float64
+    for distribution in (dist.Poisson(wide), dist.Gamma(wide, wide), dist.Beta(wide, wide), dist.Bernoulli(wide / 4)):
+        assert quantile("D", distribution, U).dtype == torch.float64
 
 
 def two_normals(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
@@ -141,32 +149,32 @@ def one_without_weight(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("mixture", [two_normals, one_far, skewed, with_a_gap, one_without_weight])
 def test_mixtures_are_inverted(mixture: Callable[..., Any], dtype: torch.dtype) -> None:
-    def law(kind: torch.dtype) -> Any:
+    def family(kind: torch.dtype) -> Any:
         weights, parts = mixture(lambda values: torch.tensor(values, dtype=kind))
         return dist.MixtureSameFamily(dist.Categorical(weights), parts, validate_args=False)
 
-    x = quantile("D", law(dtype), U.to(dtype)).double()
-    parts = law(dtype).component_distribution
+    x = quantile("D", family(dtype), U.to(dtype)).double()
+    parts = family(dtype).component_distribution
     assert bool(parts.support.check(x.unsqueeze(-1)).any(-1).all())  # torch's own check asks for all parts
     small = 2e-6 if dtype == torch.float32 else 1e-13
     off = 20 * torch.finfo(dtype).eps * (0.1 + x.abs())
-    judge = law(torch.float64)
+    judge = family(torch.float64)
     assert bool((judge.cdf(x - off) <= U + small).all())
     assert bool((judge.cdf(x + off) >= U - small).all())
 
 
-def test_a_mixture_for_each_person() -> None:
+def test_a_mixture_for_each_unit() -> None:
     logits, loc = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.arange(3.0)
-    law = dist.MixtureSameFamily(dist.Categorical(logits=logits), dist.Normal(loc, 0.5))
+    distribution = dist.MixtureSameFamily(dist.Categorical(logits=logits), dist.Normal(loc, 0.5))
     u = torch.linspace(0.01, 0.99, 50)
-    torch.testing.assert_close(law.cdf(quantile("D", law, u)), u, atol=1e-5, rtol=0)
-    both = quantile("D", law.expand([2, 50]), u)
+    torch.testing.assert_close(distribution.cdf(quantile("D", distribution, u)), u, atol=1e-5, rtol=0)
+    both = quantile("D", distribution.expand([2, 50]), u)
     assert both.shape == (2, 50)
     assert torch.equal(both[0], both[1])
 
 
 @pytest.mark.parametrize(
-    ("law", "family"),
+    ("distribution", "family"),
     [
         (dist.Dirichlet(torch.ones(3)), "Dirichlet"),
         (dist.MultivariateNormal(torch.zeros(2), torch.eye(2)), "MultivariateNormal"),
@@ -191,17 +199,17 @@ def test_a_mixture_for_each_person() -> None:
         ),
     ],
 )
-def test_families_without_a_usable_quantile_are_refused_by_name(law: Any, family: str) -> None:
+def test_families_without_a_usable_quantile_are_refused_by_name(distribution: Any, family: str) -> None:
     with pytest.raises(
         CouplingError, match=rf"'D' is drawn from {family}, which has no usable quantile.*U = pyro.sample"
     ):
-        quantile("D", law, torch.tensor(0.5))
+        quantile("D", distribution, torch.tensor(0.5))
 
 
 # -- Gumbel-max -------------------------------------------------------------------------------------------------------
 
 
-def test_gumbel_max_draws_from_the_law() -> None:
+def test_gumbel_max_draws_from_the_distribution() -> None:
     p = torch.tensor([0.2, 0.5, 0.3])
     with isolated(0):
         noise = -torch.log(-torch.log(torch.rand(50_000, 3)))
@@ -242,18 +250,18 @@ def test_gumbel_max_draws_from_the_law() -> None:
         (dist.Delta(torch.zeros(2)), dist.Delta(torch.tensor([0.0, 1.0]))),
     ],
 )
-def test_people_with_one_law_keep_their_noise(one: Any, other: Any) -> None:
+def test_units_with_one_distribution_keep_their_noise(one: Any, other: Any) -> None:
     first, second = torch.tensor([0.1, 0.2]), torch.tensor([0.8, 0.9])
     if isinstance(unwrap(one), dist.Bernoulli):  # odds or probabilities, and whether somebody has asked for the other
         assert unwrap(other).logits is not None
-    found = choose_noise(first, second, law_parameters(one), law_parameters(other))
+    found = choose_noise(first, second, parameters_of(one), parameters_of(other))
     torch.testing.assert_close(found, torch.tensor([0.1, 0.9]))
 
 
 def test_vectors_keep_their_noise_number_by_number() -> None:
     one, other = dist.Normal(torch.zeros(2, 2), 1.0).to_event(1), dist.Normal(torch.eye(2), 1.0).to_event(1)
     first, second = torch.full((2, 2), 0.1), torch.full((2, 2), 0.9)
-    found = choose_noise(first, second, law_parameters(one), law_parameters(other))
+    found = choose_noise(first, second, parameters_of(one), parameters_of(other))
     torch.testing.assert_close(found, torch.tensor([[0.9, 0.1], [0.1, 0.9]]))
 
 
@@ -289,10 +297,10 @@ def test_pairs(coupling: Coupling) -> None:
 
 
 def test_a_transform_that_remembers_its_inverse_is_read() -> None:
-    law = dist.LogNormal(torch.zeros(3), torch.ones(3))
-    before = law_parameters(law)
-    law.cdf(torch.ones(3))
-    assert [each.tolist() for each in law_parameters(law)] == [each.tolist() for each in before]
+    distribution = dist.LogNormal(torch.zeros(3), torch.ones(3))
+    before = parameters_of(distribution)
+    distribution.cdf(torch.ones(3))
+    assert [each.tolist() for each in parameters_of(distribution)] == [each.tolist() for each in before]
 
 
 # -- families without a quantile function ----------------------------------------------------------------------------
@@ -305,14 +313,14 @@ CLOSED: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-def people(law: Callable[[Tensor], Any]) -> Callable[[int], None]:
+def program_of(family: Callable[[Tensor], Any]) -> Callable[[int], None]:
     """M reads A, and Q of half of the units alone; one distribution for those with Q = 0, whatever A."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Bernoulli(0.5))
-            M = pyro.sample("M", law(A * Q))
+            M = pyro.sample("M", family(A * Q))
             pyro.sample("Y", dist.Bernoulli(logits=M))
 
     return program
@@ -323,26 +331,26 @@ UNFAIR = CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y").unfair("A ->
 
 @pytest.mark.parametrize("name", CLOSED)
 def test_independent_noise_needs_no_quantile_function(name: str) -> None:
-    law, n = CLOSED[name], 20_000
-    sem = SEM(people(law), UNFAIR, coupling="independent")
+    family, n = CLOSED[name], 20_000
+    sem = SEM(program_of(family), UNFAIR, coupling="independent")
     baseline, switched = sem.nodes(n, random_state=0)
     read = baseline["Q"] == 1
     one, other = baseline["M"], switched["M"]
     assert one[~read].equals(other[~read])
     with isolated(1):
-        drawn = [law(torch.full((n,), arm))().double().numpy() for arm in (0.0, 1.0)]
+        drawn = [family(torch.full((n,), arm))().double().numpy() for arm in (0.0, 1.0)]
     for ours, theirs in ((one, drawn[0]), (other[read], drawn[1])):
         assert abs(ours.mean() - theirs.mean()) < 5 * theirs.std() * (2 / len(ours)) ** 0.5
         assert abs(ours.std() / theirs.std() - 1) < 0.06
     assert abs(np.corrcoef(one[read], other[read])[0, 1]) < 5 / read.sum() ** 0.5
     with pytest.raises(CouplingError, match=r"'M' is drawn from .*or coupling='independent', which needs none"):
-        SEM(people(law), UNFAIR).nodes(3, random_state=0)
+        SEM(program_of(family), UNFAIR).nodes(3, random_state=0)
 
 
 @pytest.mark.parametrize("name", ["VonMises", "Folded"])
-def test_given_people_have_independent_noise_without_a_quantile_function(name: str) -> None:
+def test_given_units_have_independent_noise_without_a_quantile_function(name: str) -> None:
     given = pd.DataFrame({"A": [0, 1, 1], "Q": [1, 1, 0], "M": [0.5, 0.7, 0.9]})
-    sem = SEM(people(CLOSED[name]), UNFAIR, coupling="independent")
+    sem = SEM(program_of(CLOSED[name]), UNFAIR, coupling="independent")
     found = sem.counterfactual(given, draws=2000, random_state=0)
     with isolated(1):
         mean = [CLOSED[name](torch.full((50_000,), arm)).sample().mean().item() for arm in (0.0, 1.0)]
@@ -351,36 +359,38 @@ def test_given_people_have_independent_noise_without_a_quantile_function(name: s
     assert found.switched["M"].tolist()[1:] == pytest.approx([0.7, 0.9], abs=1e-12)
 
 
-def test_values_of_one_law_are_drawn_once() -> None:
+def test_values_of_one_distribution_are_drawn_once() -> None:
     noise = Noise(6, "independent", seed=3)
-    laws = [CLOSED["VonMises"](torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])), CLOSED["VonMises"](torch.zeros(6))]
-    redraws = noise.redraw("M", laws[0])
-    assert redraws is not None
-    first, second = (noise.draw_apart("M", law, redraws) for law in laws)
+    distributions = [
+        CLOSED["VonMises"](torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])),
+        CLOSED["VonMises"](torch.zeros(6)),
+    ]
+    first, second = (noise.value("M", each, (6,), {}, baseline=False) for each in distributions)
     assert torch.equal(first[:3], second[:3])
     assert bool((first[3:] != second[3:]).all())
-    assert torch.equal(noise.draw_apart("M", laws[1], redraws), second)
-    assert torch.equal(noise.draw_apart("M", laws[0], redraws), first)
-    assert noise.redraw("D", dist.Normal(0.0, 1.0)) is None
+    assert torch.equal(noise.value("M", distributions[1], (6,), {}, baseline=False), second)
+    assert torch.equal(noise.value("M", distributions[0], (6,), {}, baseline=False), first)
+    assert noise.is_redrawn("M", distributions[0])
+    assert not noise.is_redrawn("D", dist.Normal(0.0, 1.0))
 
 
-def test_a_temperature_tells_two_laws_apart() -> None:
-    one, other = (law_parameters(dist.RelaxedBernoulli(t, logits=torch.zeros(2))) for t in (0.5, 0.7))
+def test_a_temperature_tells_two_distributions_apart() -> None:
+    one, other = (parameters_of(dist.RelaxedBernoulli(t, logits=torch.zeros(2))) for t in (0.5, 0.7))
     assert [bool((a == b).all()) for a, b in zip(one, other, strict=True)] == [True, False]
 
 
-def test_a_law_without_declared_parameters_is_refused() -> None:
+def test_a_distribution_without_declared_parameters_is_refused() -> None:
     class Bare(dist.Normal):  # type: ignore[misc]
         arg_constraints: dict[str, Any] = {}  # noqa: RUF012
 
     with pytest.raises(CouplingError, match="Bare declares no parameters"):
-        law_parameters(Bare(torch.zeros(3), torch.ones(3)))
+        parameters_of(Bare(torch.zeros(3), torch.ones(3)))
 
 
 def test_straight_through_values_are_rounded() -> None:
-    law = dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=torch.zeros(1000)).mask(True)
+    distribution = dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=torch.zeros(1000)).mask(True)
     with isolated(0):
-        assert set(draw_from(law).tolist()) == {0.0, 1.0}
+        assert set(draw_from(distribution).tolist()) == {0.0, 1.0}
 
 
 def test_numbers_of_a_transform_are_found_in_a_dictionary() -> None:
@@ -389,13 +399,13 @@ def test_numbers_of_a_transform_are_found_in_a_dictionary() -> None:
             super().__init__(0.0, 1.0)
             self.held = {"by": by}
 
-    law = dist.TransformedDistribution(dist.Normal(torch.zeros(2), 1.0), [Shift(torch.tensor([3.0, 4.0]))])
-    assert [3.0, 4.0] in [each.tolist() for each in law_parameters(law)]
+    distribution = dist.TransformedDistribution(dist.Normal(torch.zeros(2), 1.0), [Shift(torch.tensor([3.0, 4.0]))])
+    assert [3.0, 4.0] in [each.tolist() for each in parameters_of(distribution)]
 
 
 def test_an_unobserved_step_without_a_quantile_function_is_refused_for_given_rows() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             step = pyro.sample("step", dist.VonMises(A, 2.0))
             pyro.sample("M", dist.Normal(step, 1.0))

@@ -30,7 +30,7 @@ LAWS = [
 SETS = pytest.mark.parametrize(("loc", "scale", "low", "high"), LAWS)
 
 
-def scipy_law(loc: float, scale: float, low: float, high: float) -> stats.rv_continuous:
+def scipy_distribution(loc: float, scale: float, low: float, high: float) -> stats.rv_continuous:
     return stats.truncnorm((low - loc) / scale, (high - loc) / scale, loc=loc, scale=scale)
 
 
@@ -39,19 +39,19 @@ def double(*numbers: float) -> TruncatedNormal:
 
 
 @SETS
-def test_the_law_is_that_of_scipy(loc: float, scale: float, low: float, high: float) -> None:
-    law, right = double(loc, scale, low, high), scipy_law(loc, scale, low, high)
+def test_the_distribution_is_that_of_scipy(loc: float, scale: float, low: float, high: float) -> None:
+    distribution, right = double(loc, scale, low, high), scipy_distribution(loc, scale, low, high)
     u = np.array([1e-6, 0.01, 0.3, 0.5, 0.9, 1 - 1e-6])
     x = right.ppf(u)
-    np.testing.assert_allclose(law.icdf(torch.tensor(u)), x, rtol=1e-8)
-    np.testing.assert_allclose(law.cdf(torch.tensor(x)), u, rtol=1e-8)
-    np.testing.assert_allclose(law.log_prob(torch.tensor(x)), right.logpdf(x), rtol=1e-9)
-    np.testing.assert_allclose(law.mean, right.mean(), rtol=1e-8)
-    np.testing.assert_allclose(law.variance, right.var(), rtol=1e-6)
+    np.testing.assert_allclose(distribution.icdf(torch.tensor(u)), x, rtol=1e-8)
+    np.testing.assert_allclose(distribution.cdf(torch.tensor(x)), u, rtol=1e-8)
+    np.testing.assert_allclose(distribution.log_prob(torch.tensor(x)), right.logpdf(x), rtol=1e-9)
+    np.testing.assert_allclose(distribution.mean, right.mean(), rtol=1e-8)
+    np.testing.assert_allclose(distribution.variance, right.var(), rtol=1e-6)
 
 
 @SETS
-def test_draws_follow_the_law_and_stay_inside(loc: float, scale: float, low: float, high: float) -> None:
+def test_draws_follow_the_distribution_and_stay_inside(loc: float, scale: float, low: float, high: float) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         for draw in (TruncatedNormal(loc, scale, low, high).sample, TruncatedNormal(loc, scale, low, high).rsample):
@@ -60,54 +60,54 @@ def test_draws_follow_the_law_and_stay_inside(loc: float, scale: float, low: flo
             assert np.isfinite(x).all()
             assert x.min() >= np.float32(low)
             assert x.max() <= np.float32(high)
-            assert stats.kstest(x, scipy_law(loc, scale, low, high).cdf).pvalue > 1e-3
+            assert stats.kstest(x, scipy_distribution(loc, scale, low, high).cdf).pvalue > 1e-3
 
 
 def test_sample_and_rsample_give_the_same_numbers() -> None:
-    law = TruncatedNormal(2.0, torch.tensor([1.0, 0.5]), 0.1, 3.0)
+    distribution = TruncatedNormal(2.0, torch.tensor([1.0, 0.5]), 0.1, 3.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        one = law.sample((1000,))
+        one = distribution.sample((1000,))
         torch.manual_seed(1)
-        other = law.rsample((1000,))
+        other = distribution.rsample((1000,))
     torch.testing.assert_close(one, other)
 
 
 def test_outside_the_ends_there_is_nothing() -> None:
-    law = TruncatedNormal(2.0, 1.0, 0.1, 3.0, validate_args=False)
+    distribution = TruncatedNormal(2.0, 1.0, 0.1, 3.0, validate_args=False)
     x = torch.tensor([0.0, 3.5])
-    assert law.log_prob(x).tolist() == [-np.inf, -np.inf]
-    assert law.cdf(x).tolist() == [0.0, 1.0]
-    assert law.support.check(torch.tensor([0.0, 0.1, 3.0, 3.5])).tolist() == [False, True, True, False]
+    assert distribution.log_prob(x).tolist() == [-np.inf, -np.inf]
+    assert distribution.cdf(x).tolist() == [0.0, 1.0]
+    assert distribution.support.check(torch.tensor([0.0, 0.1, 3.0, 3.5])).tolist() == [False, True, True, False]
     with pytest.raises(ValueError, match="support"):
         TruncatedNormal(2.0, 1.0, 0.1, 3.0, validate_args=True).log_prob(x)
 
 
 def test_parameters_broadcast_and_expand() -> None:
-    law = TruncatedNormal(torch.tensor([0.0, 2.0]), 1.0, 0.1, 3.0)
-    assert law.batch_shape == (2,)
-    wide = law.expand((4, 2))
+    distribution = TruncatedNormal(torch.tensor([0.0, 2.0]), 1.0, 0.1, 3.0)
+    assert distribution.batch_shape == (2,)
+    wide = distribution.expand((4, 2))
     assert wide.batch_shape == (4, 2)
     assert wide.sample().shape == (4, 2)
-    torch.testing.assert_close(wide.mean, law.mean.expand(4, 2))
-    torch.testing.assert_close(wide.log_prob(torch.ones(4, 2)), law.log_prob(torch.ones(2)).expand(4, 2))
-    assert law.icdf(torch.full((5, 1), 0.5)).shape == (5, 2)
+    torch.testing.assert_close(wide.mean, distribution.mean.expand(4, 2))
+    torch.testing.assert_close(wide.log_prob(torch.ones(4, 2)), distribution.log_prob(torch.ones(2)).expand(4, 2))
+    assert distribution.icdf(torch.full((5, 1), 0.5)).shape == (5, 2)
 
 
 def test_draws_have_the_gradient_of_the_quantile() -> None:
     loc = torch.tensor(1.0, requires_grad=True)
-    law = TruncatedNormal(loc, 1.0, 0.0, 3.0)
-    law.icdf(torch.tensor(0.3)).backward()
+    distribution = TruncatedNormal(loc, 1.0, 0.0, 3.0)
+    distribution.icdf(torch.tensor(0.3)).backward()
     step = 1e-4
-    above, below = (scipy_law(1.0 + d, 1.0, 0.0, 3.0).ppf(0.3) for d in (step, -step))
+    above, below = (scipy_distribution(1.0 + d, 1.0, 0.0, 3.0).ppf(0.3) for d in (step, -step))
     assert loc.grad == pytest.approx((above - below) / (2 * step), rel=1e-3)
-    assert law.rsample((3,)).requires_grad
-    assert not law.sample((3,)).requires_grad
+    assert distribution.rsample((3,)).requires_grad
+    assert not distribution.sample((3,)).requires_grad
 
 
 def test_it_works_in_a_plate_and_is_pickled() -> None:
     def program() -> torch.Tensor:
-        with pyro.plate("people", 7):
+        with pyro.plate("units", 7):
             return pyro.sample("U", TruncatedNormal(2.0, 1.0, 0.1, 3.0))
 
     site = poutine.trace(program).get_trace().nodes["U"]
@@ -119,15 +119,15 @@ def test_it_works_in_a_plate_and_is_pickled() -> None:
 
 def test_a_node_drawn_from_it_is_coupled_through_its_quantile() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("M", TruncatedNormal(1.0 + A, 1.0, 0.0, 3.0))
 
     assert CausalGraph.from_pyro(program, nodes=["A", "M"], sensitive="A", outcome="M").edges == (("A", "M"),)
     graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
     low, high = SEM(program, graph.unfair("A -> M -> Y")).nodes(500, random_state=0)
-    u = scipy_law(1.0, 1.0, 0.0, 3.0).cdf(low["M"])
-    np.testing.assert_allclose(high["M"], scipy_law(2.0, 1.0, 0.0, 3.0).ppf(u), atol=1e-4)
+    u = scipy_distribution(1.0, 1.0, 0.0, 3.0).cdf(low["M"])
+    np.testing.assert_allclose(high["M"], scipy_distribution(2.0, 1.0, 0.0, 3.0).ppf(u), atol=1e-4)
 
 
 def test_ends_in_the_wrong_order_are_refused() -> None:

@@ -55,7 +55,7 @@ def drawn_from(family: Callable[[Tensor], Any], order: tuple[int, ...] = (0, 1, 
     """Return a program whose codes 0, 1, 2 stand for x, y, z in some order."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("J", family(LAW[:, list(order)][A.long()]))
 
@@ -68,7 +68,7 @@ def one_hot(p: Tensor) -> Any:
 
 def by_one_hot(order: tuple[int, ...]) -> Callable[[int], None]:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             place = pyro.sample("place", one_hot(LAW[:, list(order)][A.long()]))
             pyro.deterministic("J", place.argmax(-1).float())
@@ -113,7 +113,7 @@ def test_monotone_is_by_rank_for_ordered_categories_and_where_it_is_asked_for(
     cut = LAW[:, list(order)].cumsum(-1)[:, :2]
 
     def ordered_logistic(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("J", dist.OrderedLogistic(0.0 * A, torch.logit(cut)[A.long()]))
 
@@ -129,7 +129,7 @@ def test_monotone_is_by_rank_for_ordered_categories_and_where_it_is_asked_for(
 
 def test_two_categories_are_ordered_either_way() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("J", dist.Categorical(torch.tensor([[0.75, 0.25], [0.4, 0.6]])[A.long()]))
 
@@ -142,7 +142,7 @@ def test_the_coupling_is_named_by_what_it_is_about() -> None:
 
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("aside", dist.Categorical(LAW[A.long()]))
             pyro.sample("J", dist.Poisson(torch.exp(A * b)))
@@ -156,15 +156,15 @@ def test_the_coupling_is_named_by_what_it_is_about() -> None:
 
 
 def test_a_category_without_probability_is_never_drawn() -> None:
-    law = dist.Categorical(torch.tensor([0.0, 0.5, 0.5, 0.0])).expand([50_000])
+    distribution = dist.Categorical(torch.tensor([0.0, 0.5, 0.5, 0.0])).expand([50_000])
     with isolated(0):
         extreme = torch.zeros(50_000, 4)
         extreme[:, 0] = 1000.0
-        assert set(gumbel_max(law, extreme).unique().tolist()) <= {1, 2}
-        values = law.sample()
-        noise, _, _ = noise_given("J", law, values, "gumbel")
+        assert set(gumbel_max(distribution, extreme).unique().tolist()) <= {1, 2}
+        values = distribution.sample()
+        noise, _, _ = noise_given("J", distribution, values, "gumbel")
     assert bool(noise.isfinite().all())
-    torch.testing.assert_close(gumbel_max(law, noise), values)
+    torch.testing.assert_close(gumbel_max(distribution, noise), values)
     # The winner says nothing of the noise of a category that cannot win.
     assert noise[:, 3].mean().item() == pytest.approx(0.5772, abs=0.03)
 
@@ -173,7 +173,7 @@ def test_a_row_without_probability_is_refused() -> None:
     """J = z has none where A = 1, whatever the noise that its distribution reads."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Uniform(0.2, 0.8))
             pyro.sample("J", dist.Categorical(torch.stack([U, 1.0 - U, 1.0 - A], -1)))
@@ -185,7 +185,7 @@ def test_a_row_without_probability_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("law", "nominal"),
+    ("distribution", "nominal"),
     [
         (dist.Categorical(torch.ones(3)), True),
         (dist.Categorical(torch.ones(4, 3)).to_event(1), True),
@@ -198,8 +198,8 @@ def test_a_row_without_probability_is_refused() -> None:
         (dist.Binomial(3, 0.5), False),
     ],
 )
-def test_what_is_nominal(law: Any, nominal: bool) -> None:
-    assert is_nominal(law) is nominal
+def test_what_is_nominal(distribution: Any, nominal: bool) -> None:
+    assert is_nominal(distribution) is nominal
 
 
 @pytest.mark.parametrize(
@@ -229,10 +229,10 @@ def test_a_learned_program_couples_its_columns_by_their_type() -> None:
         (J.astype(pd.CategoricalDtype(["x", "y", "z"], ordered=True)), "monotone"),
     ):
         table = pd.DataFrame({"A": A, "J": column, "Y": rng.integers(0, 2, 200)})
-        laws = learn_mechanisms(
+        distributions = learn_mechanisms(
             table, GRAPH, nodes=["A", "J"], posterior="point", steps=30, progress=False, random_state=0
         )
-        found = SEM.from_mechanisms(laws, UNFAIR).truth(YesToLabel(), n=200, random_state=0)
+        found = SEM.from_mechanisms(distributions, UNFAIR).truth(YesToLabel(), n=200, random_state=0)
         assert found.coupling == coupling
 
 

@@ -25,7 +25,7 @@ from pyrofair.programs.covariates import with_covariates
 from pyrofair.programs.noise import Noise
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
-from pyrofair.programs.worlds import node_by_node, side_by_side
+from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
 from pyrofair.sources.effect_posterior import effect_posterior
 
 K = 3
@@ -249,9 +249,9 @@ def test_one_run_equals_the_definition(program):
     for n, coupling in product((2, K, 50), COUPLINGS):
         with isolated(0):
             noise = Noise(n, coupling)
-            slow = node_by_node(equations, noise)
-            for narrow in (True, False):
-                for one, other in zip(slow, side_by_side(equations, noise, narrow=narrow), strict=True):
+            slow = sequential_worlds(equations, noise)
+            for broadcast in (True, False):
+                for one, other in zip(slow, vectorised_worlds(equations, noise, broadcast=broadcast), strict=True):
                     assert all(torch.allclose(one[site], other[site], atol=1e-5) for site in one)
 
 
@@ -417,7 +417,7 @@ def test_a_program_with_vectors_can_be_pickled():
     copy = pickle.loads(pickle.dumps(equations))
     with isolated(0):
         noise = Noise(5, "monotone")
-        one, other = node_by_node(equations, noise)[1], node_by_node(copy, noise)[1]
+        one, other = sequential_worlds(equations, noise)[1], sequential_worlds(copy, noise)[1]
     assert all(torch.equal(one[site], other[site]) for site in one)
 
 

@@ -23,7 +23,7 @@ LEVELS: Any = {"J": ["nurse", "cook"], "S": [10, 20, 40]}
 
 
 def program(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         J = pyro.sample("J", dist.Bernoulli(0.3))
         S = pyro.deterministic("S", A + pyro.sample("U_S", dist.Bernoulli(0.4)) * 1.0)
@@ -95,10 +95,10 @@ def test_draws_of_parameters_keep_the_types_of_a_model() -> None:
     assert set(seen) == {jobs}
 
 
-def test_given_people_come_and_go_with_labels() -> None:
+def test_given_units_come_and_go_with_labels() -> None:
     sem = SEM(program, UNFAIR, levels=LEVELS)
-    people = pd.DataFrame({"A": [0, 1], "job": ["cook", "nurse"], "S": [20, 40], "M": [0.0, 1.5]}, index=["x", "y"])
-    found = sem.counterfactual(people.astype({"job": "category"}), random_state=0)
+    units = pd.DataFrame({"A": [0, 1], "job": ["cook", "nurse"], "S": [20, 40], "M": [0.0, 1.5]}, index=["x", "y"])
+    found = sem.counterfactual(units.astype({"job": "category"}), random_state=0)
     assert found.exact
     assert found.baseline["job"].tolist() == ["cook", "nurse"]
     assert found.baseline["S"].tolist() == [20, 20]
@@ -106,12 +106,12 @@ def test_given_people_come_and_go_with_labels() -> None:
     np.testing.assert_allclose(found.scores(Rule())["effect"], 0.2)
     assert (found.worlds[0].sd == 0.0).all(axis=None)
     for name in ("J", "job"):
-        kept = sem.counterfactual(people, do={name: "nurse"})
+        kept = sem.counterfactual(units, do={name: "nurse"})
         assert kept.switched["job"].tolist() == ["nurse"] * 2
     jobs = pd.Series(["cook", "nurse"], ["x", "y"])
-    assert sem.counterfactual(people, do={"J": jobs}).switched["job"].tolist() == ["cook", "nurse"]
+    assert sem.counterfactual(units, do={"J": jobs}).switched["job"].tolist() == ["cook", "nurse"]
     with pytest.raises(DataError, match=r"index of do\['J'\] is not that of the table"):
-        sem.counterfactual(people, do={"J": jobs[::-1]})
+        sem.counterfactual(units, do={"J": jobs[::-1]})
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_given_people_come_and_go_with_labels() -> None:
 )
 def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None:
     def drawn(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             p = torch.stack([0.6 - 0.5 * A, torch.full_like(A, 0.2), 0.2 + 0.5 * A], -1)
             pyro.sample("S", dist.Categorical(p))
 
     graph = CausalGraph("A -> S -> Y", sensitive="A", outcome="Y")
     sem = SEM(drawn, graph.unfair("A -> S -> Y"), coupling=coupling, levels={"S": ["low", "mid", "high"]})
-    people = pd.DataFrame({"A": [0, 0, 1], "S": ["low", "high", "high"]})
-    found = sem.counterfactual(people, draws=400, random_state=0)
+    units = pd.DataFrame({"A": [0, 0, 1], "S": ["low", "high", "high"]})
+    found = sem.counterfactual(units, draws=400, random_state=0)
     assert not found.exact
     assert found.baseline["S"].tolist()[:2] == ["low", "high"]
     assert found.switched["S"].tolist()[1:] == ["high", "high"]
@@ -190,17 +190,17 @@ def test_levels_that_do_not_fit(levels: Any, match: str) -> None:
 
 def test_unseen_labels_and_missing_values() -> None:
     sem = SEM(program, UNFAIR, levels=LEVELS)
-    people = pd.DataFrame({"A": [0], "job": ["cok"], "S": [20], "M": [0.0]})
+    units = pd.DataFrame({"A": [0], "job": ["cok"], "S": [20], "M": [0.0]})
     with pytest.raises(
         DataError, match=r"'job' holds 'cok', which is none of its 2 levels: 'nurse', 'cook'.*Did you mean"
     ):
-        sem.counterfactual(people)
+        sem.counterfactual(units)
     with pytest.raises(DataError, match="'S' holds 30, which is none of its 3 levels: 10, 20, 40"):
-        sem.counterfactual(people.assign(job="cook", S=30))
+        sem.counterfactual(units.assign(job="cook", S=30))
     with pytest.raises(DataError, match="'J' holds 'pilot', which is none of its 2 levels"):
-        sem.counterfactual(people.assign(job="cook"), do={"J": "pilot"})
+        sem.counterfactual(units.assign(job="cook"), do={"J": "pilot"})
     with pytest.raises(DataError, match="missing value"):
-        sem.counterfactual(people.assign(job=None))
+        sem.counterfactual(units.assign(job=None))
 
 
 def test_labels_of_several_kinds() -> None:

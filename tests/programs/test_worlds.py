@@ -1,4 +1,4 @@
-"""Are both worlds right, for any program and any set of paths? Against arithmetic without Pyro, and exact cases."""
+"""Both worlds of random programs and sets of paths against arithmetic without Pyro, and exact cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,15 @@ from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.programs.noise import Noise
 from pyrofair.programs.sites import Program
 from pyrofair.programs.structural_equations import read_equations
-from pyrofair.programs.worlds import World, WorldAxisError, both_worlds, choose_way, factual, node_by_node, side_by_side
+from pyrofair.programs.worlds import (
+    World,
+    WorldAxisError,
+    both_worlds,
+    choose_strategy,
+    factual,
+    sequential_worlds,
+    vectorised_worlds,
+)
 
 EXPLICIT = ("linear", "threshold", "product", "floor")
 SEEDS = 30
@@ -84,7 +92,7 @@ class Model:
 
     def program(self, n: int) -> None:
         value: dict[str, Tensor] = {}
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             h = pyro.sample("H", dist.Normal(0.0, 1.0)) if self.fed else None
             for node in self.parents:
                 x = self.drive(node, value, h)
@@ -110,7 +118,7 @@ def explicit(kind: str, x: Tensor, u: Tensor) -> Tensor:
     return x * u if kind == "product" else torch.floor(x * u)
 
 
-def law_of(kind: str, x: Tensor) -> Tensor:
+def parameter_of(kind: str, x: Tensor) -> Tensor:
     if kind == "bernoulli":
         return torch.sigmoid(x)
     return x.clamp(-2, 2).exp() if kind == "poisson" else x
@@ -118,9 +126,9 @@ def law_of(kind: str, x: Tensor) -> Tensor:
 
 def implicit(kind: str, x: Tensor, u: Tensor) -> Tensor:
     if kind == "bernoulli":
-        return (u > 1 - law_of(kind, x)).float()
+        return (u > 1 - parameter_of(kind, x)).float()
     if kind == "poisson":
-        return torch.tensor(stats.poisson(law_of(kind, x).double()).ppf(u.double())).float()
+        return torch.tensor(stats.poisson(parameter_of(kind, x).double()).ppf(u.double())).float()
     value = torch.distributions.Normal(x, 1.0).icdf(u)
     return value if kind == "normal" else 2 * value
 
@@ -154,7 +162,7 @@ def by_hand(model: Model, unfair: UnfairPaths, noise: Noise) -> tuple[World, Wor
         if first is None:  # its distribution depends on no node, so that it is noise itself
             value = noise.values[f"E_{node}" if kind == "step" else node]
             return 2 * value if kind == "step" else value
-        as_base = law_of(kind, x) == law_of(kind, driven(node, way, 0))
+        as_base = parameter_of(kind, x) == parameter_of(kind, driven(node, way, 0))
         u = first if world == 0 else torch.where(as_base, first, second)
         return implicit(kind, x, u)
 
@@ -188,19 +196,19 @@ def test_random_programs(seed: int) -> None:
             chosen_equations = replace(equations, unfair=chosen)
             with isolated(seed):
                 noise = Noise(n, coupling)
-                slow = node_by_node(chosen_equations, noise)
+                slow = sequential_worlds(chosen_equations, noise)
                 assert set(slow[0]) == set(chosen_equations.sites)
                 assert_same(slow, by_hand(model, chosen, noise))
                 if unfair.recanting_witnesses():
                     with pytest.raises(NotIdentifiedError, match="recanting witness"):
-                        side_by_side(chosen_equations, noise)
+                        vectorised_worlds(chosen_equations, noise)
                     continue
-                for narrow in (False, True):
-                    fast = side_by_side(chosen_equations, noise, narrow=narrow)
+                for broadcast in (False, True):
+                    fast = vectorised_worlds(chosen_equations, noise, broadcast=broadcast)
                     assert set(fast[0]) == set(slow[0])
                     assert_same(slow, fast)
                 wanted = [site for site in equations.sites if equations.node_of[site] in unfair.graph.inputs]
-                alone = side_by_side(chosen_equations, Noise(n, coupling, seed=noise.seed), wanted, narrow=True)
+                alone = vectorised_worlds(chosen_equations, Noise(n, coupling, seed=noise.seed), wanted, broadcast=True)
                 assert set(alone[0]) == set(wanted)
                 assert_same(slow, alone)
 
@@ -226,9 +234,9 @@ def evaluate(
     equations = read_equations(program, unfair)
     with isolated(0):
         noise = Noise(n, coupling)
-        slow = node_by_node(equations, noise)
-        if choose_way(equations, coupling) != "node by node":
-            assert_same(slow, side_by_side(equations, noise))
+        slow = sequential_worlds(equations, noise)
+        if choose_strategy(equations, coupling) != "sequential":
+            assert_same(slow, vectorised_worlds(equations, noise))
     return slow
 
 
@@ -248,7 +256,7 @@ def test_all_paths_unfair_is_the_total_effect_of_plain_do(seed: int) -> None:
     equations = read_equations(model.program, model.graph.unfair(predicate=lambda path: True))
     with isolated(seed):
         noise = Noise(100, "monotone")
-        worlds = side_by_side(equations, noise)
+        worlds = vectorised_worlds(equations, noise)
         known: dict[str, Any] = noise.values
         for value, world in enumerate(worlds):
             held: dict[str, Any] = {"A": torch.full((100,), float(value))}
@@ -260,7 +268,7 @@ def test_all_paths_unfair_is_the_total_effect_of_plain_do(seed: int) -> None:
 @pytest.mark.parametrize("coupling", COUPLINGS)
 def test_relabelling_nodes_and_reordering_equations_changes_nothing(coupling: Coupling) -> None:
     def one(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
             D = pyro.sample("D", dist.Poisson((0.3 * Q + A).exp()))
@@ -268,7 +276,7 @@ def test_relabelling_nodes_and_reordering_equations_changes_nothing(coupling: Co
             pyro.deterministic("Y", A + D + M)
 
     def other(n: int) -> None:
-        with pyro.plate("crowd", n):
+        with pyro.plate("individuals", n):
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", dist.Bernoulli(logits=Q - A))
@@ -288,7 +296,7 @@ def test_relabelling_nodes_and_reordering_equations_changes_nothing(coupling: Co
 
 
 def linear(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         u_a = pyro.sample("u_a", dist.Normal(0.0, 1.0))
         u_m = pyro.sample("u_m", dist.Normal(0.0, 1.0))
         u_y = pyro.sample("u_y", dist.Normal(0.0, 1.0))
@@ -315,7 +323,7 @@ def test_b1_linear(paths: list[str], effect: float) -> None:
 )
 def test_b2_woman_and_man(noise: dict[str, float], seen: dict[str, float]) -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Normal(2.0, 1.0))
             D = pyro.deterministic("D", A + pyro.sample("U_D", dist.Normal(0.0, 1.0)) * Q)
@@ -324,10 +332,10 @@ def test_b2_woman_and_man(noise: dict[str, float], seen: dict[str, float]) -> No
 
     graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
     equations = read_equations(program, graph.unfair("A -> Y", "A -> D -> Y"))
-    people = {name: torch.tensor([value]) for name, value in ({"Q": 2.0, "A": seen["A"]} | noise).items()}
+    units = {name: torch.tensor([value]) for name, value in ({"Q": 2.0, "A": seen["A"]} | noise).items()}
     with isolated(0):
-        world = factual(equations, Noise(1, "monotone", dict(people)))
-        worlds = side_by_side(equations, Noise(1, "monotone", dict(people)), ["Q", "D", "M"])
+        world = factual(equations, Noise(1, "monotone", dict(units)))
+        worlds = vectorised_worlds(equations, Noise(1, "monotone", dict(units)), ["Q", "D", "M"])
     assert {name: round(world[name].item(), 5) for name in seen} == seen
     shown = [{name: round(values.item(), 5) for name, values in each.items()} for each in worlds]
     assert shown == [{"Q": 2.0, "D": 3.0, "M": 1.7}, {"Q": 2.0, "D": 4.0, "M": 1.7}]
@@ -335,7 +343,7 @@ def test_b2_woman_and_man(noise: dict[str, float], seen: dict[str, float]) -> No
 
 def test_b3_pearl() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             x = pyro.sample("X", dist.Normal(0.0, 1.0))
             h = pyro.deterministic("H", 0.5 * x + pyro.sample("u_h", dist.Normal(0.0, 1.0)))
             pyro.deterministic("Y", 0.7 * x + 0.4 * h + pyro.sample("u_y", dist.Normal(0.0, 1.0)))
@@ -349,7 +357,7 @@ def test_b3_pearl() -> None:
 
 
 def kite(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M1 = pyro.deterministic("M1", A + pyro.sample("u1", dist.Normal(0.0, 1.0)))
         M2 = pyro.deterministic("M2", 2 * M1 + pyro.sample("u2", dist.Normal(0.0, 1.0)))
@@ -375,7 +383,7 @@ def test_b5_kite(paths: list[str], effect: float) -> None:
 
 
 def coin(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         D = pyro.sample("D", dist.Bernoulli(0.25 + 0.35 * A))
         pyro.deterministic("Y", D)
@@ -391,16 +399,16 @@ def test_b4_the_coupling_decides_and_the_seed_does_not(unfair: UnfairPaths, coup
     n = 100_000
     for seed in (0, 1):
         with isolated(seed):
-            first, second = side_by_side(equations, Noise(n, coupling))
+            first, second = vectorised_worlds(equations, Noise(n, coupling))
         assert (first["D"] != second["D"]).float().mean().item() == pytest.approx(piu, abs=4 * 0.5 / n**0.5)
         for values, p in zip((first, second), (0.6, 0.25) if unfair.swapped else (0.25, 0.6), strict=True):
             assert values["D"].mean().item() == pytest.approx(p, abs=4 * 0.5 / n**0.5)
 
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
-def test_a_person_whose_law_is_the_same_in_both_worlds_has_the_same_value(coupling: Coupling) -> None:
+def test_a_unit_whose_distribution_is_the_same_in_both_worlds_has_the_same_value(coupling: Coupling) -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Bernoulli(0.5))
             D = pyro.sample("D", dist.Poisson(3.0 + A * Q))
@@ -419,7 +427,7 @@ def test_a_person_whose_law_is_the_same_in_both_worlds_has_the_same_value(coupli
 
 def test_gumbel_max_shares_the_noise_of_each_category() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             logits = torch.stack([A, -A, 0.5 * A], -1)
             C = pyro.sample("C", dist.Categorical(logits=logits))
@@ -442,7 +450,7 @@ def test_gumbel_max_shares_the_noise_of_each_category() -> None:
 
 @pytest.mark.parametrize("coupling", ["antithetic", "gumbel"])
 def test_values_stay_in_the_support_of_their_sites(coupling: Coupling) -> None:
-    def laws(A: Tensor) -> dict[str, Any]:
+    def distributions(A: Tensor) -> dict[str, Any]:
         return {
             "bernoulli": dist.Bernoulli(0.2 + 0.5 * A),
             "binomial": dist.Binomial(7, 0.2 + 0.5 * A),
@@ -462,20 +470,20 @@ def test_values_stay_in_the_support_of_their_sites(coupling: Coupling) -> None:
         }
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             total = A
-            for name, law in laws(A).items():
-                total = total + pyro.sample(name, law)
+            for name, distribution in distributions(A).items():
+                total = total + pyro.sample(name, distribution)
             pyro.deterministic("Y", total)
 
-    names = list(laws(torch.zeros(())))
+    names = list(distributions(torch.zeros(())))
     edges = [("A", name) for name in names] + [(name, "Y") for name in (*names, "A")]
     graph = CausalGraph(edges, sensitive="A", outcome="Y")
     worlds = evaluate(program, graph.unfair(predicate=lambda path: True), n=2000, coupling=coupling)
     for world, a in zip(worlds, (0.0, 1.0), strict=True):
-        for name, law in laws(torch.tensor(a)).items():
-            assert bool(law.support.check(world[name]).all()), name
+        for name, distribution in distributions(torch.tensor(a)).items():
+            assert bool(distribution.support.check(world[name]).all()), name
 
 
 # -- what programs may look like --------------------------------------------------------------------------------------
@@ -486,7 +494,7 @@ SOME = DIAMOND.unfair("A -> Y", "A -> D -> Y")
 
 def diamond(step: Callable[[Tensor, Tensor], Tensor]) -> Program:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
             D = pyro.deterministic("D", step(A, Q) + pyro.sample("U_D", dist.Normal(0.0, 1.0)))
@@ -507,15 +515,15 @@ def in_rows(A: Tensor, Q: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("step", "way"),
     [
-        (lambda A, Q: A * Q, "narrow"),
-        (lambda A, Q: torch.where(A > 0, Q, 0 * Q), "narrow"),
-        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()] * Q, "narrow"),
-        (lambda A, Q: torch.nn.functional.one_hot(A.long(), 2)[..., 1] * Q, "narrow"),
-        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()], "narrow"),
-        (lambda A, Q: torch.stack([A, Q.expand_as(A)], -1).prod(-1), "wide"),
-        (lambda A, Q: torch.stack([A, Q], -1).prod(-1), "node by node"),
-        (lambda A, Q: (A.reshape(len(Q), 1) * Q.reshape(len(Q), 1)).reshape(len(Q)), "node by node"),
-        (lambda A, Q: (A[:, None] * Q[:, None]).sum(1), "node by node"),
+        (lambda A, Q: A * Q, "broadcast"),
+        (lambda A, Q: torch.where(A > 0, Q, 0 * Q), "broadcast"),
+        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()] * Q, "broadcast"),
+        (lambda A, Q: torch.nn.functional.one_hot(A.long(), 2)[..., 1] * Q, "broadcast"),
+        (lambda A, Q: torch.tensor([0.5, 2.0])[A.long()], "broadcast"),
+        (lambda A, Q: torch.stack([A, Q.expand_as(A)], -1).prod(-1), "vectorised"),
+        (lambda A, Q: torch.stack([A, Q], -1).prod(-1), "sequential"),
+        (lambda A, Q: (A.reshape(len(Q), 1) * Q.reshape(len(Q), 1)).reshape(len(Q)), "sequential"),
+        (lambda A, Q: (A[:, None] * Q[:, None]).sum(1), "sequential"),
     ],
 )
 def test_a_program_that_carries_no_world_axis_along_is_run_node_by_node(
@@ -523,10 +531,10 @@ def test_a_program_that_carries_no_world_axis_along_is_run_node_by_node(
 ) -> None:
     program = diamond(step)
     equations = read_equations(program, SOME)
-    assert choose_way(equations, "monotone") == way
+    assert choose_strategy(equations, "monotone") == way
     with isolated(0):
         noise = Noise(50, "monotone")
-        first, second = node_by_node(equations, noise)
+        first, second = sequential_worlds(equations, noise)
         assert torch.equal(first["M"], second["M"])
         ones, zeros = torch.ones(50), torch.zeros(50)
         gap = step(ones, noise.values["Q"]) - step(zeros, noise.values["Q"])
@@ -540,33 +548,33 @@ def test_equations_outside_torch(step: Callable[[Tensor, Tensor], Tensor]) -> No
         equations = read_equations(diamond(step), SOME)
     with isolated(0):
         noise = Noise(50, "monotone")
-        first, second = node_by_node(equations, noise)
-        if choose_way(equations, "monotone") != "node by node":
-            assert_same((first, second), side_by_side(equations, noise))
+        first, second = sequential_worlds(equations, noise)
+        if choose_strategy(equations, "monotone") != "sequential":
+            assert_same((first, second), vectorised_worlds(equations, noise))
     torch.testing.assert_close(second["D"] - first["D"], noise.values["Q"])
 
 
 def test_a_site_that_changes_its_shape_later_is_caught() -> None:
     program = diamond(lambda A, Q: A * Q if Q.shape[-1] < 60 else (A * Q).flatten()[: Q.shape[-1]])
     equations = read_equations(program, SOME)
-    assert choose_way(equations, "monotone") == "narrow"
+    assert choose_strategy(equations, "monotone") == "broadcast"
     big = diamond(lambda A, Q: (A * Q).unsqueeze(0))
     with (
         isolated(0),
         pytest.raises(WorldAxisError, match=r"'D' has the shape \(1, 2, 50\) in 2 worlds, and \(50,\) in one"),
     ):
-        side_by_side(replace(equations, program=big), Noise(50, "monotone"))
+        vectorised_worlds(replace(equations, program=big), Noise(50, "monotone"))
     odd = replace(equations, program=diamond(lambda A, Q: (A * Q).unsqueeze(0) if A.ndim > 1 else A * Q))
     with isolated(0):
         noise = Noise(50, "monotone")
-        assert_same(both_worlds(odd, noise, way="wide"), node_by_node(equations, noise))
+        assert_same(both_worlds(odd, noise, strategy="vectorised"), sequential_worlds(equations, noise))
 
 
 @pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect() -> None:
     def program(n: int) -> None:
         scale = pyro.sample("scale", dist.LogNormal(0.0, 0.1))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Categorical(torch.tensor([0.4, 0.6])))
             V = pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
             L = pyro.sample("L", dist.Normal(A + V[..., 0], scale))  # a latent mediator
@@ -587,8 +595,8 @@ def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect()
     assert equations.endogenous == {"L", "E", "Z"}
     with isolated(3):
         noise = Noise(300, "antithetic")
-        slow = node_by_node(equations, noise)
-        assert_same(slow, side_by_side(equations, noise))
+        slow = sequential_worlds(equations, noise)
+        assert_same(slow, vectorised_worlds(equations, noise))
     first, second = slow
     # D reads the step with A = 1, M with A = 0, although it is one site.
     rise = (second["D"] - first["D"]) - (second["L"] - first["L"])
@@ -599,7 +607,7 @@ def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect()
 
 def test_a_node_of_several_columns_of_which_one_reads_another() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             s1 = pyro.deterministic("s1", A + pyro.sample("u1", dist.Normal(0.0, 1.0)))
             s2 = pyro.sample("s2", dist.Poisson((0.1 * s1).exp() + A))
@@ -628,7 +636,7 @@ def test_memory_is_linear_in_worlds() -> None:
     seed = next(s for s in range(50) if not model.unfair(s).recanting_witnesses() and model.unfair(s).paths)
     equations = read_equations(model.program, model.unfair(seed))
     with isolated(0), Largest() as largest:
-        side_by_side(equations, Noise(1000, "monotone"))
+        vectorised_worlds(equations, Noise(1000, "monotone"))
     assert largest.size <= 3 * 1000
 
 
@@ -637,12 +645,12 @@ def test_memory_is_linear_in_worlds() -> None:
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("seed", range(6))
-def test_people_of_each_group_are_as_in_the_world_of_their_group(seed: int, coupling: Coupling) -> None:
+def test_units_of_each_group_are_as_in_the_world_of_their_group(seed: int, coupling: Coupling) -> None:
     model = Model.draw(seed)
     equations = read_equations(model.program, model.graph.unfair(predicate=lambda path: True))
     with isolated(seed):
         noise = Noise(200, coupling)
-        baseline, contrast = node_by_node(equations, noise)
+        baseline, contrast = sequential_worlds(equations, noise)
         seen = factual(equations, noise)
     for site in equations.sites:
         if "Y" in (site, *model.graph.descendants(site)):

@@ -1,4 +1,4 @@
-"""What would a unit's features be, had only the unfair paths carried the baseline? A recursion along the edges."""
+"""Counterfactual features of PSCF: nodes on unfair paths redrawn along the edges, unfair ones at the baseline."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyrofair.exceptions import GraphError
 from pyrofair.graph.path_sets import show_path
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import quantile
+from pyrofair.programs.noise import inside
 
 __all__ = ["Replay", "read_replay"]
 
@@ -25,16 +26,9 @@ Latents = Literal["posterior", "prior"]
 
 @dataclass(frozen=True)
 class Replay:
-    """Which edges are replayed, and which nodes are redrawn for that.
+    """Unfair paths, the nodes redrawn on them in causal order, and the children of A that read the baseline.
 
-    Parameters
-    ----------
-    unfair
-        The unfair paths.
-    redrawn
-        The nodes on them between the sensitive attribute and the outcome, each after its causes.
-    switched
-        The children of the sensitive attribute that read the baseline, the outcome among them if its edge is unfair.
+    The outcome is one of these children if its edge is unfair.
     """
 
     unfair: UnfairPaths
@@ -47,7 +41,7 @@ class Replay:
         return float(self.unfair.regimes[0].on_unfair)
 
     def as_is(self) -> Replay:
-        """Return the replay in which every edge brings a unit's own value, which redraws her as she is."""
+        """Return the replay in which every edge carries a unit's own value, which redraws the unit as it is."""
         return replace(self, switched=frozenset())
 
     def reads(self, node: str) -> tuple[str, ...]:
@@ -76,30 +70,11 @@ class Replay:
     ) -> dict[str, Tensor]:
         """Redraw the nodes on unfair paths, each from its distribution given its causes as it reads them now.
 
-        An edge of an unfair path brings the baseline, or the redrawn value of the node it comes from; any other edge
-        brings the unit's own value. The noise belongs to what the two worlds share of a unit, so that the same row
-        gets the same values wherever it stands, and rows that differ only by unfair paths have the same noise.
-
-        Parameters
-        ----------
-        sem
-            The learned mechanisms.
-        values
-            The units' columns, shapes (n,); those of :meth:`columns_read`.
-        keys
-            Whose noise it is, from :meth:`keys`.
-        latents
-            Whether the latent variables are drawn from their posterior given the unit's row, or from the prior.
-        draws
-            How many times.
-        seed
-            Seeds the noise.
-
-        Returns
-        -------
-        dict of Tensor of shape (draws, n)
-            The columns of the redrawn nodes; and under the names of their sites the latent variables, shapes (draws, n,
-            k).
+        ``values`` (n,) are those of :meth:`columns_read`, ``keys`` those of :meth:`keys`; latent variables are drawn
+        from their posterior given the unit's row, or from the prior. Returned are the redrawn columns, (draws, n), and
+        under the names of their sites the latent variables, (draws, n, k). The noise belongs to what the two worlds
+        share of a unit: the same row gets the same values at any index, and rows that differ only by unfair paths have
+        the same noise.
         """
         found: dict[str, Tensor] = {}
         for node in self.redrawn:
@@ -111,9 +86,9 @@ class Replay:
                 noise = loc + scale * noise
             found[site] = noise
             for column in self.unfair.graph.columns[node]:
-                law = sem.law(column, self.as_read(column, sem, values, found), noise)
+                distribution = sem.law(column, self.as_read(column, sem, values, found), noise)
                 u = keyed_strata(keys, seed, column, (draws,)).to(torch.get_default_dtype())
-                found[column] = quantile(column, law, _inside(u)).to(u.dtype).expand(draws, len(keys))
+                found[column] = quantile(column, distribution, inside(u)).to(u.dtype).expand(draws, len(keys))
         return found
 
     def as_read(
@@ -138,29 +113,11 @@ class Replay:
         return row_keys([values[name] for name in columns], n)
 
 
-def _inside(u: Tensor) -> Tensor:
-    """Keep probabilities off the ends, where rounding to 32 bits would put some."""
-    least = torch.finfo(u.dtype).eps / 2
-    return u.clamp(least, 1.0 - least)
-
-
 def read_replay(unfair: UnfairPaths) -> Replay:
-    """Find what must be redrawn.
+    """Read off the unfair paths what must be redrawn.
 
-    Raises
-    ------
-    NotIdentifiedError
-        If the paths have a recanting witness, which would need two values at once.
-    GraphError
-        If an unfair path runs through a latent node, of which there is nothing to learn.
-
-    Examples
-    --------
-    >>> from pyrofair import CausalGraph
-    >>> graph = CausalGraph("A -> Z -> D -> Y; A -> D; A -> Y", sensitive="A", outcome="Y")
-    >>> replay = read_replay(graph.unfair("A -> Z -> D -> Y"))
-    >>> replay.redrawn, sorted(replay.switched), replay.reads("D")
-    (('Z', 'D'), ['Z'], ('A',))
+    A recanting witness, which would need two values at once, is a NotIdentifiedError; an unfair path through a latent
+    node, whose distribution no data determine, a GraphError.
     """
     graph = unfair.graph
     witnesses = unfair.regimes[1].arms if unfair.paths else {}
@@ -169,7 +126,7 @@ def read_replay(unfair: UnfairPaths) -> Replay:
         hidden = next(node for node in path if node in graph.latent)
         raise GraphError(
             f"The unfair path {show_path(path)} runs through the latent node {hidden!r}, whose fair value cannot be "
-            "drawn: no data tell its distribution. Draw the graph without it, with edges from its causes to its "
+            "drawn: no data determine its distribution. Draw the graph without it, with edges from its causes to its "
             "effects."
         )
     high = unfair.regimes[1].on_unfair

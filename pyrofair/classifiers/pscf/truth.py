@@ -1,10 +1,10 @@
-"""How far are PSCF's predictions from those that the true structural equation model would make in the same way?"""
+"""PSCF's predictions against those of the true structural equation model, made in the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,14 @@ from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.noise import Noise, draw_from
 from pyrofair.programs.sites import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
+from pyrofair.programs.world_tables import site_of
 from pyrofair.programs.worlds import (
+    RunOnNoise,
     StopTracing,
-    Way,
-    WithNoise,
+    Strategy,
     World,
     both_worlds,
-    choose_way,
+    choose_strategy,
     factual,
     quiet,
     require_shared_first,
@@ -46,18 +47,18 @@ class PSCFTruth:
     """PSCF's predictions beside those of the true structural equation model, for the same units.
 
     The paper measures PSCF not by a classifier in two worlds but by the error of its learned model. Unit i, drawn
-    from the true model with her own A, gets two decisions, each 1 where the mean over the samples exceeds 1/2:
+    from the true model with its own A, gets two decisions, each 1 where the mean over the samples exceeds 1/2:
 
     - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned mechanisms;
-    - ``y_i``, made in the same way by the true equations, her other columns held: with ``latents="prior"`` the noise of
-      the redrawn nodes is drawn anew for each sample; with ``"posterior"`` it is her own. The outcome's noise is
-      averaged over (``average="probability"``) or drawn anew for each sample (``"decision"``). What she has of latent
-      causes of the outcome stays hers.
+    - ``y_i``, made in the same way by the true equations, the unit's other columns held: with ``latents="prior"`` the
+      noise of the redrawn nodes is drawn anew for each sample; with ``"posterior"`` it is the unit's own. The outcome's
+      noise is averaged over (``average="probability"``) or drawn anew for each sample (``"decision"``). Latent causes
+      of the outcome keep the unit's values.
 
     The noise of ``yhat_i`` and of ``y_i`` is independent, so that even the true distributions have a PIU above 0 with
     few samples from the prior, or with drawn decisions. Errors are those of drawing units; PSCF's own noise is part of
-    PSCF. ``SEM.truth(pscf)`` asks the other question: what PSCF, as a function of a unit's row, does in two worlds;
-    with ``latents="prior"`` that is exactly 0 where no fair path carries A on to what is redrawn.
+    PSCF. ``SEM.truth(pscf)`` measures another quantity: the difference of PSCF, as a function of a unit's row, between
+    two worlds; with ``latents="prior"`` it is exactly 0 where no fair path carries A on to what is redrawn.
 
     Attributes
     ----------
@@ -72,11 +73,11 @@ class PSCFTruth:
     mean_difference : Estimate
         The mean of ``yhat_i - y_i``.
     true_accuracy, accuracy : Estimate
-        The share of these units whose outcome ``y_i`` and ``yhat_i`` hit.
+        The share of these units whose outcome equals ``y_i``, and ``yhat_i``.
     grouping : str
         How units were grouped.
     latents, average, samples, n
-        What was asked for.
+        The settings, and the number of units.
 
     References
     ----------
@@ -107,25 +108,10 @@ class PSCFTruth:
 
 
 def measure_approximation(model: Any, program: Program, *, n: int, random_state: int | None) -> PSCFTruth:
-    """Draw units from the true model, and decide on each by PSCF and by the true equations.
+    """Draw n units from the true model, and decide on each by PSCF, fitted, and by the true equations.
 
-    Parameters
-    ----------
-    model
-        A fitted :class:`pyrofair.PSCF`.
-    program
-        The true model, whose outcome is drawn from a Bernoulli distribution.
-    n, random_state
-        The number of units, and the seed.
-
-    Raises
-    ------
-    GraphError
-        If the program does not fit the graph, or its outcome is not drawn from a Bernoulli distribution.
-    NotIdentifiedError
-        With latents from the prior, if the redrawn nodes' noise is not theirs alone.
-    DataError
-        If ``n`` is no positive integer.
+    A GraphError refuses a program that does not fit the graph, or whose outcome is not drawn from a Bernoulli
+    distribution; a NotIdentifiedError, with latents from the prior, other nodes that read the redrawn nodes' noise.
     """
     require_units("n", n)
     require_seed(random_state)
@@ -133,14 +119,14 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     graph = replay.unfair.graph
     with isolated(seed_from(random_state)):
         true = _TrueModel.read(program, replay.unfair)
-        outcome, people, scores = _simulate(true, replay, int(n), model.latents, model.samples)
+        outcome, units, scores = _simulate(true, replay, int(n), model.latents, model.samples)
         if model.average == "decision":
             scores = (torch.rand(scores.shape) < scores).double()
     y = (scores.double().mean(0) > 0.5).double().numpy()
-    place = list(model.classes_).index(graph.positive)
-    yhat = (model.predict_proba(people)[:, place] > 0.5).astype(np.float64)
+    positive = list(model.classes_).index(graph.positive)
+    yhat = (model.predict_proba(units)[:, positive] > 0.5).astype(np.float64)
     effect = yhat - y
-    group = people[graph.input_columns].groupby(graph.input_columns, sort=False).ngroup().to_numpy().astype(np.int64)
+    group = units[graph.input_columns].groupby(graph.input_columns, sort=False).ngroup().to_numpy().astype(np.int64)
     size = np.bincount(group).astype(np.int64)
     mu = np.bincount(group, np.abs(effect)) / size
     return PSCFTruth(
@@ -164,18 +150,19 @@ class _TrueModel:
 
     equations: Equations
     swapped: Equations
-    ways: tuple[Way, Way]
+    strategies: tuple[Strategy, Strategy]
 
     @classmethod
     def read(cls, program: Program, unfair: UnfairPaths) -> _TrueModel:
-        one, other = (read_equations(program, paths) for paths in (unfair, unfair.reversed()))
-        return cls(one, other, (choose_way(one, COUPLING), choose_way(other, COUPLING)))
+        one = read_equations(program, unfair)
+        other = replace(one, unfair=unfair.reversed())
+        return cls(one, other, (choose_strategy(one, COUPLING), choose_strategy(other, COUPLING)))
 
     def fair(self, noise: Noise, wanted: Iterable[str], held: World, own: Tensor) -> World:
         """Return sites where unfair edges carry the baseline, and fair ones each unit's own value ``own`` (n,)."""
         sites = list(wanted)
-        same, _ = both_worlds(self.equations, noise, sites, held, way=self.ways[0])
-        _, other = both_worlds(self.swapped, noise, sites, held, way=self.ways[1])
+        same, _ = both_worlds(self.equations, noise, sites, held, strategy=self.strategies[0])
+        _, other = both_worlds(self.swapped, noise, sites, held, strategy=self.strategies[1])
         low = self.equations.unfair.regimes[0].on_unfair
         return {site: torch.where(own == low, same[site], other[site]) for site in sites}
 
@@ -208,52 +195,42 @@ def _simulate(
         fresh = Noise(n, COUPLING, dict(parameters)) if latents == "prior" else noise
         fair = true.fair(fresh, redrawn, held, own) if redrawn else {}
         sensitive = torch.tensor(levels, dtype=actual[equations.sensitive].dtype)[read]
-        scores.append(_outcome_law(equations, noise, target, held | fair | {equations.sensitive: sensitive}))
+        scores.append(_outcome_probability(equations, noise, target, held | fair | {equations.sensitive: sensitive}))
     label = {0: graph.baseline, 1: graph.contrast}
     columns = {
         column: np.array([label[k] for k in (0, 1)], dtype=object)[own.numpy()]
         if column == graph.sensitive_column
-        else actual[_site(equations, column)].numpy()
+        else actual[site_of(equations, column)].numpy()
         for column in graph.columns_of(node for node in graph.observed if node != graph.outcome)
     }
-    people = pd.DataFrame(columns).infer_objects()
-    return actual[target].double().numpy(), people, torch.stack(scores)
+    units = pd.DataFrame(columns).infer_objects()
+    return actual[target].double().numpy(), units, torch.stack(scores)
 
 
-def _site(equations: Equations, column: str) -> str:
-    """Return the site of a column: its own name, or that of its node."""
-    if column in equations.node_of:
-        return column
-    return next(node for node, own in equations.unfair.graph.columns.items() if own == [column])
-
-
-class _ReadLaw(WithNoise):
-    """Run a program whose other sites are set until a site is met, and keep the site's distribution."""
+class _ReadDistribution(RunOnNoise):
+    """Run a program whose other sites are held until a site is met, and keep the site's distribution."""
 
     def __init__(self, equations: Equations, noise: Noise, site: str, held: World) -> None:
-        super().__init__(equations, noise, held)
+        super().__init__(noise, equations.endogenous, held)
         self.site = site
-        self.law: Any = None
+        self.distribution: Any = None
 
-    def respond(self, name: str, law: Any) -> Tensor:
+    def respond(self, name: str, distribution: Any) -> Tensor:
         if name == self.site:
-            self.law = law
+            self.distribution = distribution
             raise StopTracing
-        return draw_from(law)
+        return draw_from(distribution)
 
 
-def _outcome_law(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
-    """Return P(outcome = 1) where all that the outcome reads is set, shape (n,)."""
-    handler = _ReadLaw(equations, noise, site, held)
+def _outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
+    """Return P(outcome = 1) where all that the outcome reads is held, shape (n,)."""
+    handler = _ReadDistribution(equations, noise, site, held)
     with quiet(), handler, suppress(StopTracing):
-        run: Callable[[int], object] = equations.program
-        run(noise.n)
-    chance = getattr(handler.law, "probs", None)
-    if chance is None or handler.law.event_shape:
+        equations.program(noise.n)
+    chance = getattr(handler.distribution, "probs", None)
+    if chance is None or handler.distribution.event_shape:
         raise GraphError(
             f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
-            f"compared: "
-            f'pyro.sample("{site}", dist.Bernoulli(...)).'
+            f'compared: pyro.sample("{site}", dist.Bernoulli(...)).'
         )
-    probability: Tensor = chance.expand(noise.n)
-    return probability
+    return torch.as_tensor(chance).expand(noise.n)
