@@ -18,7 +18,8 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.sources import gcomputation as split_laws
 from pyrofair.sources.propensity import Rows
-from pyrofair.tables.tables import TableEncoder, read_table
+from pyrofair.tables.encoder import TableEncoder
+from pyrofair.tables.reading import read_table
 
 GRAPH = pf.CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")

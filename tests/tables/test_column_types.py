@@ -20,7 +20,8 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.sources import gcomputation
-from pyrofair.tables.tables import as_column, read_outcome, read_table
+from pyrofair.tables.labels import as_column, read_outcome
+from pyrofair.tables.reading import read_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 

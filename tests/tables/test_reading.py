@@ -1,4 +1,4 @@
-"""Tables as they come in: what is read, how it is encoded, and what is refused in which words."""
+"""Tables and weights as they come in: what is read, and what is refused in which words."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ from pyrofair._validation import did_you_mean
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.sources.ipw import IPW
-from pyrofair.tables.tables import (
-    TableEncoder,
-    read_outcome,
-    read_sensitive,
-    read_table,
-    read_weight,
-    require_aligned,
-    warn_unused,
-)
+from pyrofair.tables.reading import read_table, read_weight, require_aligned, warn_unused
 
 GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
@@ -120,35 +112,6 @@ def test_weights_read() -> None:
     assert np.array_equal(read_weight(once, 99), once)
 
 
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        ([0, 1, 2], "the outcome must be binary, but holds 3 classes: 0, 1, 2"),
-        (["no", "no"], r"the outcome never takes the positive value 1; it holds 'no'\. Name it .*positive="),
-        ([0, 0], "never takes the positive value 1; it holds 0"),
-        ([1, 1], "has one class only, 1; a classifier needs both"),
-        ([0, 1, np.nan], r"the outcome has missing values \(NaN\); drop these rows before"),
-        (pd.Series(["a", None]), "missing values"),
-    ],
-)
-def test_outcomes_refused(y: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read_outcome(y if isinstance(y, pd.Series) else np.array(y), 1)
-
-
-def test_outcomes_read() -> None:
-    for y, positive, labels, coded in [
-        (["yes", "no", "yes"], "yes", ["no", "yes"], [1, 0, 1]),
-        (["yes", "no", "yes"], "no", ["yes", "no"], [0, 1, 0]),
-        ([2, 1, 2], 1, [2, 1], [0, 1, 0]),
-        (pd.Series([True, False], index=[4, 4]), True, [False, True], [1, 0]),
-        (pd.Series(["a", "b"], dtype="category"), "a", ["b", "a"], [1, 0]),
-    ]:
-        found, names = read_outcome(y, positive)
-        assert names == labels
-        assert found.tolist() == coded
-
-
 def test_rows_that_would_be_matched_by_accident() -> None:
     table = people()
     require_aligned(table, table["M"])
@@ -159,16 +122,6 @@ def test_rows_that_would_be_matched_by_accident() -> None:
         require_aligned(table, 3)
     with pytest.raises(DataError, match=r"index of y is not that of X.*y = y\.loc\[X\.index\].*y\.to_numpy\(\)"):
         require_aligned(table, table["M"].iloc[::-1])
-
-
-def test_the_sensitive_attribute_is_matched_by_equality() -> None:
-    graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="m", contrast="f")
-    assert read_sensitive(pd.DataFrame({"A": ["f", "m", "f"]}), graph).tolist() == [1, 0, 1]
-    swapped = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline=1, contrast=0)
-    assert read_sensitive(pd.DataFrame({"A": [1.0, 0.0]}), swapped).tolist() == [0, 1]
-    assert read_sensitive(pd.DataFrame({"A": ["f"]}), graph, both=False).tolist() == [1]
-    with pytest.raises(DataError, match=r"holds 'x' besides baseline='m' and contrast='f'"):
-        read_sensitive(pd.DataFrame({"A": ["f", "x"]}), graph, both=False)
 
 
 # --- read ------------------------------------------------------------------------------------------------------------
@@ -247,60 +200,6 @@ def test_trees_take_any_form_of_text() -> None:
         weights.append(source.weights(UNFAIR.regimes[1]).to_numpy())
     for other in weights[1:]:
         assert other == pytest.approx(weights[0], rel=1e-12)
-
-
-def test_unseen_categories_are_refused_unless_they_were_declared() -> None:
-    table = people()
-    table["M"] = table["M"].map({0: "x", 1: "y"})
-    new = table.copy()
-    new.loc[3, "M"] = "z"
-    regime = UNFAIR.regimes[1]
-    for propensity in ("logistic", "boosted", "saturated"):
-        source = IPW(UNFAIR, arm="pooled", propensity=propensity, random_state=0).fit(table)  # type: ignore[arg-type]
-        with pytest.raises(DataError, match=r"'M' holds 'z', not seen in fit\. Known: 'x', 'y'\. .*CategoricalDtype"):
-            source.weights(regime, new)
-    declared = pd.CategoricalDtype(["x", "y", "z"])
-    for propensity in ("logistic", "boosted"):
-        source = IPW(UNFAIR, arm="pooled", propensity=propensity, random_state=0).fit(table.astype({"M": declared}))  # type: ignore[arg-type]
-        assert np.isfinite(source.weights(regime, new.astype({"M": declared}))).all()
-    source = IPW(UNFAIR, arm="pooled", propensity="saturated").fit(table.astype({"M": declared}))
-    with pytest.raises(DataError, match=r"The cell \{'M': 'z'\} was not among the rows"):
-        source.weights(regime, new.astype({"M": declared}))
-
-
-# --- the encoder -----------------------------------------------------------------------------------------------------
-
-
-def test_encoder_standardises_numbers_and_spreads_categories() -> None:
-    table = pd.DataFrame({"n": [1.0, 2.0, 6.0], "c": ["b", "a", "b"], "constant": 5, "flag": [True, False, True]})
-    encoded = TableEncoder().fit_transform(table)
-    n = table["n"].to_numpy()
-    assert encoded[:, 0] == pytest.approx((n - n.mean()) / n.std())
-    assert encoded[:, 1].tolist() == [0.0, 0.0, 0.0]
-    assert encoded[:, 3:].tolist() == [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
-    shuffled = TableEncoder().fit(table).transform(table[["flag", "c", "constant", "n"]])
-    assert (shuffled == encoded).all()
-
-
-def test_encoder_keeps_declared_categories_and_their_order() -> None:
-    declared = pd.Series(["b", "a"], dtype=pd.CategoricalDtype(["c", "b", "a"]))
-    assert TableEncoder().fit_transform(declared.to_frame("c")).tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-
-
-def test_encoder_weights_the_scale() -> None:
-    table = pd.DataFrame({"n": [0.0, 1.0, 5.0]})
-    weighted = TableEncoder().fit(table, sample_weight=np.array([2.0, 1.0, 1.0]))
-    repeated = TableEncoder().fit(table.iloc[[0, 0, 1, 2]])
-    assert weighted.transform(table) == pytest.approx(repeated.transform(table))
-
-
-def test_encoder_sorts_mixed_objects_by_type() -> None:
-    table = pd.DataFrame({"c": pd.Series([2, "a", 1, "b"], dtype=object)})
-    assert TableEncoder().fit(table).categories_["c"].tolist() == [1, 2, "a", "b"]
-
-
-def test_encoder_of_no_columns() -> None:
-    assert TableEncoder().fit_transform(pd.DataFrame(index=range(3))).shape == (3, 0)
 
 
 def test_did_you_mean() -> None:
