@@ -245,7 +245,7 @@ def test_text() -> None:
         ("A -> M -> Y", {"columns": {"M": []}}, "'M' is given no columns. Name at least one, or declare it latent"),
         ("A -> M -> Y", {"columns": {"M": "A"}}, "The column 'A' stands in 'A' and 'M'; a column belongs to one node"),
         ("A -> M -> Y", {"columns": {"M": ["m", "m"]}}, "The column 'm' stands in 'M', twice"),
-        ("A <- Y", {}, "the arrow points backwards"),
+        ("A <- Y", {}, "Turn the edge around"),
         ([("A", "Y"), "AY"], {}, "is not a .parent, child. pair of names"),
         (None, {}, "no graph can be read from None"),
     ],
