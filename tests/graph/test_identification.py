@@ -209,7 +209,7 @@ REFUSED = {
     "A<->M": (
         unfair_in(f"{ADULT}; U -> {{A M}}", "A -> Y", latent="U"),
         "prediction",
-        "'A' shares a district with what it causes: {A, M}, joined by latent U. No data on these columns tell the "
+        "'A' shares a district with what it causes: {A, M}, joined by latent U. No data on these columns determine the "
         "effect of 'A' on {M}",
     ),
     "A<->C<->M": (
