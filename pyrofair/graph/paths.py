@@ -1,4 +1,4 @@
-"""Which paths are unfair, and what value of the sensitive attribute each of them carries in each of two worlds."""
+"""Unfair paths, and the value of the sensitive attribute that each path carries in each of two worlds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LISTED", "Path", "Regime", "UnfairPaths", "select_paths", "show_path", "witness_message"]
 
 LISTED = 100_000
-"""How many paths a function of a path is tried on, at most."""
+"""The most paths that a function of a path is tried on."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class UnfairPaths:
         ----------
         Chikahara et al. (2021), definition 3; Avin, Shpitser and Pearl (2005).
         """
-        place = {node: i for i, node in enumerate(self.graph.nodes)}
+        index = {node: i for i, node in enumerate(self.graph.nodes)}
         found = [(witness, *pair) for witness, pair in partings(self.paths, self.fair_paths).items()]
-        return sorted(found, key=lambda each: tuple([place[node] for node in path] for path in each[1:]))
+        return sorted(found, key=lambda each: tuple([index[node] for node in path] for path in each[1:]))
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw the graph with the unfair paths in red."""
@@ -200,11 +200,11 @@ def _lines(word: str, paths: PathSet) -> Iterable[str]:
 
 
 def witness_message(witness: str, unfair: Path, fair: Path) -> str:
-    """Say why a recanting witness prevents identification."""
+    """Return why a recanting witness prevents identification."""
     return (
         f"Not identified: {witness!r} is a recanting witness. The unfair path {show_path(unfair)} and the fair path "
-        f"{show_path(fair)} part only there, so {witness!r} would have to take two values at once, and no data tell "
-        f"their joint distribution. Call both paths unfair, or both fair."
+        f"{show_path(fair)} part only there, so {witness!r} would have to take two values at once, and no data "
+        "determine their joint distribution. Call both paths unfair, or both fair."
     )
 
 
