@@ -1,4 +1,4 @@
-"""What does the graph look like? Layers from causes to effects, unfair edges in red, latent nodes in grey."""
+"""Drawings of causal graphs: layers from causes to effects, unfair edges in red, latent nodes in grey."""
 
 from __future__ import annotations
 
@@ -69,44 +69,12 @@ def draw_dag(
     title: str | None = None,
     detached: bool = False,
 ) -> Axes:
-    """Draw a directed acyclic graph from left (causes) to right (effects).
+    """Draw a directed acyclic graph from left (causes) to right (effects) and return its axes, in inches.
 
-    Parameters
-    ----------
-    nodes, edges
-        The graph; edges are pairs (parent, child).
-    latent
-        Nodes drawn in grey with a dashed outline and dashed edges.
-    sensitive, outcome
-        Nodes drawn with a bold outline.
-    red
-        Edges drawn thick and red, on top of the others: those of the unfair paths.
-    labels
-        The text of a node, instead of its name. Lines after the first are set smaller: its columns, for instance.
-    ax
-        Axes to draw into. Left out, a figure of its own is made, as large as the graph needs.
-    title
-        Title of the axes.
-    detached
-        Whether a figure of its own is one that pyplot does not know.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes, in inches of a figure of its own.
-
-    Raises
-    ------
-    GraphError
-        When an edge, or a marked node or edge, is not in the graph, or when the graph has a cycle.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> edges = [("A", "M"), ("M", "Y"), ("A", "Y")]
-    >>> ax = draw_dag(["A", "M", "Y"], edges, red=[("A", "Y")], ax=Figure().add_subplot())
-    >>> [text.get_text() for text in ax.texts]
-    ['A', 'M', 'Y']
+    Latent nodes are grey with dashed outlines and edges, the sensitive attribute and the outcome have a bold outline,
+    and the ``red`` edges are thick and on top. ``labels`` are the texts of nodes in place of their names, whose lines
+    after the first are set smaller. Without ``ax`` a figure is made, as large as the graph needs; pyplot does not know
+    it if it is ``detached``. An edge or a marked node that is not in the graph, and a cycle, are a GraphError.
     """
     labels, roles = labels or {}, [name for name in (sensitive, outcome) if name is not None]
     graph = _checked_graph(nodes, edges, red, [*latent, *roles, *labels])

@@ -333,11 +333,7 @@ def _probability(event: Event, given: Sequence[Event], *, tex: bool) -> str:
 
 
 def _tex_name(name: str) -> str:
-    r"""Write a node's name as LaTeX: one letter as it is, any other as escaped text.
-
-    >>> print(_tex_name("hours_per week%"))
-    \text{hours\_per week\%}
-    """
+    """Write a node's name as LaTeX: one letter as it is, any other as escaped text."""
     if len(name) == 1 and name.isalpha():
         return name
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

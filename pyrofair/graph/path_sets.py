@@ -18,29 +18,17 @@ _HASHED_AS_TUPLE = 1000
 
 
 def show_path(path: Iterable[str]) -> str:
-    """Write a path as text.
-
-    >>> show_path(("A", "D", "Y"))
-    'A -> D -> Y'
-    """
+    """Write a path as text: ``A -> D -> Y``."""
     return " -> ".join(path)
 
 
 def show_count(number: int) -> str:
-    """Write a count of paths as text: exactly up to 10^12, and by a power of two beyond.
-
-    >>> show_count(1048576), show_count(2**200 + 1)
-    ('1,048,576', 'at least 2^200')
-    """
+    """Write a count of paths as text: exactly up to 10^12, and by a power of two beyond, ``at least 2^200``."""
     return f"{number:,}" if number <= 10**12 else f"at least 2^{number.bit_length() - 1}"
 
 
 def show_paths(paths: PathSet) -> str:
-    """Write the first paths of a set as text, and how many there are if these are not all.
-
-    >>> show_paths(PathSet((("Y", ()), ("D", (0,)), ("A", (1, 0)))))
-    'A -> D -> Y; A -> Y'
-    """
+    """Write the first paths of a set as text, and how many there are if these are not all."""
     shown = "; ".join(map(show_path, paths[:SHOWN])) or "none"
     return shown if paths.size <= SHOWN else f"{shown}; ... ({show_count(paths.size)} paths)"
 
@@ -312,10 +300,6 @@ def _depth_first(roots: Iterable[S], follow: Callable[[S], Iterable[S]]) -> Iter
 
 
 def parting_node(one: Path, other: Path) -> str:
-    """Return the last node that two paths have in common before they part.
-
-    >>> parting_node(("A", "M", "Y"), ("A", "M", "D", "Y"))
-    'M'
-    """
+    """Return the last node that two paths have in common before they part: M for A -> M -> Y and A -> M -> D -> Y."""
     length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return one[length - 1]

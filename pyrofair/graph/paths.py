@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -216,7 +216,7 @@ def select_paths(
     through: Sequence[str],
     tests: Sequence[Callable[[Path], bool]],
 ) -> PathSet:
-    """Return the directed paths that are named, direct, through a node, or accepted by a test, in graph order."""
+    """Return the directed paths that are named, direct, through a node, or accepted by a test."""
     every = graph.directed_paths(graph.sensitive, graph.outcome)
     chosen = {_existing(graph, read_path(path), every) for path in named}
     if direct:
@@ -240,30 +240,25 @@ def select_paths(
     return _named_or_through(every, chosen, frozenset(through))
 
 
-def _named_or_through(every: PathSet, named: Iterable[Path], through: frozenset[str]) -> PathSet:
-    """Return the paths that are named or run through a node, by the prefixes of those that are named."""
-    taken, away = -1, -2
-    prefixes: list[dict[str, int]] = [{}]
-    whole: set[int] = {taken}
-    for path in named:
-        state = 0
-        for node in path[1:]:
-            if node not in prefixes[state]:
-                prefixes[state][node] = len(prefixes)
-                prefixes.append({})
-            state = prefixes[state][node]
-        whole.add(state)
+def _named_or_through(every: PathSet, named: Collection[Path], through: frozenset[str]) -> PathSet:
+    """Return the paths that are named or run through a node."""
+    prefixes = {path[:length] for path in named for length in range(1, len(path) + 1)}
 
-    def step(state: int, _: str, node: str) -> int | None:
-        if state == taken or node in through:
-            return taken
-        follows = away if state == away else prefixes[state].get(node, away)
-        return None if follows == away and not through else follows
+    def step(state: tuple[bool, Path], _: str, node: str) -> tuple[bool, Path] | None:
+        met, prefix = state  # whether such a node was met, and the path so far if a named one begins so, else ()
+        follows = (*prefix, node)
+        if met or node in through:
+            return True, ()
+        if prefix and follows in prefixes:
+            return False, follows
+        return (False, ()) if through else None
 
-    return every.select(0, step, whole.__contains__)
+    begin = (False, next(iter(prefixes))[:1] if prefixes else ())
+    return every.select(begin, step, lambda state: state[0] or state[1] in named)
 
 
 def _existing(graph: CausalGraph, path: Path, every: PathSet) -> Path:
+    """Return a path that is among all of them, or refuse it with the edge or the node that is missing."""
     if path in every:
         return path
     for node in path:

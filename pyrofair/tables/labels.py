@@ -336,11 +336,7 @@ def labels_of(site: str, labels: NDArray[Any], codes: NDArray[Any]) -> NDArray[A
 
 
 def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64]:
-    """Return the codes of labels, shape (n,), NaN for a missing value; a label without a code is a DataError.
-
-    >>> codes_of("D", np.array(["low", "high"]), ["high", "low"])
-    array([1., 0.])
-    """
+    """Return the codes of labels, shape (n,), NaN for a missing value; a label without a code is a DataError."""
     given = pd.Series(np.atleast_1d(np.asarray(values, dtype=object)))
     codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(given, dtype=object))
     missing = given.isna().to_numpy()

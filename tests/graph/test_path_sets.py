@@ -363,6 +363,7 @@ def test_texts_of_many_paths_are_short() -> None:
     assert show_paths(PathSet(())) == "none"
     assert repr(PathSet(())) == "PathSet()"
     assert show_count(10**12) == "1,000,000,000,000"
+    assert show_count(2**200 + 1) == "at least 2^200"
     with pytest.raises(GraphError, match=r"A -> Z -> Y|'Z', named as a node") as caught:
         graph.unfair("A -> Z -> Y")
     assert len(str(caught.value)) < 2000
