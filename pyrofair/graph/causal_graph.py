@@ -419,22 +419,9 @@ class CausalGraph:
     def _drawn(self, unfair: UnfairPaths | None, ax: Axes | None = None, *, detached: bool = False) -> Axes:
         if unfair is not None:
             require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
-        labels = {
-            node: f"{node}\n{', '.join(names)}" if tuple(names) != (node,) else node for node, names in self.column_map
-        }
-        from pyrofair.graph.drawing import draw_dag  # Matplotlib is loaded for pictures only
+        from pyrofair.graph.drawing import draw_graph  # Matplotlib is loaded for pictures only
 
-        return draw_dag(
-            self.nodes,
-            self.edges,
-            latent=self.latent,
-            sensitive=self.sensitive,
-            outcome=self.outcome,
-            red=frozenset(unfair.edges if unfair is not None else ()),
-            labels=labels,
-            ax=ax,
-            detached=detached,
-        )
+        return draw_graph(self, unfair, ax, detached=detached)
 
     def _repr_png_(self) -> bytes | None:
         """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
