@@ -14,14 +14,13 @@ from scipy.special import expit
 import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
-from pyrofair.sources import gcomputation, propensity
-from pyrofair.sources import gformula as law_draws
+from pyrofair.sources import gcomputation, gformula, propensity
 from pyrofair.sources.propensity import Logistic
 from pyrofair.tables import encoder
 from pyrofair.tables.encoder import TableEncoder
 
 
-def people(n: int, levels: int) -> tuple[pd.DataFrame, NDArray[np.int8]]:
+def units(n: int, levels: int) -> tuple[pd.DataFrame, NDArray[np.int8]]:
     rng = np.random.default_rng(0)
     code, q = rng.integers(0, levels, n), rng.normal(size=n)
     a = (rng.random(n) < expit(q + 0.5 * np.sin(code))).astype(np.int8)
@@ -31,7 +30,7 @@ def people(n: int, levels: int) -> tuple[pd.DataFrame, NDArray[np.int8]]:
 @pytest.mark.parametrize("levels", [10, 150])
 def test_compressed_rows_give_the_same_fit(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with collinear numbers, with levels of one group only, and with a level that has lost its weight."""
-    table, a = people(600, levels)
+    table, a = units(600, levels)
     weight = np.random.default_rng(1).exponential(size=600) * (table["C"] != "level 3").to_numpy()
     dense = Logistic().fit(table, a, weight)
     monkeypatch.setattr(propensity, "WIDE", 1)
@@ -46,7 +45,7 @@ def test_compressed_rows_give_the_same_fit(levels: int, monkeypatch: pytest.Monk
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_five_thousand_levels() -> None:
-    table, a = people(20_000, 5_000)
+    table, a = units(20_000, 5_000)
     df = table.drop(columns="twice").assign(A=a, M=a + table["Q"])
     graph = pf.CausalGraph("Q -> A; C -> A; {A Q C} -> M; {A Q C M} -> Y", sensitive="A", outcome="Y")
     unfair = graph.unfair("A -> Y")
@@ -60,7 +59,7 @@ def test_five_thousand_levels() -> None:
 
 
 def test_a_matrix_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, a = people(300, 100)
+    table, a = units(300, 100)
     monkeypatch.setattr(encoder, "MOST_ENTRIES", 10_000)
     fitted = TableEncoder().fit(table)
     with pytest.raises(DataError, match=r"300 rows and \d+ encoded columns would take .* GB\. The column 'C' has \d+"):
@@ -78,9 +77,9 @@ def test_draws_in_parts_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> N
     settings: dict[str, Any] = {"draws": 5, "parameters": "linear", "progress": False, "random_state": 0}
     monkeypatch.setattr(gcomputation, "learn_mechanisms", partial(learn_mechanisms, steps=2))
     source = pf.GComputation(unfair, **settings).fit(df)
-    whole = source.worlds()
-    monkeypatch.setattr(law_draws, "MOST_ENTRIES", 100)
-    for one, other in zip(source.worlds(), whole, strict=True):
+    together = source.worlds()
+    monkeypatch.setattr(gformula, "MOST_ENTRIES", 100)
+    for one, other in zip(source.worlds(), together, strict=True):
         pd.testing.assert_frame_equal(one.rows, other.rows)
 
 

@@ -38,7 +38,7 @@ JOBS = CausalGraph(
 SITES = {"A": "A", "J": "J", "s1": "S", "s2": "S", "U": "U", "Y": "Y"}
 
 
-def people() -> pd.DataFrame:
+def units() -> pd.DataFrame:
     """Counts n(A, M): 30, 10, 15, 45."""
     return pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
 
@@ -83,7 +83,7 @@ def test_the_sensitive_attribute_is_matched_by_equality() -> None:
 
 
 def test_unseen_categories_are_refused_unless_they_were_declared() -> None:
-    table = people()
+    table = units()
     table["M"] = table["M"].map({0: "x", 1: "y"})
     new = table.copy()
     new.loc[3, "M"] = "z"

@@ -20,19 +20,19 @@ GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
 
 
-def people() -> pd.DataFrame:
+def units() -> pd.DataFrame:
     """Counts n(A, M): 30, 10, 15, 45."""
     return pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
 
 
 def changed(column: str, row: int, value: Any, dtype: Any = object) -> pd.DataFrame:
-    table = people().astype({column: dtype})
+    table = units().astype({column: dtype})
     table.loc[row, column] = value
     return table
 
 
 def with_column(name: str, values: Any) -> pd.DataFrame:
-    table = people()
+    table = units()
     table[name] = values
     return table
 
@@ -40,14 +40,14 @@ def with_column(name: str, values: Any) -> pd.DataFrame:
 # --- refused ---------------------------------------------------------------------------------------------------------
 
 BAD_TABLES: dict[str, tuple[Any, str]] = {
-    "array": (people().to_numpy(), r"must be a pandas DataFrame whose columns carry .* \(A, M\); got ndarray"),
+    "array": (units().to_numpy(), r"must be a pandas DataFrame whose columns carry .* \(A, M\); got ndarray"),
     "dict": ({"A": [0, 1]}, "got dict"),
-    "no rows": (people()[:0], "has no rows: found 0 sample"),
-    "missing column": (people()[["A"]], r"lacks the column 'M'\. It has: A\. .*declared latent: graph\.with_latent"),
-    "near name": (people().rename(columns={"M": "m"}), r"lacks the column 'M'\. It has: A, m\. Did you mean 'm'\?"),
-    "both missing": (people().rename(columns={"A": "x", "M": "y"}), "lacks the columns 'A', 'M'"),
-    "number as name": (people().rename(columns={"M": 3}), "lacks the column 'M'. It has: A, 3"),
-    "twice": (pd.concat([people(), people()[["M"]]], axis=1), "has the column 'M' more than once; keep one"),
+    "no rows": (units()[:0], "has no rows: found 0 sample"),
+    "missing column": (units()[["A"]], r"lacks the column 'M'\. It has: A\. .*declared latent: graph\.with_latent"),
+    "near name": (units().rename(columns={"M": "m"}), r"lacks the column 'M'\. It has: A, m\. Did you mean 'm'\?"),
+    "both missing": (units().rename(columns={"A": "x", "M": "y"}), "lacks the columns 'A', 'M'"),
+    "number as name": (units().rename(columns={"M": 3}), "lacks the column 'M'. It has: A, 3"),
+    "twice": (pd.concat([units(), units()[["M"]]], axis=1), "has the column 'M' more than once; keep one"),
     "NaN": (changed("M", 7, np.nan, float), r"1 missing value\(s\) \(NaN\) in the column 'M', the first in row 7\."),
     "None": (changed("M", 7, None), r"missing value.* 'M', the first in row 7\. Drop or impute them before"),
     "NA": (changed("M", 7, pd.NA, "Int64"), "missing value.* 'M', the first in row 7"),
@@ -63,12 +63,12 @@ BAD_TABLES: dict[str, tuple[Any, str]] = {
     "periods": (with_column("M", pd.Period("2021-02")), "has the type period"),
     "lists": (with_column("M", [[1]] * 100), "'M' .* holds lists or other containers.*Spread them"),
     "third value": (
-        people().assign(A=[2, *people()["A"][1:]]),
+        units().assign(A=[2, *units()["A"][1:]]),
         r"'A' holds 2 besides baseline=0 and contrast=1\. It must be binary",
     ),
     "text": (changed("A", 7, "1"), "'A' holds '1' besides baseline=0 and contrast=1"),
-    "only 1": (people()[40:], "'A' never takes the value 0 in these 60 rows; both groups are needed"),
-    "only 0": (people()[:40], "'A' never takes the value 1 in these 40 rows"),
+    "only 1": (units()[40:], "'A' never takes the value 0 in these 60 rows; both groups are needed"),
+    "only 0": (units()[:40], "'A' never takes the value 1 in these 40 rows"),
 }
 
 
@@ -94,8 +94,8 @@ def test_tables_refused(table: Any, message: str) -> None:
 )
 def test_weights_refused(weight: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        IPW(UNFAIR).fit(people(), sample_weight=weight)
-    source = IPW(UNFAIR).fit(people())
+        IPW(UNFAIR).fit(units(), sample_weight=weight)
+    source = IPW(UNFAIR).fit(units())
     with pytest.raises(DataError, match=message):
         source.worlds(sample_weight=weight)
 
@@ -113,7 +113,7 @@ def test_weights_read() -> None:
 
 
 def test_rows_that_would_be_matched_by_accident() -> None:
-    table = people()
+    table = units()
     require_aligned(table, table["M"])
     require_aligned(table, np.zeros(100))
     with pytest.raises(DataError, match="X has 100 rows and y has 99; they must be the same rows"):
@@ -129,16 +129,16 @@ def test_rows_that_would_be_matched_by_accident() -> None:
 
 def test_columns_outside_the_graph_are_ignored_with_a_warning() -> None:
     with pytest.warns(PyrofairWarning, match=r"Columns outside the graph are ignored: z, 4\.") as caught:
-        source = IPW(UNFAIR).fit(people().assign(z=np.nan).rename(columns=str).assign(**{"4": "text"}))
+        source = IPW(UNFAIR).fit(units().assign(z=np.nan).rename(columns=str).assign(**{"4": "text"}))
     assert caught[0].filename == __file__
-    assert source.weights(UNFAIR.regimes[1]).equals(IPW(UNFAIR).fit(people()).weights(UNFAIR.regimes[1]))
+    assert source.weights(UNFAIR.regimes[1]).equals(IPW(UNFAIR).fit(units()).weights(UNFAIR.regimes[1]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_unused(people().assign(Y=1), GRAPH)
+        warn_unused(units().assign(Y=1), GRAPH)
 
 
 def test_a_table_is_read_column_by_column_and_copied() -> None:
-    table = people().assign(Y=0)[["Y", "M", "A"]]
+    table = units().assign(Y=0)[["Y", "M", "A"]]
     read = read_table(table, ["A", "M"])
     assert list(read.columns) == ["A", "M"]
     table.loc[0, "M"] = 9
@@ -151,7 +151,7 @@ FORMS: dict[str, Any] = {
     "nullable integers": lambda t: t.astype("Int64"),
     "nullable booleans": lambda t: t.astype("boolean"),
     "gappy index": lambda t: t.set_index(pd.Index(np.arange(100) * 3 + 5)),
-    "text index": lambda t: t.set_index(pd.Index([f"person {i}" for i in range(100)])),
+    "text index": lambda t: t.set_index(pd.Index([f"unit {i}" for i in range(100)])),
     "index that is not unique": lambda t: t.set_index(pd.Index(np.arange(100) % 7)),
     "hierarchical index": lambda t: t.set_index(pd.MultiIndex.from_arrays([np.arange(100) % 7, np.arange(100)])),
 }
@@ -159,13 +159,13 @@ FORMS: dict[str, Any] = {
 
 @cache
 def fitted(propensity: Any) -> IPW:
-    return IPW(UNFAIR, arm="pooled", propensity=propensity, random_state=0).fit(people())
+    return IPW(UNFAIR, arm="pooled", propensity=propensity, random_state=0).fit(units())
 
 
 @pytest.mark.parametrize("propensity", ["logistic", "saturated", "boosted"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_forms_of_the_same_table(form: Any, propensity: Any) -> None:
-    table, plain = form(people()), fitted(propensity)
+    table, plain = form(units()), fitted(propensity)
     source = IPW(UNFAIR, arm="pooled", propensity=propensity, random_state=0).fit(table)
     for regime, world, same in zip(UNFAIR.regimes, source.worlds(), plain.worlds(), strict=True):
         weights = source.weights(regime)
@@ -178,7 +178,7 @@ def test_forms_of_the_same_table(form: Any, propensity: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["object", "string", "str", "category", pd.CategoricalDtype(["y", "z", "x"])])
 def test_forms_of_text(dtype: Any) -> None:
-    table = people()
+    table = units()
     table["M"] = table["M"].map({0: "x", 1: "y"}).astype(dtype)
     table["A"] = table["A"].map({0: "m", 1: "f"}).astype(dtype if isinstance(dtype, str) else "category")
     unfair = CausalGraph(GRAPH.edges, sensitive="A", outcome="Y", baseline="m", contrast="f").unfair("A -> Y")
@@ -194,7 +194,7 @@ def test_forms_of_text(dtype: Any) -> None:
 def test_trees_take_any_form_of_text() -> None:
     weights = []
     for dtype in ("object", "string", "category", pd.CategoricalDtype(["x", "y", "z"])):
-        table = people()
+        table = units()
         table["M"] = table["M"].map({0: "x", 1: "y"}).astype(dtype)  # type: ignore[call-overload]
         source = IPW(UNFAIR, arm="pooled", propensity="boosted", random_state=0).fit(table)
         weights.append(source.weights(UNFAIR.regimes[1]).to_numpy())
