@@ -230,6 +230,11 @@ class CausalGraph:
         return {node: list(names) for node, names in self.column_map}
 
     @property
+    def node_of(self) -> dict[str, str]:
+        """The node of each column."""
+        return {column: node for node, names in self.column_map for column in names}
+
+    @property
     def observed(self) -> tuple[str, ...]:
         """The nodes that are not latent."""
         return tuple(node for node in self.nodes if node not in self.latent)

@@ -68,6 +68,11 @@ def test_latent_nodes_of_the_source_and_of_the_argument_join() -> None:
 # --- what it answers -------------------------------------------------------------------------------------------------
 
 
+def test_each_column_has_one_node() -> None:
+    graph = hiring(columns={"D": ["d1", "d2"]})
+    assert graph.node_of == {"Q": "Q", "A": "A", "d1": "D", "d2": "D", "M": "M", "Y": "Y"}
+
+
 def test_relations_come_in_the_order_of_declaration() -> None:
     graph = hiring("Z -> Y; A -> M; {B A} -> M; B -> A; M -> K; {M A} -> Y")
     assert graph.nodes == ("Z", "Y", "A", "M", "B", "K")
