@@ -14,8 +14,8 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.effects.scoring import positive_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.tables.reading import require_aligned
 from pyrofair.tables.row_identity import hash_rows
-from pyrofair.tables.tables import require_aligned
 
 __all__ = ["AuditedModel", "ScoreType", "ScoresAre", "judge_scores"]
 

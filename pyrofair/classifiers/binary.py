@@ -13,7 +13,8 @@ from sklearn.utils import column_or_1d
 
 from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
-from pyrofair.tables.tables import read_outcome, read_weight, require_aligned, sort_labels
+from pyrofair.tables.labels import read_outcome, sort_labels
+from pyrofair.tables.reading import read_weight, require_aligned
 
 __all__ = ["BinaryClassifier"]
 

@@ -55,11 +55,10 @@ from pyrofair.programs.noise import (
     partner,
 )
 from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors
-from pyrofair.programs.provenance import at_parameters, is_deterministic, to_array
-from pyrofair.programs.sites import Program
+from pyrofair.programs.provenance import Program, at_parameters, is_deterministic, to_array
 from pyrofair.programs.structural_equations import Equations
-from pyrofair.programs.world_tables import require_do
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
+from pyrofair.tables.labels import require_do
 
 __all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals", "read_inverses"]
 

@@ -21,12 +21,14 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.programs.noise import at_noise, noise_like
-from pyrofair.programs.provenance import is_deterministic
-from pyrofair.programs.sites import PEOPLE, Program, ProgramSites
+from pyrofair.programs.provenance import Program, is_deterministic
+from pyrofair.programs.sites import PEOPLE, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
 from pyrofair.programs.worlds import StopTracing, quiet
-from pyrofair.tables.tables import is_categorical, read_sensitive, read_table, warn_unused
+from pyrofair.tables.column_types import is_categorical
+from pyrofair.tables.labels import read_sensitive
+from pyrofair.tables.reading import read_table, warn_unused
 
 __all__ = ["Evidence", "GivenRows", "Reading", "read_people", "read_rows", "repeat_each", "require_possible", "unequal"]
 

@@ -38,8 +38,8 @@ from pyrofair.programs.covariates import ROW
 from pyrofair.programs.dependencies import read_dependencies
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import read_priors, require_posterior, thin
-from pyrofair.programs.provenance import at_parameters, evaluating
-from pyrofair.programs.sites import PEOPLE, Program, read_sites, require_finite
+from pyrofair.programs.provenance import Program, at_parameters, evaluating
+from pyrofair.programs.sites import PEOPLE, read_sites, require_finite
 
 __all__ = ["Posterior", "PosteriorError", "fit_posterior", "predictive"]
 

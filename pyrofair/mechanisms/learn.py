@@ -59,13 +59,13 @@ from pyrofair.mechanisms.fitting import (
     try_laws,
 )
 from pyrofair.programs.structural_equations import sensitive_levels
-from pyrofair.tables.tables import read_outcome, read_sensitive, read_table, read_weight
+from pyrofair.tables.labels import code_labels
+from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = [
     "LearnedMechanisms",
     "choose_families",
     "code_columns",
-    "code_labels",
     "graph_of",
     "learn_mechanisms",
     "plan_reads",
@@ -191,38 +191,6 @@ def _require_read(df: object, column: str, read: Iterable[str]) -> None:
             "say what the distribution reads instead (given={node: [...]}), or declare the node latent: "
             "graph.with_latent(...)."
         )
-
-
-def code_labels(
-    table: pd.DataFrame, graph: CausalGraph, *, both: bool = True
-) -> tuple[pd.DataFrame, tuple[Hashable, ...] | None]:
-    """Return a table with the sensitive attribute and the outcome as 0 and 1, where it has them.
-
-    Parameters
-    ----------
-    table
-        The table.
-    graph
-        Names the two values of the sensitive attribute, and the positive one of the outcome.
-    both
-        Whether both groups must occur.
-
-    Returns
-    -------
-    table : DataFrame
-        The same columns.
-    labels : tuple, or None
-        Those of the outcome, negative first; None if they are 0 and 1, or there is no outcome.
-    """
-    coded, labels = table.copy(), None
-    if graph.sensitive_column in table:
-        coded[graph.sensitive_column] = read_sensitive(table, graph, both=both)
-    if graph.outcome_column in table:
-        numbers, found = read_outcome(table[graph.outcome_column], graph.positive, what="The outcome")
-        coded[graph.outcome_column] = numbers
-        plain = tuple(each.item() if isinstance(each, np.generic) else each for each in found)
-        labels = None if plain == (0, 1) else plain
-    return coded, labels
 
 
 def choose_families(

@@ -14,8 +14,8 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair._random import isolated
-from pyrofair.programs.provenance import is_deterministic, reading, says
-from pyrofair.programs.sites import Program, ProgramSites
+from pyrofair.programs.provenance import Program, is_deterministic, reading, says
+from pyrofair.programs.sites import ProgramSites
 
 __all__ = ["Dependencies", "read_dependencies"]
 

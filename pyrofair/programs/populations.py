@@ -18,8 +18,7 @@ from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.covariates import covariate_names
 from pyrofair.programs.noise import Noise
 from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors, share_out
-from pyrofair.programs.provenance import at_parameters
-from pyrofair.programs.sites import Program
+from pyrofair.programs.provenance import Program, at_parameters
 from pyrofair.programs.structural_equations import Equations, read_equations
 from pyrofair.programs.world_tables import site_of
 from pyrofair.programs.worlds import Strategy, World, both_worlds, choose_strategy, factual, shared_worlds

@@ -15,7 +15,8 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.path_sets import PathSet
 from pyrofair.graph.paths import Regime, UnfairPaths
 from pyrofair.programs.couplings import Coupling, named_coupling
-from pyrofair.programs.sites import Program, ProgramSites, caller_level
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.sites import ProgramSites, caller_level
 from pyrofair.programs.vectors import read_scalar_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]

@@ -18,8 +18,8 @@ from pyrofair._random import isolated
 from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.programs.couplings import Coupling, CouplingError, parameters_of
 from pyrofair.programs.noise import Noise, at_noise, choose_noise, draw_from
-from pyrofair.programs.provenance import evaluating
-from pyrofair.programs.sites import PEOPLE, Program, ProgramSites
+from pyrofair.programs.provenance import Program, evaluating
+from pyrofair.programs.sites import PEOPLE, ProgramSites
 from pyrofair.programs.structural_equations import Equations, State, sensitive_levels
 
 __all__ = [

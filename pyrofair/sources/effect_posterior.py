@@ -35,7 +35,7 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.posterior import Posterior
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.parameters import read_priors, thin
-from pyrofair.programs.sites import Program
+from pyrofair.programs.provenance import Program
 from pyrofair.sources.sem import SEM
 from pyrofair.sources.truth import TruthDecisions, require_settings
 

@@ -48,7 +48,8 @@ from pyrofair.sources.gformula import (
 )
 from pyrofair.sources.overlap import group_sizes
 from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
-from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
+from pyrofair.tables.labels import read_sensitive
+from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.learn import LearnedMechanisms

@@ -20,8 +20,8 @@ from scipy.stats import norm
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference import samplers
-from pyrofair.inference.likelihood import read_likelihood
-from pyrofair.inference.posterior import Posterior, PosteriorError, fit_posterior, predictive
+from pyrofair.inference.likelihood import PosteriorError, read_likelihood
+from pyrofair.inference.posterior import Posterior, fit_posterior, predictive
 from pyrofair.programs.interventions import InterventionError
 from pyrofair.sources.effect_posterior import EffectPosterior, effect_posterior
 from pyrofair.sources.sem import SEM

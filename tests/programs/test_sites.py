@@ -20,7 +20,8 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
 from pyrofair.programs.interventions import do
-from pyrofair.programs.sites import Program, read_sites
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.sites import read_sites
 from pyrofair.sources.sem import SEM
 
 # -- graphs -----------------------------------------------------------------------------------------------------------

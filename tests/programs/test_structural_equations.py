@@ -19,7 +19,8 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError
 from pyrofair.inference.posterior import fit_posterior
-from pyrofair.programs.sites import Program, read_sites
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.sites import read_sites
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.simulate.scenarios import scenario
 from pyrofair.sources.sem import SEM

@@ -25,7 +25,7 @@ from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.programs.noise import Noise
-from pyrofair.programs.sites import Program
+from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.worlds import (
     World,

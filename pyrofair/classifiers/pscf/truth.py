@@ -21,7 +21,7 @@ from pyrofair.exceptions import GraphError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.noise import Noise, draw_from
-from pyrofair.programs.sites import Program
+from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
 from pyrofair.programs.world_tables import site_of
 from pyrofair.programs.worlds import (
