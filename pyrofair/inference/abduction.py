@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,12 @@ from pyrofair._validation import (
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.inference.counterfactuals import Counterfactuals, Uncertain, pool
 from pyrofair.inference.evidence import Evidence, GivenRows, read_people, read_rows, require_possible
-from pyrofair.inference.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
+from pyrofair.inference.gradients import CHAINS, draw_nuts, draw_svi
 from pyrofair.inference.importance import Block, blocks_of, draw_block
 from pyrofair.inference.inversion import Findings, Inverse, solve
 from pyrofair.inference.noise_posterior import Abduction
 from pyrofair.inference.running import precision, takes_float64
+from pyrofair.inference.samplers import NormalGuide
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.noise import is_point
 from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors
@@ -179,11 +180,11 @@ class Settings:
     inverses: Mapping[str, Inverse] = field(default_factory=dict)
     draws: int = 1000
     tolerance: float | Mapping[str, float] | None = None
-    guide: Guide = "AutoNormal"
+    guide: NormalGuide = "normal"
 
     def __post_init__(self) -> None:
         require_choice("method", self.method, METHODS)
-        require_choice("guide", self.guide, tuple(GUIDES))
+        require_choice("guide", self.guide, get_args(NormalGuide))
         require_integer("draws", self.draws)
         named = self.tolerance if isinstance(self.tolerance, Mapping) else {}
         widths: dict[str, object] = {f"tolerance[{site!r}]": width for site, width in named.items()} or {
@@ -229,7 +230,7 @@ def abduct(
     inverses: Mapping[str, Inverse] | None = None,
     draws: int = 1000,
     tolerance: float | Mapping[str, float] | None = None,
-    guide: Guide = "AutoNormal",
+    guide: NormalGuide = "normal",
     coupling: Coupling = "gumbel",
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
@@ -267,8 +268,8 @@ def abduct(
         The width of the kernel or the standard deviation of the error, in the units of the nodes: one for all, or one
         for each node.
     guide
-        For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all units
-        jointly normal: for few units).
+        For ``"svi"``: ``"normal"`` (noise independent) or ``"multivariate"`` (all noise of all units jointly normal:
+        for few units).
     coupling
         What noise a node drawn without explicit noise has where its distribution is another one, as in
         :class:`pyrofair.SEM`.

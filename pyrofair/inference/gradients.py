@@ -1,33 +1,26 @@
-"""Which noise may have made a row? Pyro's own inference over continuous noise: NUTS, or a variational guide."""
+"""Posterior of continuous exogenous noise by gradients: the No-U-Turn sampler, or a variational guide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-import pyro
 import pyro.distributions as dist
 import torch
 from pyro import poutine
-from pyro.infer import MCMC, NUTS, SVI, Trace_ELBO
-from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal, init_to_sample
-from pyro.optim import ClippedAdam
+from pyro.infer.autoguide import AutoNormal, init_to_sample
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence
+from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fit_guide, fitting, run_nuts
 from pyrofair.programs.provenance import is_deterministic
 from pyrofair.programs.sites import PEOPLE
 
-__all__ = ["GUIDES", "Guide", "draw_nuts", "draw_svi"]
-
-Guide = Literal["AutoNormal", "AutoMultivariateNormal"]
-GUIDES: dict[Guide, Any] = {"AutoNormal": AutoNormal, "AutoMultivariateNormal": AutoMultivariateNormal}
+__all__ = ["CHAINS", "draw_nuts", "draw_svi"]
 
 CHAINS, WARMUP = 2, 200
-# Up to so many noise values NUTS learns how they hang together; beyond, it scales each by itself.
-MOST_DENSE = 200
 STEPS, RATE = 2000, 0.1
 
 
@@ -99,12 +92,12 @@ def _latent(evidence: Evidence) -> tuple[str, ...]:
     return keys
 
 
-def _model(evidence: Evidence, width: Callable[[str], float]) -> Callable[[], None]:
-    latent = frozenset(_latent(evidence))
+def _model(evidence: Evidence, width: Callable[[str], float], keys: tuple[str, ...]) -> Callable[[], None]:
+    """Return the program as a Pyro model of the noise of all units."""
     evidence.info.confirm(evidence.n)
 
     def model() -> None:
-        with _Likelihood(evidence, width, latent):
+        with _Likelihood(evidence, width, frozenset(keys)):
             evidence.program(evidence.n)
 
     # The program's own parameters are given, and must not be trained.
@@ -116,76 +109,41 @@ def draw_nuts(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
     """Draw the noise of all units at once by the No-U-Turn sampler, in two chains.
 
-    Returns
-    -------
-    noise : dict
-        For each noise site its draws, shape (n, chains * draws per chain, ...).
-    effective, r_hat : dicts
-        For each noise site the effective sample size and the split R-hat, shape (n,), by ArviZ.
+    Returns for each noise site its draws, shape (n, chains * draws per chain, ...), the effective sample size and
+    R-hat of each unit, shape (n,): of a vector those of the worst component.
     """
-    model = _model(evidence, width)
-    size = sum(evidence.spare[key].numel() for key in _latent(evidence)) * evidence.n
-    nuts: Any = NUTS
-    run: Any = MCMC
-    chains = []
-    for _ in range(CHAINS):
-        kernel = nuts(model, init_strategy=init_to_sample, full_mass=size <= MOST_DENSE)
-        mcmc = run(kernel, num_samples=-(-draws // CHAINS), warmup_steps=WARMUP, disable_progbar=True)
-        with pyro.validation_enabled(False):
-            mcmc.run()
-        place = {key: evidence.info.shapes[key].index(PEOPLE) + 1 for key in _latent(evidence)}
-        chains.append({key: values.detach().movedim(place[key], 1) for key, values in mcmc.get_samples().items()})
-    stacked = {key: torch.stack([chain[key] for chain in chains]) for key in chains[0]}
-    effective, r_hat = _diagnose(stacked)
-    return {key: values.flatten(0, 1).movedim(0, 1) for key, values in stacked.items()}, effective, r_hat
-
-
-def _diagnose(stacked: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return ArviZ's effective sample sizes and R-hat, shape (n,), of draws of shape (chains, draws, n, ...).
-
-    Of the components of a vector the worst counts.
-    """
-    import arviz  # takes seconds to import
-    import xarray
-
-    groups = {}
-    for key, values in stacked.items():
-        names = ["chain", "draw", *(f"{key} axis {i}" for i in range(values.ndim - 2))]
-        groups[key] = (names, values.numpy())
-    data, diagnose = xarray.Dataset(groups), cast(Any, arviz)
-    found = []
-    sizes, mixing = diagnose.ess(data, method="bulk"), diagnose.rhat(data, method="rank")
-    for table, worst in ((sizes, torch.amin), (mixing, torch.amax)):
-        each = {key: torch.as_tensor(table[key].to_numpy().copy()) for key in stacked}
-        found.append({key: worst(numbers.reshape(len(numbers), -1), 1) for key, numbers in each.items()})
-    return found[0], found[1]
+    keys = _latent(evidence)
+    with fitting():
+        found = run_nuts(
+            _model(evidence, width, keys),
+            keys,
+            draws=-(-draws // CHAINS),
+            warmup=WARMUP,
+            chains=CHAINS,
+            init=init_to_sample,
+        )
+    units = {
+        key: values.movedim(evidence.info.shapes[key].index(PEOPLE) + 2, 2) for key, values in found.samples.items()
+    }
+    sizes, mixing = diagnose(units)
+    effective = {key: torch.from_numpy(values.reshape(evidence.n, -1).min(1)) for key, values in sizes.items()}
+    r_hat = {key: torch.from_numpy(values.reshape(evidence.n, -1).max(1)) for key, values in mixing.items()}
+    return {key: values.flatten(0, 1).movedim(0, 1) for key, values in units.items()}, effective, r_hat
 
 
 def draw_svi(
-    evidence: Evidence, width: Callable[[str], float], draws: int, guide: Guide
+    evidence: Evidence, width: Callable[[str], float], draws: int, guide: NormalGuide
 ) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Fit a guide to the noise of all units at once, and draw from it.
+    """Fit a guide to the noise of all units at once, and draw from it, shape (n, draws, ...) for each noise site.
 
-    Returns
-    -------
-    noise : dict
-        For each noise site its draws, shape (n, draws, ...).
-    effective : tensor of shape (n,), or None
-        How many draws from the posterior those from the guide are worth, by their importance weights unit by unit;
-        None for a guide that does not fall into units.
+    Returned besides is how many draws from the posterior those from the guide are worth, by their importance weights
+    unit by unit, shape (n,); None for a guide that does not factorise over units.
     """
-    model = _model(evidence, width)
-    q = GUIDES[guide](model, init_loc_fn=init_to_sample)
-    q._pyro_name = "pyrofair.inference.abduction"  # not the name of a guide that the parameter store may hold
-    optimiser = ClippedAdam({"lr": RATE, "lrd": 0.01 ** (1.0 / STEPS)})
-    make: Any = SVI
-    loss: Any = Trace_ELBO
-    svi = make(model, q, optimiser, loss())
-    with pyro.validation_enabled(False):
-        for _ in range(STEPS):
-            svi.step()
+    model = _model(evidence, width, _latent(evidence))
+    with fitting():
+        family, _ = fit_guide(model, guide, Schedule(STEPS, RATE), init=init_to_sample)
         with torch.no_grad():
-            return _draw_guide(evidence, model, q, draws)
+            return _draw_guide(evidence, model, family, draws)
 
 
 def _draw_guide(

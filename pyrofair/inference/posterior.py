@@ -6,16 +6,17 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
+from pyro.infer.autoguide import init_to_median
 from torch import Tensor
+from tqdm.auto import tqdm
 
 from pyrofair._arviz import summarise, to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
@@ -32,8 +33,8 @@ from pyrofair._validation import (
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.inference.likelihood import PosteriorError, read_likelihood
-from pyrofair.inference.samplers import GUIDES, Draws, derive, draw_nuts, draw_svi
+from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likelihood
+from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fall, fit_guide, fitting, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.dependencies import read_dependencies
 from pyrofair.programs.interventions import do as intervene
@@ -42,6 +43,12 @@ from pyrofair.programs.provenance import at_parameters, evaluating
 from pyrofair.programs.sites import PEOPLE, Program, read_sites, require_finite
 
 __all__ = ["Posterior", "PosteriorError", "fit_posterior", "predictive"]
+
+Draws = dict[str, NDArray[Any]]
+R_HAT = 1.01
+SETTLED = 0.5
+"""A loss has settled if, over the last quarter of the steps, it falls by less than so many nats times the root of the
+number of unknowns: its own noise grows like that root."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +157,7 @@ def fit_posterior(
     graph_or_unfair: CausalGraph | UnfairPaths,
     *,
     method: Literal["nuts", "svi"] = "nuts",
-    guide: Literal["normal", "multivariate"] = "normal",
+    guide: NormalGuide = "normal",
     draws: int = 500,
     warmup: int = 500,
     chains: int = 2,
@@ -190,8 +197,8 @@ def fit_posterior(
         The draws of each chain; NUTS: the steps thrown away before. Chains run one after the other, each from a random
         start. SVI draws one chain.
     steps, learning_rate
-        SVI: the number of steps of Adam, and the size of the first; the last is a tenth of it. The guide is averaged
-        over the last quarter of the steps.
+        SVI: the number of steps of Adam, and the size of the first; they shrink to a twentieth of it. The guide is
+        averaged over the last steps.
     progress
         Whether to show a progress bar.
     random_state
@@ -242,7 +249,7 @@ def fit_posterior(
     ((500,), True)
     """
     require_choice("method", method, ("nuts", "svi"))
-    require_choice("guide", guide, tuple(GUIDES))
+    require_choice("guide", guide, get_args(NormalGuide))
     for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
         require_integer(name, number, least=4 if name == "draws" else 1)
     require_rate(learning_rate)
@@ -259,13 +266,13 @@ def fit_posterior(
         )
     with neutral_torch():
         likelihood = read_likelihood(program, df, graph, levels)
-    with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
+    with isolated(seed_from(random_state)), fitting():
         if method == "nuts":
-            samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)
+            samples, found, texts = _by_nuts(likelihood, draws, warmup, chains, progress)
         else:
-            samples, found = draw_svi(likelihood, guide, draws, steps, learning_rate, progress)
-        samples |= derive(likelihood, samples)
-    for text in found.pop("warnings"):
+            samples, found, texts = _by_svi(likelihood, guide, draws, steps, learning_rate, progress)
+        samples |= _derive(likelihood, samples)
+    for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     return Posterior(
         samples=samples,
@@ -274,6 +281,92 @@ def fit_posterior(
         method="nuts" if method == "nuts" else f"svi, {guide} guide",
         **found,
     )
+
+
+def _by_nuts(
+    likelihood: Likelihood, draws: int, warmup: int, chains: int, progress: bool
+) -> tuple[Draws, dict[str, Any], list[str]]:
+    """Draw the parameters by NUTS; return samples (chain, draw, ...), what a posterior holds besides, and warnings."""
+    found = run_nuts(
+        likelihood, likelihood.parameters, draws=draws, warmup=warmup, chains=chains, keep=True, progress=progress
+    )
+    texts = [found.text] if found.text else []
+    sizes, mixing = diagnose(found.samples)
+    r_hat = {name: float(values.max()) for name, values in mixing.items()}
+    # An R-hat that is not a number comes from a chain that never moved.
+    if unmixed := {name: value for name, value in r_hat.items() if not value <= R_HAT}:
+        texts.append(
+            f"The chains have not mixed: R-hat is {', '.join(f'{v:.3f} for {n!r}' for n, v in unmixed.items())} (at "
+            f"most {R_HAT} is wanted). Take more warmup and draws, several chains, or tighter priors."
+        )
+    diverging = found.diverging
+    if diverging.any():
+        texts.append(
+            f"{int(diverging.sum())} of {diverging.size} draws diverged, so parts of the posterior may be missing. "
+            "Take more warmup, or write the program so that its parameters are of one scale and independent a priori."
+        )
+    diagnostics = {
+        "r_hat": r_hat,
+        "ess": {name: float(values.min()) for name, values in sizes.items()},
+        "divergences": int(diverging.sum()),
+        "acceptance": found.acceptance,
+    }
+    samples = {name: values.numpy() for name, values in found.samples.items()}
+    return samples, {"diagnostics": diagnostics, "sample_stats": {"diverging": diverging, "lp": found.lp}}, texts
+
+
+def _by_svi(
+    likelihood: Likelihood, guide: NormalGuide, draws: int, steps: int, learning_rate: float, progress: bool
+) -> tuple[Draws, dict[str, Any], list[str]]:
+    """Fit a guide to all unknowns and draw the parameters from it, shape (1, draw, ...); return as :func:`_by_nuts`."""
+    with tqdm(total=steps, desc="SVI", disable=not progress, leave=False) as bar:
+
+        def check(step: int, loss: float) -> None:
+            if not math.isfinite(loss):
+                raise PosteriorError(
+                    f"The loss is {loss} at step {step}. Lower learning_rate={learning_rate:g}, tighten the "
+                    "priors, or see whether a row is impossible under the program."
+                )
+            bar.update()
+
+        schedule = Schedule(steps, learning_rate)
+        family, made = fit_guide(likelihood, guide, schedule, init=init_to_median, keep=True, on_step=check)
+    losses, texts = np.array(made), []
+    if len(losses) < steps:
+        texts.append(f"Interrupted after {len(losses)} of {steps} steps; the guide is used as it is then.")
+    trend = fall(losses)
+    if math.isnan(trend.error):
+        texts.append(
+            f"{len(losses)} steps are too few to tell whether the loss has settled, and to fit anything. Take steps="
+            "4000, the default, or as many as the loss takes to settle."
+        )
+    elif not trend.settled(SETTLED * math.sqrt(sum(sizes_of(likelihood).values()))):
+        texts.append(
+            f"The loss may not have settled: it falls by {trend.drop:.2f} nats (standard error {trend.error:.2f}) over "
+            f"the last quarter of {len(losses)} steps. Take more steps, or another learning_rate than "
+            f"{learning_rate:g}."
+        )
+    with torch.no_grad():
+        drawn = [family() for _ in range(draws)]
+    samples = {name: torch.stack([each[name] for each in drawn])[None].numpy() for name in likelihood.parameters}
+    diagnostics = {"steps": len(losses), "drop": trend.drop, "drop_error": trend.error}
+    return samples, {"diagnostics": diagnostics, "losses": losses}, texts
+
+
+def _derive(likelihood: Likelihood, samples: Draws) -> Draws:
+    """Return the sites that the program computes from each draw of its parameters, shape (chain, draw, ...)."""
+    if not likelihood.derived:
+        return {}
+    shape = next(iter(samples.values())).shape[:2]
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in likelihood.derived}
+    for index in np.ndindex(*shape):
+        given = {name: torch.as_tensor(values[index]) for name, values in samples.items()}
+        with torch.no_grad(), poutine.trace() as tracer, poutine.condition(data=given):
+            likelihood()
+        sites: Any = tracer.trace.nodes
+        for name, values in found.items():
+            values.append(sites[name]["value"].numpy())
+    return {name: np.stack(values).reshape(*shape, *values[0].shape) for name, values in found.items()}
 
 
 def predictive(

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyro
 import pyro.distributions as dist
-import pyro.optim
 import torch
-from numpy.typing import NDArray
 from pyro import poutine
-from pyro.infer import SVI, TraceMeanField_ELBO
+from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
+from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
 from pyrofair.mechanisms.families import Continuous, Family, Whole, features
 
 __all__ = [
     "LatentSEM",
     "Narrow",
-    "People",
     "Steps",
+    "Units",
     "Values",
-    "doubt",
+    "check_convergence",
     "evidence",
     "fit_elbo",
     "mean_discrepancy",
@@ -123,7 +122,7 @@ class Narrow:
 
 
 @dataclass(frozen=True)
-class People:
+class Units:
     """The rows that a program is conditioned on.
 
     Parameters
@@ -270,12 +269,11 @@ class LatentSEM(nn.Module):
 
     # -- the program and its guide ------------------------------------------------------------------------------------
 
-    def model(self, people: People, rows: Tensor) -> None:
+    def model(self, units: Units, rows: Tensor) -> None:
         """Draw latent variables, and observe the columns of some of the units."""
-        pyro.module(unused_name("laws", self.families), self.laws)
-        batch = {name: values[rows] for name, values in people.values.items()}
+        batch = {name: values[rows] for name, values in units.values.items()}
         latents: dict[str, Tensor] = {}
-        with self._plate(people, rows):
+        with self._plate(units, rows):
             for node in self.order:
                 if node in self.noisy:
                     prior: Any = dist.Normal(torch.zeros(self.noisy[node]), 1.0)
@@ -284,29 +282,26 @@ class LatentSEM(nn.Module):
                     pyro.sample(column, self.law(column, batch, latents.get(node)), obs=batch[column])
         if self.distance and latents:
             points = torch.cat(list(latents.values()), -1)
-            apart = mean_discrepancy(points, people.group[rows], people.weight[rows])
-            pyro.factor(unused_name("discrepancy", self.families), -self.distance * people.weight.sum() * apart)
+            apart = mean_discrepancy(points, units.group[rows], units.weight[rows])
+            pyro.factor(unused_name("discrepancy", self.families), -self.distance * units.weight.sum() * apart)
 
-    def guide(self, people: People, rows: Tensor) -> None:
+    def guide(self, units: Units, rows: Tensor) -> None:
         """Draw the latent variables of some of the units given their columns."""
-        pyro.module(unused_name("encoders", self.families), self.encoders)
-        batch = {name: values[rows] for name, values in people.values.items()}
-        with self._plate(people, rows):
+        batch = {name: values[rows] for name, values in units.values.items()}
+        with self._plate(units, rows):
             for node in self.noisy:
                 law: Any = dist.Normal(*self.posterior(node, batch))
                 pyro.sample(self.site[node], law.to_event(1))
 
     @contextmanager
-    def _plate(self, people: People, rows: Tensor) -> Iterator[None]:
-        plate: Any = pyro.plate(unused_name("people", self.families), len(people), subsample=rows)
-        with poutine.scale(scale=people.weight[rows]), plate:
+    def _plate(self, units: Units, rows: Tensor) -> Iterator[None]:
+        plate: Any = pyro.plate(unused_name("people", self.families), len(units), subsample=rows)
+        with poutine.scale(scale=units.weight[rows]), plate:
             yield
 
 
-STEADY = 1 / 3
-"""For so much of the time all steps have one size; then they shrink geometrically."""
-FINAL_RATE = 0.01
-"""The last step is so much shorter than the first."""
+STEADY, FINAL = 1 / 3, 0.01
+"""For so much of the time all steps have one size; then they shrink to this share of it."""
 PROGRESS_AFTER = 5.0
 TOLERANCE = 0.02
 """A loss has settled if, while steps had one size, it gained at most this share of itself since half-time."""
@@ -326,73 +321,45 @@ class Steps:
     progress: bool = False
 
 
-def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[float]:
-    """Fit distributions and guide together, and return the loss of each epoch in nats a unit.
+def fit_elbo(sem: LatentSEM, units: Units, steps: Steps, seed: int) -> list[float]:
+    """Train the networks of distributions and guide in place, and return the loss of each epoch in nats a unit.
 
     The loss is the negative evidence lower bound, with the divergence of the guide from the prior in closed form, plus
-    the penalty on the discrepancy between groups. Batches hold their share of both groups. Steps shrink geometrically.
-    An interruption (Ctrl-C) ends the fit with the networks of the last whole epoch, so that fewer losses are returned;
-    before the end of the first it goes on to the caller.
-
-    Parameters
-    ----------
-    sem
-        The program; its networks are trained in place.
-    people
-        The rows.
-    steps
-        How long and in what steps.
-    seed
-        Seeds batches and latent draws. The global generators and the parameter store are left as they were.
-
-    Raises
-    ------
-    DataError
-        If the loss is not finite.
+    the penalty on the discrepancy between groups. Batches hold their share of both groups. An interruption (Ctrl-C)
+    ends the fit with the networks of the last whole epoch; before the end of the first it goes on to the caller.
     """
-    count = max(1, -(-len(people) // steps.batch_size))
-    schedule: Any = vars(pyro.optim)["LambdaLR"]  # made when Pyro is imported, unknown to type checkers
-    adam = schedule(
-        {
-            "optimizer": torch.optim.Adam,
-            "optim_args": {"lr": steps.learning_rate, "weight_decay": steps.weight_decay},
-            "lr_lambda": lambda epoch: _rate(epoch / max(steps.epochs - 1, 1)),
-        }
-    )
-    losses: list[float] = []
+    count = max(1, -(-len(units) // steps.batch_size))
+    schedule = Schedule(steps.epochs * count, steps.learning_rate, STEADY, FINAL, steps.weight_decay)
+    batches = (rows for _ in range(steps.epochs) for rows in _batches(units.group, count))
+    elbo = TraceMeanField_ELBO()  # type: ignore[no-untyped-call]
+    total, losses = 0.0, list[float]()
     kept: dict[str, Tensor] = {}
-    with _scoped(seed), _bar(steps) as bar:
-        svi = SVI(sem.model, sem.guide, adam, TraceMeanField_ELBO())  # type: ignore[no-untyped-call]
+    bar = tqdm(total=steps.epochs, desc="epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
+    with isolated(seed), fitting(), bar:
+        loss = partial(elbo.differentiable_loss, sem.model, sem.guide, units)
         try:
-            for epoch in bar:
-                loss = _take_epoch(svi, people, count)
-                adam.step()
-                if not math.isfinite(loss):
+            for step, value in enumerate(run_svi(loss, list(sem.parameters()), batches, schedule), 1):
+                total += value
+                if step % count:
+                    continue
+                if not math.isfinite(total):
                     raise DataError(
-                        f"Training diverged: the loss is {loss} in epoch {epoch}. Lower "
+                        f"Training diverged: the loss is {total} in epoch {len(losses)}. Lower "
                         f"learning_rate={steps.learning_rate:g}."
                     )
                 kept = {name: value.clone() for name, value in sem.state_dict().items()}
-                losses.append(loss)
+                losses.append(total / count / float(units.weight.sum()))
+                total = 0.0
+                bar.update()
         except KeyboardInterrupt:
             if not losses:
                 raise
             sem.load_state_dict(kept)
-    for parameter in sem.parameters():
-        vars(parameter).pop("unconstrained", None)  # a weak reference of the parameter store's, which cannot be pickled
     return losses
 
 
-def _take_epoch(svi: SVI, people: People, count: int) -> float:
-    """Take a step on each of so many batches, and return the loss in nats a unit."""
-    total = 0.0
-    for rows in _batches(people.group, count):
-        total += svi.step(people, rows)  # type: ignore[no-untyped-call]
-    return total / count / float(people.weight.sum())
-
-
-def doubt(losses: list[float], steps: Steps) -> str:
-    """Return what to warn of after a fit; empty if nothing."""
+def check_convergence(losses: list[float], steps: Steps) -> str:
+    """Return the warning to give after a fit; empty if there is none."""
     if len(losses) < steps.epochs:
         return f"Interrupted after {len(losses)} of {steps.epochs} epochs; the networks of the last of these are kept."
     if gained := unsettled(losses):
@@ -403,62 +370,25 @@ def doubt(losses: list[float], steps: Steps) -> str:
     return ""
 
 
-def evidence(sem: LatentSEM, people: People, draws: int = 10, seed: int = 0) -> float:
-    """Return the evidence lower bound in nats a unit, averaged over draws of the latent variables.
-
-    Parameters
-    ----------
-    sem, units
-        The fitted program, and rows.
-    draws, seed
-        How many draws, and what seeds them.
-    """
-    with _scoped(seed), torch.no_grad():
+def evidence(sem: LatentSEM, units: Units, draws: int = 10, seed: int = 0) -> float:
+    """Return the evidence lower bound in nats a unit, averaged over draws of the latent variables."""
+    with isolated(seed), fitting(), torch.no_grad():
         bound = TraceMeanField_ELBO(num_particles=draws)  # type: ignore[no-untyped-call]
-        loss = bound.loss(sem.model, sem.guide, people, torch.arange(len(people)))  # type: ignore[no-untyped-call]
-    return -float(loss) / float(people.weight.sum())
+        loss = bound.loss(sem.model, sem.guide, units, torch.arange(len(units)))  # type: ignore[no-untyped-call]
+    return -float(loss) / float(units.weight.sum())
 
 
 def unsettled(losses: list[float]) -> float:
-    """Return what share of the loss (or of a nat, if it is less) was gained in the second half of equal steps.
+    """Return the share of the loss (or of a nat, if it is less) gained in the second half of equal steps.
 
-    A loss that falls like one over time still has as much before it as it has gained since half-time. It is compared
-    before steps shrink: then it falls in any case, however far it is from its end.
-
-    Returns
-    -------
-    float
-        The share, or 0 if it is at most 2 %, two standard errors allowed for.
+    It is 0 if it is at most 2 %, two standard errors allowed for. A loss that falls like one over time still has as
+    much before it as it has gained since half-time. It is compared before steps shrink: then it falls in any case,
+    however far it is from its end.
     """
-    trace: NDArray[np.float64] = np.asarray(losses)[: max(math.ceil(STEADY * len(losses)), 1)]
-    window = max(len(trace) // 6, 1)
-    half = max(len(trace) // 2, window)
-    before, last = trace[half - window : half], trace[-window:]
-    error = np.sqrt((before.var() + last.var()) / window)
-    size = max(abs(float(last.mean())), 1.0)
-    gain = float(before.mean() - last.mean())
-    return gain / size if gain - 2.0 * error > TOLERANCE * size else 0.0
-
-
-def _bar(steps: Steps) -> Any:
-    return tqdm(range(steps.epochs), "epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
-
-
-def _rate(time: float) -> float:
-    """Return the size of a step, as a share of the first, at a time between 0 and 1."""
-    return float(FINAL_RATE ** max((time - STEADY) / (1.0 - STEADY), 0.0))
-
-
-@contextmanager
-def _scoped(seed: int) -> Iterator[None]:
-    with (
-        isolated(seed),
-        pyro.get_param_store().scope(),
-        pyro.validation_enabled(False),
-        warnings.catch_warnings(),
-    ):
-        warnings.filterwarnings("ignore", "Encountered NaN", UserWarning)  # the loss is looked at here
-        yield
+    trace = losses[: max(math.ceil(STEADY * len(losses)), 1)]
+    trend = fall(trace, share=0.5)
+    size = max(abs(float(np.mean(trace[-max(len(trace) // 6, 1) :]))), 1.0)
+    return trend.drop / size if trend.drop - 2.0 * trend.error > TOLERANCE * size else 0.0
 
 
 def _batches(group: Tensor, count: int) -> list[Tensor]:
