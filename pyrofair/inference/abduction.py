@@ -27,7 +27,7 @@ from pyrofair._validation import (
 )
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.inference.counterfactuals import Counterfactuals, Uncertain, pool
-from pyrofair.inference.evidence import Evidence, GivenRows, read_people, read_rows, require_possible
+from pyrofair.inference.evidence import Evidence, GivenRows, read_rows, read_units, require_possible
 from pyrofair.inference.gradients import CHAINS, draw_nuts, draw_svi
 from pyrofair.inference.importance import Block, blocks_of, draw_block
 from pyrofair.inference.inversion import Findings, Inverse, solve
@@ -319,7 +319,7 @@ def abduct(
         require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
     if isinstance(program, Equations):
-        rows = read_people(program, df)
+        rows = read_units(program, df)
     else:
         rows = read_rows(program, df, nodes, at_parameters(program, one))
     run = rows.program
@@ -420,7 +420,7 @@ def counterfactuals(
         Seeds the draws.
     """
     seed = seed_from(random_state)
-    rows = read_people(equations, df)
+    rows = read_units(equations, df)
 
     def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
         people = _abduct(

@@ -1,4 +1,4 @@
-"""Which noise does a row determine? Equations solved for it: by a declared inverse, or along a straight line."""
+"""Exogenous noise that rows determine: equations solved by a declared inverse, or because they are affine in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyrofair.inference.running import repeat_each
 __all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve"]
 
 Inverse = Callable[[dict[str, Tensor]], Any]
-"""The noise of a node from the values of the row's nodes: a tensor, or one for each of several noise sites."""
+"""From the values of a row's nodes to the noise of one: a tensor, or one for each of several noise sites."""
 
 PROBES = 4096
 CHECKS = 6
@@ -28,16 +28,9 @@ CHECKS = 6
 class Findings:
     """What is known of the noise of n units so far.
 
-    Parameters
-    ----------
-    noise, known
-        For each noise site its values, shape (n, ...), and of whom they are known, shape (n,).
-    done
-        For each observed site that says something of the noise, whose value is explained, shape (n,).
-    flat
-        For each site, for whom the noise does not bear on it, shape (n,).
-    declared
-        The sites solved by a declared inverse.
+    For each noise site ``noise`` holds its values, shape (n, ...), and ``known`` of which units they are known, shape
+    (n,). For each observed site computed from noise ``done`` tells whether its value is explained, and ``flat`` whether
+    the noise has no bearing on it, shape (n,). ``declared`` are the sites solved by a declared inverse.
     """
 
     n: int
@@ -48,7 +41,7 @@ class Findings:
     declared: set[str] = field(default_factory=set)
 
     def is_known(self, key: str) -> Tensor:
-        """Tell of whom a noise site is known, shape (n,)."""
+        """Tell of which units a noise site is known, shape (n,)."""
         return self.known.get(key, torch.zeros(self.n, dtype=torch.bool))
 
     def learn(self, key: str, rows: Tensor, values: Tensor) -> None:
@@ -72,7 +65,7 @@ class Findings:
 class Line:
     """A node as a straight line in one noise site, all else held: ``start + slope * noise``, shape (m,) each.
 
-    ``flat`` tells for whom the noise does not move it.
+    ``flat``: the slope is zero.
     """
 
     start: Tensor
@@ -83,22 +76,9 @@ class Line:
 def find_line(
     evidence: Evidence, given: Mapping[str, Tensor], site: str, key: str, others: Mapping[str, Tensor]
 ) -> Line | None:
-    """Tell whether a node is affine in one noise site: evaluated at noise 0 and 1 and at draws, it lies on one line.
+    """Return a computed node as a line in one noise site, at m units and their other noise; None if it is not affine.
 
-    Parameters
-    ----------
-    evidence
-        The program.
-    given
-        The observed values of m units.
-    site, key
-        The observed deterministic node, and the noise site that it reads.
-    others
-        The other noise that it reads, shape (m, ...).
-
-    Returns
-    -------
-    Line, or None if the node is not affine
+    Evaluated at noise 0 and 1 and at draws, it lies on one line.
     """
     m = len(given[site])
     count = max(6, math.ceil(PROBES / m)) + 2
@@ -143,17 +123,7 @@ def _line(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> L
 
 
 def in_support(law: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
-    """Return noise moved into its support where it lies outside by no more than rounding, and where it lies inside.
-
-    Parameters
-    ----------
-    law
-        The distribution of the noise of m units.
-    u
-        Recovered noise, shape (m,).
-    leeway
-        How far rounding may have moved it, shape (m,).
-    """
+    """Return noise of m units, moved into its support if no more than ``leeway`` outside, and whether it is inside."""
     inside = law.support.check(u) & torch.ones(len(u), dtype=torch.bool)
     for candidate in (u.round(), u + leeway, u - leeway):
         if bool(inside.all()):
@@ -164,22 +134,10 @@ def in_support(law: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = True) -> Findings:
-    """Solve equations for noise as long as one has a single unknown, or a declared inverse.
+    """Solve equations for noise as long as one has a single unknown, or a declared inverse; with ``lines`` affine ones.
 
-    Parameters
-    ----------
-    evidence
-        The units.
-    inverses
-        For some nodes their declared inverse.
-    lines
-        Whether affine equations are solved; otherwise only the declared inverses are used.
-
-    Raises
-    ------
-    DataError
-        If a row is impossible under the program: a node without noise of its own takes another value than its equation
-        gives, or the noise it would need lies outside its support; or if a declared inverse does not invert.
+    A DataError names a row that is impossible under the program (a node without noise of its own takes another value
+    than its equation gives, or the noise it would need is outside its support), or an inverse that does not invert.
     """
     found = Findings(evidence.n)
     explained = [s for s in evidence.explained if s not in evidence.info.random]
@@ -205,7 +163,7 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
 
 
 def _solvable(evidence: Evidence, found: Findings, site: str, key: str) -> Tensor:
-    """Tell for whom a noise site is the only unknown of an equation, shape (n,)."""
+    """Tell for which units a noise site is the only unknown of an equation, shape (n,)."""
     nowhere = torch.zeros(found.n, dtype=torch.bool)
     if not evidence.is_root(key):
         return nowhere
@@ -216,7 +174,7 @@ def _solvable(evidence: Evidence, found: Findings, site: str, key: str) -> Tenso
 
 
 def _check(evidence: Evidence, found: Findings, site: str) -> bool:
-    """Where all the noise of a node is known, see that its value follows, and tell whether anybody was new."""
+    """Where all the noise of a node is known, check that its value follows, and tell whether any unit is new."""
     rows = ~found.done[site]
     for key in evidence.keys[site]:
         rows = rows & found.is_known(key)
@@ -228,10 +186,10 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
     natural = evidence.run(given, [site], held).natural[site]
     wrong = ~evidence.close(site, natural, given)
     if bool(wrong.any()):
-        place = int(wrong.int().argmax())
+        first = int(wrong.int().argmax())
         raise DataError(
-            f"{evidence.describe(site, int(at[place]))} is impossible under the program: its equation gives "
-            f"{natural.expand(len(at))[place].item():g}"
+            f"{evidence.describe(site, int(at[first]))} is impossible under the program: its equation gives "
+            f"{natural.expand(len(at))[first].item():g}"
             + (f", the noise {', '.join(held)} being known from other nodes" if held else " and reads no noise")
             + ". Correct the row or the program; values that were rounded need noise of their own."
         )
@@ -248,10 +206,10 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     value = given[site].to(line.start.dtype)
     wrong = line.flat & ~evidence.close(site, line.start, given)
     if bool(wrong.any()):
-        place = int(wrong.int().argmax())
+        first = int(wrong.int().argmax())
         raise DataError(
-            f"{evidence.describe(site, int(at[place]))} is impossible under the program: there it is "
-            f"{line.start[place].item():g} whatever the noise {key}. Correct the row or the program."
+            f"{evidence.describe(site, int(at[first]))} is impossible under the program: there it is "
+            f"{line.start[first].item():g} whatever the noise {key}. Correct the row or the program."
         )
     found.flat[site][at] |= line.flat
     tilted = ~line.flat
@@ -264,10 +222,10 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     law = evidence.run(given, [site], others).laws[key]
     u, inside = in_support(law, u, evidence.leeway(site, value) / slope.abs())
     if not bool(inside.all()):
-        place = int((~inside).int().argmax())
+        first = int((~inside).int().argmax())
         raise DataError(
-            f"{evidence.describe(site, int(at[place]))} is impossible under the program: its noise {key} would be "
-            f"{u[place].item():g}, outside its support {law.support}. Correct the row or the program."
+            f"{evidence.describe(site, int(at[first]))} is impossible under the program: its noise {key} would be "
+            f"{u[first].item():g}, outside its support {law.support}. Correct the row or the program."
         )
     natural = evidence.run(given, [site], {**others, key: u}).natural[site]
     if not bool(evidence.close(site, natural, given).all()):
@@ -393,7 +351,7 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
 
 
 def _shape_of(evidence: Evidence, key: str) -> tuple[int, ...]:
-    """Return the shape of the noise of one individual."""
+    """Return the shape of one unit's noise."""
     return tuple(evidence.by_rows(key, evidence.spare[key]).shape[1:])
 
 

@@ -235,7 +235,7 @@ def fit_posterior(
 
     Examples
     --------
-    >>> import pyro.distributions as dist
+    >>> import pyro, pyro.distributions as dist
     >>> def program(n):
     ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
     ...     with pyro.plate("people", n):

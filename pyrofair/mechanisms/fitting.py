@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -115,20 +114,10 @@ class Settings:
 class Fit:
     """A fitted distribution.
 
-    Attributes
-    ----------
-    mechanism
-        The distribution.
-    centre
-        For each parameter the median of the guide, at which the held-out rows are judged.
-    draws
-        Draws of each, shape (draws, ...); of a point one.
-    state
-        The guide's own numbers, from which another fit may start.
-    history
-        For each look at the held-out rows: step, loss (nats per training row), held_out (nats per held-out row).
-    text
-        The warning to give; empty if there is none.
+    ``centre`` is the guide's median of each parameter, at which held-out rows are judged; ``draws`` has shape
+    (draws, ...), of a point one; from ``state``, the guide's own numbers, another fit may start. ``history`` holds for
+    each look at the held-out rows step, loss (nats per training row) and held_out (nats per held-out row); ``text`` the
+    warning to give, if any.
     """
 
     mechanism: ConditionalDistribution
@@ -355,7 +344,7 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
 
 
 class _Run:
-    """One run of variational inference: its guide, the moving average of its numbers, and the held-out log-likelihoods."""
+    """One run of variational inference: its guide, the moving average of its numbers, and its history."""
 
     def __init__(
         self,
@@ -446,7 +435,7 @@ class _Run:
             yield self.done, total / taken
 
     def loss(self) -> Callable[[Tensor], Tensor]:
-        """Return the loss of a batch of rows; that of a network's point without Pyro's handlers, which take most time."""
+        """Return the loss of a batch; that of a network's point without Pyro's handlers, the slowest part."""
         if self.settings.posterior != "point" or not isinstance(self.mechanism.numbers, Network):
             elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
             return partial(elbo.differentiable_loss, self.model, self.guide)
@@ -504,23 +493,9 @@ def make_mechanisms(
     parameters: Parameters | Mapping[str, Parameters],
     hidden: Sequence[int],
 ) -> list[ConditionalDistribution]:
-    """Return an unfitted distribution for each column.
+    """Return an unfitted distribution for each column, of its family, given the columns that it reads.
 
-    Parameters
-    ----------
-    reads
-        For each column to learn the columns that its distribution reads.
-    families
-        The family of each.
-    parameters
-        One for all, or for some columns; the others have networks.
-    hidden
-        The units of each hidden layer of a network.
-
-    Raises
-    ------
-    DataError
-        If a name is no column to learn, or something else is given.
+    ``parameters`` is one for all, or for some columns (the others have networks); ``hidden`` the units of each layer.
     """
     each = parameters if isinstance(parameters, Mapping) else dict.fromkeys(reads, parameters)
     if unknown := [name for name in each if name not in reads]:
@@ -528,65 +503,56 @@ def make_mechanisms(
             f"parameters names {unknown[0]!r}, which is no column that is learned. There are: {', '.join(reads)}."
             f"{did_you_mean(unknown[0], reads)}"
         )
-    mechanisms = []
+    found = []
     for column, names in reads.items():
-        kind, family = each.get(column, "network"), families[column]
+        how, family = each.get(column, "network"), families[column]
         own = {name: families[name] for name in names}
-        if callable(kind):
-            mechanisms.append(ConditionalDistribution(column, family, own, kind))
+        if callable(how):
+            found.append(ConditionalDistribution(column, family, own, how))
             continue
-        if kind not in ("network", "linear"):
+        if how not in ("network", "linear"):
             raise DataError(
-                f"parameters={kind!r} of {column!r} is not known; it is 'network', 'linear', or a function "
+                f"parameters={how!r} of {column!r} is not known; it is 'network', 'linear', or a function "
                 "that returns a function from the values read to the numbers of the family."
             )
         widths = tuple(features(families[name], torch.zeros(1)).shape[-1] for name in names)
-        network = Network(widths, tuple(hidden) if kind == "network" else (), family.size, direct=True)
-        mechanisms.append(ConditionalDistribution(column, family, own, network))
-    return mechanisms
+        network = Network(widths, tuple(hidden) if how == "network" else (), family.size, direct=True)
+        found.append(ConditionalDistribution(column, family, own, network))
+    return found
 
 
 def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) -> Rows:
-    """Split the rows that have a weight in training and held-out ones, by torch's global generator.
-
-    Raises
-    ------
-    DataError
-        If hardly any are left to learn from.
-    """
-    places = torch.randperm(len(weight))
-    places = places[weight[places] > 0]
-    held = round(fraction * len(places))
-    if len(places) - held < FEWEST_TRAINED:
+    """Split the rows that have a weight in training and held-out ones, by torch's global generator."""
+    rows = torch.randperm(len(weight))
+    rows = rows[weight[rows] > 0]
+    held = round(fraction * len(rows))
+    if len(rows) - held < FEWEST_TRAINED:
         raise DataError(
-            f"validation_fraction={fraction!r} leaves {len(places) - held} of {len(places)} rows to learn from; at "
+            f"validation_fraction={fraction!r} leaves {len(rows) - held} of {len(rows)} rows to learn from; at "
             f"least {FEWEST_TRAINED} are needed."
         )
-    return Rows(values, weight / weight[places[held:]].mean(), places[held:], places[:held])
+    return Rows(values, weight / weight[rows[held:]].mean(), rows[held:], rows[:held])
+
+
+def reweigh_rows(rows: Rows, weight: Tensor) -> Rows:
+    """Return rows with other weights, without those of weight 0; refuse if hardly any are left to learn from."""
+    train, held = (index[weight[index] > 0] for index in (rows.train, rows.held))
+    if len(train) < FEWEST_TRAINED:
+        raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST_TRAINED} are needed.")
+    return Rows(rows.columns, weight / weight[train].mean(), train, held)
 
 
 def try_mechanisms(mechanisms: Sequence[ConditionalDistribution], rows: Rows) -> None:
-    """Run each distribution on a few rows before any is fitted.
-
-    Parameters
-    ----------
-    mechanisms, rows
-        The distributions, and the table.
-
-    Raises
-    ------
-    DataError
-        If parameters of one's own fail, or two sites of the program would have one name.
-    """
+    """Run each distribution on a few rows before any is fitted; refuse parameters that fail and names that clash."""
     taken = {mechanism.column: f"the column {mechanism.column!r}" for mechanism in mechanisms}
     with isolated(0), fitting(), torch.no_grad():
         for mechanism in mechanisms:
             for name in _try(mechanism, rows.at(rows.train[:TRIED])):
                 if name in taken or name in RESERVED:
                     raise DataError(
-                        f"A parameter of the distribution of {mechanism.column!r} has the name {name!r} in the program, "
-                        f"which is that "
-                        f"of {taken.get(name, 'a plate or a site of rows')} too. Rename one of them."
+                        f"A parameter of the distribution of {mechanism.column!r} has the name {name!r} in the "
+                        f"program, which is that of {taken.get(name, 'a plate or a site of rows')} too. Rename one of "
+                        "them."
                     )
                 taken[name] = f"a parameter of the distribution of {mechanism.column!r}"
 
@@ -601,59 +567,37 @@ def _try(mechanism: ConditionalDistribution, values: Mapping[str, Tensor]) -> li
         raise
     except Exception as error:
         raise DataError(
-            f"The parameters of {mechanism.column!r} fail: {type(error).__name__}: {error}. Parameters of one's own are a "
-            "function without arguments that draws them (pyro.sample) and returns a function from the values read, a "
-            f"dictionary of tensors ({', '.join(mechanism.reads) or 'empty'}), to the family's numbers."
+            f"The parameters of {mechanism.column!r} fail: {type(error).__name__}: {error}. Parameters of one's own "
+            "are a function without arguments that draws them (pyro.sample) and returns a function from the values "
+            f"read, a dictionary of tensors ({', '.join(mechanism.reads) or 'empty'}), to the family's numbers."
         ) from error
     nodes: Mapping[str, Any] = tracer.trace.nodes
     return [name for name, site in nodes.items() if site["type"] == "sample"]
 
 
-def reweigh_rows(rows: Rows, weight: Tensor) -> Rows:
-    """Return rows with other weights, without those of weight 0.
-
-    Raises
-    ------
-    DataError
-        If hardly any are left to learn from.
-    """
-    train, held = (places[weight[places] > 0] for places in (rows.train, rows.held))
-    if len(train) < FEWEST_TRAINED:
-        raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST_TRAINED} are needed.")
-    return Rows(rows.columns, weight / weight[train].mean(), train, held)
-
-
-@contextmanager
-def _apart(seed: int, column: str) -> Iterator[None]:
-    """Fit one distribution with a seed and a parameter store of its own, so that it does not depend on what else is
-    learned.
-    """
+def _seed(seed: int, column: str) -> None:
+    """Seed the fit of one distribution, so that it does not depend on what else is learned."""
     set_seed(crc32(f"{seed} {column}".encode()))
-    with pyro.get_param_store().scope():
-        yield
 
 
 def fit_mechanisms(
     mechanisms: Sequence[ConditionalDistribution], rows: Rows, settings: Settings, seed: int, progress: bool
 ) -> tuple[dict[str, Fit], list[str]]:
-    """Fit distributions one after the other, and return what there is to warn of.
+    """Fit distributions one after the other, and return the warnings to give.
 
     An interruption (Ctrl-C) keeps the best parameters so far of the distribution that was being fitted, and leaves
     those after it near their marginal distributions; while posteriors are fitted it goes on to the caller.
     """
     fits: dict[str, Fit] = {}
     missed: list[str] = []
-    with (
-        isolated(seed),
-        fitting(),
-        tqdm(total=settings.steps * len(mechanisms), desc="mechanisms", disable=not progress, leave=False) as bar,
-    ):
+    total = settings.steps * len(mechanisms)
+    with isolated(seed), fitting(), tqdm(total=total, desc="mechanisms", disable=not progress, leave=False) as bar:
         for i, mechanism in enumerate(mechanisms, 1):
             bar.set_postfix_str(mechanism.column)
             stopped = any(fit.interrupted for fit in fits.values())
-            with _apart(seed, mechanism.column):
-                how = replace(settings, steps=0) if stopped else settings
-                fits[mechanism.column] = _fit(mechanism, rows, how, bar, keep=True)
+            _seed(seed, mechanism.column)
+            how = replace(settings, steps=0) if stopped else settings
+            fits[mechanism.column] = _fit(mechanism, rows, how, bar, keep=True)
             missed += [mechanism.column] * stopped
             bar.update(i * settings.steps - bar.n)
     texts = [fit.text for fit in fits.values() if fit.text]
@@ -665,41 +609,29 @@ def fit_mechanisms(
 def refit_mechanisms(
     fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int
 ) -> dict[str, Fit]:
-    """Fit the same distributions again, starting from what they are, whatever held-out rows say.
+    """Fit the same distributions to rows of other weights than ``before``, starting from what they are.
 
-    Parameters
-    ----------
-    fits
-        The distributions as fitted.
-    rows, before
-        The rows with other weights, and with those they were fitted with.
-    settings, seed
-        How, and what seeds it.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C struck: a replicate that is half done is none.
+    Held-out rows do not stop it, and Ctrl-C goes on to the caller: a replicate that is half done is none.
     """
     found = {}
     settings = replace(settings, patience=None, memory=REFIT_MEMORY)
     with isolated(seed), fitting():
         for column, fit in fits.items():
-            with _apart(seed, column):
-                found[column] = _refit(fit, rows, before, settings)
+            _seed(seed, column)
+            found[column] = _refit(fit, rows, before, settings)
     return found
 
 
 def marginal_log_likelihood(mechanism: ConditionalDistribution, rows: Rows, settings: Settings, seed: int) -> float:
-    """Return the log-likelihood of held-out rows under the marginal distribution of a column, fitted with the same
-    family.
+    """Return the log-likelihood of held-out rows under the marginal distribution of a column, in the same family.
 
     For zeros and ones and categories it is known: their frequencies. An interruption (Ctrl-C) goes on to the caller: a
     gain over half a marginal distribution is none.
     """
     network = Network((), (), mechanism.family.size)
     alone = ConditionalDistribution(mechanism.column, mechanism.family, {}, network)
-    with isolated(seed), fitting(), _apart(seed, mechanism.column):
+    with isolated(seed), fitting():
+        _seed(seed, mechanism.column)
         centre = network.start(mechanism.column)
         if not has_last_layer(alone):
             chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=MARGINAL_STEPS)
@@ -715,9 +647,13 @@ def require_settings(settings: Settings, hidden: Sequence[int], fraction: float)
     """Refuse settings that are unknown or out of range."""
     require_choice("posterior", settings.posterior, tuple(GUIDES))
     require_layers("hidden", hidden)
-    whole = {"posterior_draws": settings.draws, "steps": settings.steps, "batch_size": settings.batch_size,
-             "patience": settings.patience}  # fmt: skip
-    for name, number in whole.items():
+    numbers = {
+        "posterior_draws": settings.draws,
+        "steps": settings.steps,
+        "batch_size": settings.batch_size,
+        "patience": settings.patience,
+    }
+    for name, number in numbers.items():
         require_integer(name, number)
     require_real("validation_fraction", fraction, least=0.0, below=1.0)
     require_rate(settings.learning_rate)

@@ -468,9 +468,7 @@ def outside_support(
             arm = graph.arms[which].get(node)
             group = rows.table[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
             for column in graph.graph.columns_of([node]):
-                reads = [
-                    name for name in laws.fits[column].mechanism.reads if name != graph.graph.sensitive_column
-                ]
+                reads = [name for name in laws.fits[column].mechanism.reads if name != graph.graph.sensitive_column]
                 outside = _outside(laws, world.rows[reads], group[reads]) if reads else np.zeros(len(world.rows), bool)
                 found.append(
                     {

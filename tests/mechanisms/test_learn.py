@@ -23,7 +23,7 @@ from torch import Tensor
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
-from pyrofair.mechanisms import fitting as law_fitting
+from pyrofair.mechanisms import fitting
 from pyrofair.mechanisms.families import Binary, Categories, Continuous, Positive, Whole
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.newton import LastLayer
@@ -581,7 +581,7 @@ def test_marginal_laws_are_fitted_when_asked_for_and_an_interruption_goes_on(
 def test_no_posterior_is_kept_half_done(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame, posterior: Any) -> None:
     """How wide it is, is known at its end only; nor is its curvature computed after Ctrl-C."""
     count_steps(monkeypatch, after=0)
-    monkeypatch.setattr(law_fitting._Run, "widen", lambda *args: pytest.fail("computed after Ctrl-C"))
+    monkeypatch.setattr(fitting._Run, "widen", lambda *args: pytest.fail("computed after Ctrl-C"))
     with pytest.raises(KeyboardInterrupt):
         learn(frame, nodes=["M"], posterior=posterior, components=2, parameters="linear")
 
@@ -731,7 +731,7 @@ def test_without_held_out_rows_all_steps_are_taken(frame: pd.DataFrame) -> None:
 
 def test_progress_is_shown_if_asked(frame: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
     learn(frame, nodes=["M"], steps=20, progress=True)
-    assert "laws" in capsys.readouterr().err
+    assert "mechanisms" in capsys.readouterr().err
     learn(frame, nodes=["M"], steps=20)
     assert capsys.readouterr().err == ""
 

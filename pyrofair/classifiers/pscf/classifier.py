@@ -417,7 +417,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             values = self._encode(table)
             keys = replay.keys(values, len(table))
             fair = replay.fair_values(self.sem_, values, keys, latents=self.latents, draws=draws, seed=key)
-            score = self.sem_.law(column, replay.as_read(column, self.sem_, values, fair)).probs
+            score = self.sem_.distribution(column, replay.as_read(column, self.sem_, values, fair)).probs
             u = keyed_uniform(keys, key, column, (draws,))
             return values, fair, score.expand(draws, len(table)), u
 

@@ -26,8 +26,8 @@ from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
 from pyrofair.mechanisms.families import Continuous, Family, Whole, features
 
 __all__ = [
+    "FixedSpread",
     "LatentSEM",
-    "Narrow",
     "Steps",
     "Units",
     "Values",
@@ -43,30 +43,11 @@ def mean_discrepancy(points: Tensor, group: Tensor, weight: Tensor | None = None
     """Return the squared maximum mean discrepancy between two groups of points, under a Gaussian kernel.
 
     With ``k(x, y) = exp(-|x - y|^2 / (2 d))`` in d dimensions it is the mean of k over all pairs in group 0, plus that
-    over all pairs in group 1, minus twice that over all pairs of one from each. Each mean is by the group's own number
-    of points (or their total weight), so that it does not shrink where a group is small.
+    over all pairs in group 1, minus twice that over all pairs of one from each (Gretton et al., 2012, eq. 5; the
+    penalty of Chiappa, 2018). Each mean is by the group's own total weight, so that it does not shrink where a group is
+    small. ``points`` has shape (n, d), ``group`` holds 0 or 1 and ``weight`` weights (ones), shape (n,). It is 0 if one
+    group has no point.
 
-    Parameters
-    ----------
-    points
-        Shape (n, d).
-    group
-        0 or 1 for each point, shape (n,).
-    weight
-        Weights of shape (n,); by default ones.
-
-    Returns
-    -------
-    Tensor
-        A scalar of at least 0 but for rounding; 0 if one of the groups has no point, for then there is nothing to
-        compare.
-
-    References
-    ----------
-    Gretton et al. (2012), eq. (5); Chiappa (2018), the penalty on the posterior of the latent variables.
-
-    Examples
-    --------
     >>> mean_discrepancy(torch.tensor([[0.0], [2.0], [0.0], [2.0]]), torch.tensor([0, 0, 1, 1]))
     tensor(0.)
     >>> mean_discrepancy(torch.tensor([[0.0], [2.0]]), torch.tensor([0, 1]))  # 2 - 2 exp(-2)
@@ -90,17 +71,11 @@ WHOLE_NOISE = 0.25
 
 
 @dataclass(frozen=True)
-class Narrow:
-    """A family of numbers with noise of a fixed, small spread: what else varies is left to a latent variable.
+class FixedSpread:
+    """A family of one component with noise of a fixed, small spread: what else varies is left to a latent variable.
 
-    Without it the distribution would explain all spread by itself, and the latent variable would say nothing of a unit.
-
-    Parameters
-    ----------
-    family
-        The column's family, with one component.
-    own
-        The spread that the distribution keeps for itself, as a share of the column's standard deviation.
+    Otherwise the distribution would explain all spread by itself, and the latent variable would carry no information.
+    ``own`` is that spread as a share of the column's standard deviation.
     """
 
     family: Whole | Continuous
@@ -108,7 +83,7 @@ class Narrow:
 
     @property
     def size(self) -> int:
-        """One: the place of the distribution."""
+        """One: the location of the distribution."""
         return 1
 
     @property
@@ -117,23 +92,13 @@ class Narrow:
         return torch.zeros(1)
 
     def law(self, out: Tensor) -> Any:
-        """Return the distributions of these places."""
+        """Return the distributions at these locations."""
         return self.family.law(torch.cat([torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))], -1))
 
 
 @dataclass(frozen=True)
 class Units:
-    """The rows that a program is conditioned on.
-
-    Parameters
-    ----------
-    values
-        For each column its values, shape (n,).
-    group
-        The sensitive attribute as 0 and 1, shape (n,).
-    weight
-        Their weights, shape (n,).
-    """
+    """The rows that a program is conditioned on: columns, sensitive attribute as 0 and 1, weights, shape (n,) each."""
 
     values: dict[str, Tensor]
     group: Tensor
@@ -143,7 +108,7 @@ class Units:
         return len(self.weight)
 
 
-class _Law(nn.Module):
+class _Numbers(nn.Module):
     """One hidden layer from what a column is read from to the numbers that determine its distribution."""
 
     def __init__(self, width: int, hidden: int, offset: Tensor) -> None:
@@ -160,27 +125,16 @@ class _Law(nn.Module):
 
 
 class LatentSEM(nn.Module):
-    """A distribution for each column given its causes; for some nodes a latent variable among them, one that is theirs
-    alone.
+    """A distribution for each column given its causes, some nodes having a latent variable of their own among them.
 
     Each column has networks of its own: nothing is shared between nodes. A node of several columns has one latent,
-    which each of its columns reads, and each column reads those before it.
+    which each of its columns reads, and each column reads those before it. Latent nodes of the graph are left out.
 
-    Parameters
-    ----------
-    graph
-        The graph. Latent nodes of it are left out.
-    families
-        The distribution of each column, in the order in which the columns are drawn.
-    noisy
-        For each node with a latent variable the dimensions of it.
-    hidden, encoder_hidden
-        The tanh units of a distribution's one layer, and of the guide's layers.
-    own_noise
-        What the distribution of a number keeps of its spread where there is a latent variable, see :class:`Narrow`;
-        None leaves it to be learned.
-    distance
-        The strength of the penalty on the discrepancy between the groups' latents.
+    ``families`` holds the distribution of each column, in the order in which they are drawn; ``noisy`` the dimensions
+    of each latent variable by node; ``hidden`` and ``encoder_hidden`` the tanh units of a distribution's one layer and
+    of the guide's layers. ``own_noise`` is what the distribution of a number keeps of its spread where there is a
+    latent variable (see :class:`FixedSpread`; None: it is learned), ``distance`` the strength of the penalty on the
+    discrepancy between the groups' latents.
     """
 
     def __init__(
@@ -200,15 +154,13 @@ class LatentSEM(nn.Module):
         self.owner = {column: node for node, own in graph.columns.items() for column in own}
         self.order = tuple(node for node in graph.order if node not in graph.latent)
         self.site = {node: unused_name(f"H_{node}", self.families) for node in self.noisy}
-        self.width = {name: features(law, torch.zeros(1)).shape[-1] for name, law in self.families.items()}
-        self.places = {column: i for i, column in enumerate(self.families)}
-        self.laws = nn.ModuleList(self._new_law(column, hidden) for column in self.families)
+        self.width = {name: features(family, torch.zeros(1)).shape[-1] for name, family in self.families.items()}
+        self.index = {column: i for i, column in enumerate(self.families)}
+        self.networks = nn.ModuleList(self._new_numbers(column, hidden) for column in self.families)
         self.encoders = nn.ModuleList(self._new_encoder(node, encoder_hidden) for node in self.noisy)
 
     def reads(self, column: str) -> list[str]:
-        """Return the columns that a column's distribution reads: those of its parents, and those of its node before
-        it.
-        """
+        """Return the columns that a column's distribution reads: those of its parents, and its node's before it."""
         node = self.owner[column]
         own = self.graph.columns[node]
         parents = [parent for parent in self.graph.parents(node) if parent not in self.graph.latent]
@@ -224,12 +176,12 @@ class LatentSEM(nn.Module):
         family = self.families[column]
         if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Whole | Continuous):
             least = WHOLE_NOISE / family.sd if isinstance(family, Whole) else 0.0
-            return Narrow(replace(family, components=1), max(self.own_noise, least))
+            return FixedSpread(replace(family, components=1), max(self.own_noise, least))
         return family
 
-    def _new_law(self, column: str, hidden: int) -> nn.Module:
+    def _new_numbers(self, column: str, hidden: int) -> nn.Module:
         width = sum(self.width[name] for name in self.reads(column)) + self.noisy.get(self.owner[column], 0)
-        return _Law(width, hidden, self._drawn_from(column).offset.to(torch.get_default_dtype()))
+        return _Numbers(width, hidden, self._drawn_from(column).offset.to(torch.get_default_dtype()))
 
     def _new_encoder(self, node: str, hidden: Sequence[int]) -> nn.Module:
         sizes = [sum(self.width[name] for name in self.family_of(node)), *hidden]
@@ -238,20 +190,12 @@ class LatentSEM(nn.Module):
             layers += [nn.Linear(width, size), nn.Tanh()]
         return nn.Sequential(*layers, nn.Linear(sizes[-1], 2 * self.noisy[node]))
 
-    # -- distributions
-    # ---------------------------------------------------------------------------------------------------------
+    # -- distributions ------------------------------------------------------------------------------------------------
 
-    def law(self, column: str, values: Values, latent: Tensor | None = None) -> Any:
-        """Return the distribution of a column given what it reads and, where its node has one, its latent variable.
+    def distribution(self, column: str, values: Values, latent: Tensor | None = None) -> Any:
+        """Return the distribution of a column given the values that it reads, shapes (..., n), and its node's latent.
 
-        Parameters
-        ----------
-        column
-            The column.
-        values
-            For each column that it reads the values, shapes (..., n) that broadcast.
-        latent
-            Shape (..., n, k).
+        ``latent`` has shape (..., n, k).
         """
         parts = [features(self.families[name], values[name]) for name in self.reads(column)]
         if self.owner[column] in self.noisy:
@@ -259,7 +203,7 @@ class LatentSEM(nn.Module):
             parts.append(latent)
         shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))  # type: ignore[no-untyped-call]
         read = torch.cat([part.expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
-        return self._drawn_from(column).law(self.laws[self.places[column]](read))
+        return self._drawn_from(column).law(self.networks[self.index[column]](read))
 
     def posterior(self, node: str, values: Values) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation of a node's latent variable given its family, shapes (n, k)."""
@@ -279,7 +223,7 @@ class LatentSEM(nn.Module):
                     prior: Any = dist.Normal(torch.zeros(self.noisy[node]), 1.0)
                     latents[node] = pyro.sample(self.site[node], prior.to_event(1))
                 for column in self.graph.columns[node]:
-                    pyro.sample(column, self.law(column, batch, latents.get(node)), obs=batch[column])
+                    pyro.sample(column, self.distribution(column, batch, latents.get(node)), obs=batch[column])
         if self.distance and latents:
             points = torch.cat(list(latents.values()), -1)
             apart = mean_discrepancy(points, units.group[rows], units.weight[rows])
@@ -290,8 +234,8 @@ class LatentSEM(nn.Module):
         batch = {name: values[rows] for name, values in units.values.items()}
         with self._plate(units, rows):
             for node in self.noisy:
-                law: Any = dist.Normal(*self.posterior(node, batch))
-                pyro.sample(self.site[node], law.to_event(1))
+                posterior: Any = dist.Normal(*self.posterior(node, batch))
+                pyro.sample(self.site[node], posterior.to_event(1))
 
     @contextmanager
     def _plate(self, units: Units, rows: Tensor) -> Iterator[None]:

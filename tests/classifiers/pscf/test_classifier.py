@@ -70,7 +70,7 @@ def laws_of(graph: CausalGraph, noisy: dict[str, int], **columns: Any) -> Latent
 
 def test_nodes_share_nothing() -> None:
     sem = fitted().sem_
-    parameters = [{id(p) for p in part.parameters()} for part in (*sem.laws, *sem.encoders)]
+    parameters = [{id(p) for p in part.parameters()} for part in (*sem.networks, *sem.encoders)]
     assert all(len(each) > 0 for each in parameters)
     assert sum(map(len, parameters)) == len(set().union(*parameters)) == len(list(sem.parameters()))
 
@@ -83,12 +83,12 @@ def test_latents_reach_each_column_of_their_node_and_no_other(column: str) -> No
     sem = laws_of(graph, {"D": 2}, **table)
     values = {name: torch.tensor(each, dtype=torch.float32) for name, each in table.items()}
     latent = torch.zeros(50, 2, requires_grad=True)
-    law = sem.law(column, values, latent)
+    law = sem.distribution(column, values, latent)
     (gradient,) = torch.autograd.grad(law.log_prob(values[column]).sum(), latent)
     assert (gradient.abs() > 0).all()
-    assert not torch.allclose(law.mean, sem.law(column, values, latent + 1).mean)
+    assert not torch.allclose(law.mean, sem.distribution(column, values, latent + 1).mean)
     for other in "AMY":
-        assert sem.law(other, values, latent).log_prob(values[other]).shape in ((50,), (1,))
+        assert sem.distribution(other, values, latent).log_prob(values[other]).shape in ((50,), (1,))
     assert sem.reads("e") == ["A", "d"]
 
 
@@ -224,7 +224,7 @@ def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
     keys = replay.keys(own, 40)
     with torch.no_grad():
         fair = replay.fair_values(sem, own, keys, latents=latents, draws=3, seed=5)
-        score = sem.law("Y", replay.as_read("Y", sem, own, fair)).probs
+        score = sem.distribution("Y", replay.as_read("Y", sem, own, fair)).probs
         for j in range(3):
             now = own | {"A": torch.zeros(40)}
             for node in ("D", "E"):
@@ -233,11 +233,11 @@ def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
                     loc, scale = sem.posterior(node, own)
                     h = loc + scale * h
                 torch.testing.assert_close(fair[f"H_{node}"][j], h)
-                law = sem.law(node, now, h)
+                law = sem.distribution(node, now, h)
                 u = keyed_strata(keys, 5, node, (3,))[j].float()
                 torch.testing.assert_close(law.cdf(fair[node][j]), u, atol=1e-4, rtol=0)
                 now[node] = fair[node][j]
-            torch.testing.assert_close(score[j], sem.law("Y", now | {"A": own["A"]}).probs)
+            torch.testing.assert_close(score[j], sem.distribution("Y", now | {"A": own["A"]}).probs)
 
 
 def test_edges_not_nodes() -> None:
@@ -267,7 +267,7 @@ def test_without_unfair_paths_it_is_the_law_of_the_outcome() -> None:
     X, y = people()
     for latents in ("posterior", "prior"):
         model = make(HIRING.unfair(), latents=latents).fit(X, y)
-        plain = model.sem_.law("Y", model._encode(X)).probs.detach().numpy()
+        plain = model.sem_.distribution("Y", model._encode(X)).probs.detach().numpy()
         np.testing.assert_allclose(model.predict_proba(X)[:, 1], plain, rtol=1e-6)
         assert model.fair_values(X) == {}
 
@@ -275,7 +275,7 @@ def test_without_unfair_paths_it_is_the_law_of_the_outcome() -> None:
 def test_direct_path_alone_reads_the_baseline() -> None:
     X, y = people()
     model = make(HIRING.unfair("A -> Y")).fit(X, y)
-    low = model.sem_.law("Y", model._encode(X.assign(A=0))).probs.detach().numpy()
+    low = model.sem_.distribution("Y", model._encode(X.assign(A=0))).probs.detach().numpy()
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], low, rtol=1e-6)
 
 
