@@ -385,7 +385,7 @@ def _abduct(
             parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
             wide=wide,
         )
-        laws = require_possible(evidence).laws
+        laws = require_possible(evidence).distributions
         posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
         return posterior(evidence, settings, rows.columns, laws, seed)
 

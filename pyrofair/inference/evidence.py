@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -127,13 +127,13 @@ ROUNDING = 1e-5
 class Reading:
     """One run for m units.
 
-    ``natural`` holds the value that the equation of each observed deterministic site gives, shape (m,), ``laws`` the
-    distribution of each random site, and ``noise``, shape (m, ...), that of each unobserved one: its value, or what
-    :func:`noise_like` draws where its distribution depends on a node.
+    ``natural`` holds the value that the equation of each observed deterministic site gives, shape (m,),
+    ``distributions`` that of each random site, and ``noise``, shape (m, ...), the noise of each unobserved one: its
+    value, or what :func:`noise_like` draws where its distribution depends on a node.
     """
 
     natural: dict[str, Tensor] = field(default_factory=dict)
-    laws: dict[str, Any] = field(default_factory=dict)
+    distributions: dict[str, Any] = field(default_factory=dict)
     noise: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -223,9 +223,9 @@ class Evidence:
         """Return noise that is kept with units first in the shape of its site."""
         return noise.movedim(0, self.info.shapes[key].index(PEOPLE))
 
-    def possible(self, key: str, law: Any, noise: Tensor) -> Tensor:
+    def possible(self, key: str, d: Any, noise: Tensor) -> Tensor:
         """Tell for which units noise, shape (m, ...), is in the support of its distribution, shape (m,)."""
-        inside: Tensor = law.support.check(self.as_site(key, noise))
+        inside: Tensor = d.support.check(self.as_site(key, noise))
         inside = inside.movedim(self.info.shapes[key].index(PEOPLE), 0)
         return inside.reshape(len(noise), -1).all(-1)
 
@@ -365,6 +365,13 @@ class Evidence:
         value = self.observed[site][row].item()
         return f"Row {self.label(row)}: {site} = {value:g}" + (f" given {at}" if at else "")
 
+    def refuse(self, wrong: Tensor, site: str, text: str | Callable[[int], str], rows: Tensor | None = None) -> None:
+        """Refuse the first of some units (all) that is wrong, shape (m,), by a text, or a function of its index."""
+        if bool(wrong.any()):
+            first = int(wrong.int().argmax())
+            said = text if isinstance(text, str) else text(first)
+            raise DataError(self.describe(site, first if rows is None else int(rows[first])) + said)
+
     def label(self, row: int) -> str:
         """Return a unit's label as text."""
         return show_label(self.index, row)
@@ -414,24 +421,24 @@ class _Reader(Messenger):
             if is_deterministic(msg):
                 self.reading.natural[name] = msg["value"]
             else:
-                self.reading.laws[name] = msg["fn"]
+                self.reading.distributions[name] = msg["fn"]
             msg["value"], msg["done"] = self.given[name], True
         elif msg["is_observed"] or msg["value"] is not None:
             return
         elif name in self.evidence.parameters:
             msg["value"], msg["done"] = self.evidence.parameters[name], True
         elif name in self.needed:
-            self.reading.laws[name] = msg["fn"]
+            self.reading.distributions[name] = msg["fn"]
             msg["value"], msg["done"] = self.draw(name, msg["fn"]), True
         elif name in self.evidence.spare:
             msg["value"], msg["done"] = self.evidence.spare_for(name, self.m), True
 
-    def draw(self, name: str, law: Any) -> Tensor:
+    def draw(self, name: str, d: Any) -> Tensor:
         """Return the value of an unobserved random site: at its known noise, or drawn."""
         implicit = name in self.evidence.implicit
         noise = self.noise.get(name)
         if noise is None:
-            drawn = noise_like(law, self.m, self.evidence.coupling) if implicit else law()
+            drawn = noise_like(d, self.m, self.evidence.coupling) if implicit else d()
             noise = drawn if implicit else self.evidence.by_rows(name, drawn)
             if name in self.partly:
                 values, holds = self.partly[name]
@@ -439,7 +446,7 @@ class _Reader(Messenger):
         elif not implicit:
             noise = self.evidence.in_type(name, noise)
         self.reading.noise[name] = noise
-        return at_noise(name, law, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
+        return at_noise(name, d, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
 
     def _pyro_post_sample(self, msg: Any) -> None:
         self.waiting.discard(msg["name"])
@@ -455,15 +462,11 @@ def require_possible(evidence: Evidence) -> Reading:
         return Reading()
     reading = evidence.run(given, drawn)
     for site in drawn:
-        law, value = reading.laws[site], given[site]
-        possible = law.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
-        if not evidence.keys[site] and bool(possible.all()) and law.support.is_discrete:
-            possible = possible & (law.log_prob(value) > -torch.inf)
-        if not bool(possible.all()):
-            row = int((~possible).int().argmax())
-            raise DataError(
-                f"{evidence.describe(site, row)} is impossible under the program: its distribution there, "
-                f"{type(law).__name__}, has the support {law.support}, and gives it no probability. Correct the row, "
-                "or the program."
-            )
+        d, value = reading.distributions[site], given[site]
+        possible = d.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
+        if not evidence.keys[site] and bool(possible.all()) and d.support.is_discrete:
+            possible = possible & (d.log_prob(value) > -torch.inf)
+        what = f"{type(d).__name__}, has the support {d.support}, and gives it no probability"
+        text = f" is impossible under the program: its distribution there, {what}. Correct the row, or the program."
+        evidence.refuse(~possible, site, text)
     return reading

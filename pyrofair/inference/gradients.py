@@ -84,10 +84,10 @@ def _latent(evidence: Evidence) -> tuple[str, ...]:
                 f"gradients cannot "
                 "be followed through its coupling. Use method='importance', or write its noise as a site of its own."
             )
-        if reading.laws[key].support.is_discrete:
+        if reading.distributions[key].support.is_discrete:
             raise DataError(
-                f"The noise {key!r} is discrete ({type(reading.laws[key]).__name__}), and gradients serve only "
-                "continuous noise. Use method='auto' or 'importance'."
+                f"The noise {key!r} is discrete ({type(reading.distributions[key]).__name__}), and gradients serve "
+                "only continuous noise. Use method='auto' or 'importance'."
             )
     return keys
 

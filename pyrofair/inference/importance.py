@@ -102,15 +102,15 @@ class ImportanceWeights:
         least = f.masked_fill(~hit, torch.inf).amin(1)
         most = f.masked_fill(~hit, -torch.inf).amax(1)
         atom = (hit.sum(1) > 1) & (least == most)
-        if self.width[site] is None and not bool(atom.all()):
-            row = int(rows[int((~atom).int().argmax())])
-            raise DataError(
-                f"{self.evidence.describe(site, row)}: the node {site!r} is continuous, and its equation was not "
-                f"solved for its noise ({', '.join(self.evidence.keys[site])}; method='auto' does so if it is affine), "
-                "so draws will not meet its value exactly. Declare an inverse, "
+        if self.width[site] is None:
+            keys = ", ".join(self.evidence.keys[site])
+            text = (
+                f": the node {site!r} is continuous, and its equation was not solved for its noise ({keys}; "
+                "method='auto' does so if it is affine), so draws will not meet its value exactly. Declare an inverse, "
                 f"inverses={{{site!r}: lambda values: ...}}, or pass tolerance=, a kernel's width in the units of "
                 f"{site} (an approximation)."
             )
+            self.evidence.refuse(~atom, site, text, rows)
         kernel[others] = ~atom
         return kernel
 
@@ -136,8 +136,10 @@ class ImportanceWeights:
             log_weight = log_weight + self._compare(site, some, count, given, reading)
         for site in self.block.drawn:
             value = given[site]
-            log_prob = reading.laws[site].log_prob(value).double().expand(len(log_weight))
-            log_weight = log_weight + torch.where(reading.laws[site].support.check(value), log_prob, -torch.inf)
+            log_prob = reading.distributions[site].log_prob(value).double().expand(len(log_weight))
+            log_weight = log_weight + torch.where(
+                reading.distributions[site].support.check(value), log_prob, -torch.inf
+            )
         log_weight = torch.nan_to_num(log_weight, nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
         keep = (log_weight > -torch.inf).nonzero().squeeze(1)
         unit = torch.div(keep, count, rounding_mode="floor")
@@ -184,10 +186,10 @@ class ImportanceWeights:
         final = evidence.run(given, self.sites, solved)
         log_weight = torch.zeros(len(some) * count, dtype=torch.float64)
         for (site, key), mine in chosen.items():
-            law, u, slope = final.laws[key], solved[key], slopes[site, key].abs()
-            density = law.log_prob(u) - (0.0 if law.support.is_discrete else slope.log())
+            d, u, slope = final.distributions[key], solved[key], slopes[site, key].abs()
+            density = d.log_prob(u) - (0.0 if d.support.is_discrete else slope.log())
             # Where other noise leaves no slope, the value has a probability, next to which a density is nothing.
-            weight = torch.where(slope > 0, torch.where(law.support.check(u), density, -torch.inf), ATOM).double()
+            weight = torch.where(slope > 0, torch.where(d.support.check(u), density, -torch.inf), ATOM).double()
             weight = torch.where(evidence.close(site, final.natural[site], given), weight, -torch.inf)
             log_weight = log_weight + torch.where(mine, weight, 0.0)
         return final, log_weight

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,13 +123,13 @@ def _line(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> L
     return Line(start, slope, (slope * reach).abs() <= _precision() * (scale + f.abs().amax(1)))
 
 
-def in_support(law: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
+def in_support(d: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
     """Return noise of m units, moved into its support if no more than ``leeway`` outside, and whether it is inside."""
-    inside = law.support.check(u) & torch.ones(len(u), dtype=torch.bool)
+    inside = d.support.check(u) & torch.ones(len(u), dtype=torch.bool)
     for candidate in (u.round(), u + leeway, u - leeway):
         if bool(inside.all()):
             break
-        better = ~inside & law.support.check(candidate) & ((candidate - u).abs() <= leeway)
+        better = ~inside & d.support.check(candidate) & ((candidate - u).abs() <= leeway)
         u, inside = torch.where(better, candidate, u), inside | better
     return u, inside
 
@@ -184,15 +185,16 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
     given = evidence.given(at)
     held = {key: found.noise[key][at] for key in evidence.keys[site]}
     natural = evidence.run(given, [site], held).natural[site]
-    wrong = ~evidence.close(site, natural, given)
-    if bool(wrong.any()):
-        first = int(wrong.int().argmax())
-        raise DataError(
-            f"{evidence.describe(site, int(at[first]))} is impossible under the program: its equation gives "
-            f"{natural.expand(len(at))[first].item():g}"
-            + (f", the noise {', '.join(held)} being known from other nodes" if held else " and reads no noise")
-            + ". Correct the row or the program; values that were rounded need noise of their own."
-        )
+    why = f", the noise {', '.join(held)} being known from other nodes" if held else " and reads no noise"
+    evidence.refuse(
+        ~evidence.close(site, natural, given),
+        site,
+        lambda i: (
+            f" is impossible under the program: its equation gives {natural.expand(len(at))[i].item():g}{why}. Correct "
+            "the row or the program; values that were rounded need noise of their own."
+        ),
+        at,
+    )
     found.done[site][at] = True
     return True
 
@@ -204,13 +206,15 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     if line is None:
         return False
     value = given[site].to(line.start.dtype)
-    wrong = line.flat & ~evidence.close(site, line.start, given)
-    if bool(wrong.any()):
-        first = int(wrong.int().argmax())
-        raise DataError(
-            f"{evidence.describe(site, int(at[first]))} is impossible under the program: there it is "
-            f"{line.start[first].item():g} whatever the noise {key}. Correct the row or the program."
-        )
+    evidence.refuse(
+        line.flat & ~evidence.close(site, line.start, given),
+        site,
+        lambda i: (
+            f" is impossible under the program: there it is {line.start[i].item():g} whatever the noise {key}. Correct "
+            "the row or the program."
+        ),
+        at,
+    )
     found.flat[site][at] |= line.flat
     tilted = ~line.flat
     at, start, slope, value = at[tilted], line.start[tilted], line.slope[tilted], value[tilted]
@@ -219,14 +223,9 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     given = evidence.given(at)
     others = {other: values[tilted] for other, values in others.items()}
     u = (value - start) / slope
-    law = evidence.run(given, [site], others).laws[key]
-    u, inside = in_support(law, u, evidence.leeway(site, value) / slope.abs())
-    if not bool(inside.all()):
-        first = int((~inside).int().argmax())
-        raise DataError(
-            f"{evidence.describe(site, int(at[first]))} is impossible under the program: its noise {key} would be "
-            f"{u[first].item():g}, outside its support {law.support}. Correct the row or the program."
-        )
+    d = evidence.run(given, [site], others).distributions[key]
+    u, inside = in_support(d, u, evidence.leeway(site, value) / slope.abs())
+    evidence.refuse(~inside, site, partial(_outside, key, u, d), at)
     natural = evidence.run(given, [site], {**others, key: u}).natural[site]
     if not bool(evidence.close(site, natural, given).all()):
         return False  # a line only where it was probed
@@ -284,18 +283,20 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     reading = evidence.run(given, sites, {**held, key: solved})
     if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
         return False
-    inside = evidence.possible(key, probed.laws[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
-    if not bool(inside.all()):
-        row = int(at[int((~inside).int().argmax())])
-        shown = np.round(solved[int((~inside).int().argmax())].tolist(), 6)
-        raise DataError(
-            f"{evidence.describe(sites[0], row)} is impossible under the program: its noise {key} would be {shown}, "
-            f"outside its support {probed.laws[key].support}. Correct the row or the program."
-        )
+    inside = evidence.possible(key, probed.distributions[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
+    evidence.refuse(~inside, sites[0], partial(_outside, key, solved, probed.distributions[key]), at)
     found.learn(key, at, solved)
     for site in sites:
         found.done[site][at] = True
     return True
+
+
+def _outside(key: str, noise: Tensor, d: Any, row: int, by: str = "") -> str:
+    shown = f"{noise[row].item():g}" if noise.ndim == 1 else np.round(noise[row].tolist(), 6)
+    return (
+        f" is impossible under the program:{by} its noise {key} would be {shown}, outside its support {d.support}. "
+        "Correct the row or the program."
+    )
 
 
 def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inverse) -> None:
@@ -323,29 +324,24 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     held = {key: _as_noise(evidence, site, key, values) for key, values in named.items()}
     reading = evidence.run(given, [site], held)
     for key, values in held.items():
-        law = reading.laws[key]
-        inside = evidence.possible(key, law, values)
+        d = reading.distributions[key]
+        inside = evidence.possible(key, d, values)
         if values.ndim == 1:
-            values, inside = in_support(law, values, 1e-5 * values.abs().clamp(min=1.0))
-        if not bool(inside.all()):
-            row = int((~inside).int().argmax())
-            raise DataError(
-                f"{evidence.describe(site, row)} is impossible under the program: by the declared inverse its noise "
-                f"{key} would be {np.round(values[row].tolist(), 6)}, outside its support {law.support}."
-            )
+            values, inside = in_support(d, values, 1e-5 * values.abs().clamp(min=1.0))
+        evidence.refuse(~inside, site, partial(_outside, key, values, d, by=" by the declared inverse"))
         held[key] = values
     natural = evidence.run(given, [site], held).natural[site]
-    wrong = ~evidence.close(site, natural, given)
-    if bool(wrong.any()):
-        row = int(wrong.int().argmax())
+
+    def differs(row: int) -> str:
         shown = ", ".join(f"{key} = {np.round(held[key][row].tolist(), 6)}" for key in keys)
-        raise DataError(
-            f"{evidence.describe(site, row)}: the declared inverse returns {shown}, at which the equation gives "
+        return (
+            f": the declared inverse returns {shown}, at which the equation gives "
             f"{natural.expand(evidence.n)[row].item():g}. Correct the inverse, or the row."
         )
-    everyone = torch.arange(evidence.n)
+
+    evidence.refuse(~evidence.close(site, natural, given), site, differs)
     for key, values in held.items():
-        found.learn(key, everyone, values)
+        found.learn(key, torch.arange(evidence.n), values)
     found.done[site][:] = True
     found.declared.add(site)
 

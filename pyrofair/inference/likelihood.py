@@ -194,9 +194,9 @@ def read_likelihood(
     uninformed = [site for site in parameters if site not in known]
     if uninformed:
         warnings.warn(
-            f"No node of the table depends on the parameter {', '.join(map(repr, uninformed))}, as far as torch can see; its "
-            "posterior is its prior. Read parameters as tensors (no .item() or NumPy), and see whether a column is "
-            "missing.",
+            f"No node of the table depends on the parameter {', '.join(map(repr, uninformed))}, as far as torch can "
+            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and see whether a "
+            "column is missing.",
             PyrofairWarning,
             stacklevel=3,
         )
