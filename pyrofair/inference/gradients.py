@@ -59,30 +59,23 @@ class _Likelihood(Messenger):
 
 
 def _latent(evidence: Evidence) -> tuple[str, ...]:
-    """Return the noise that observed nodes read.
-
-    Raises
-    ------
-    DataError
-        If some of it is discrete, or a random step without noise of its own; or if a node computed from it is of whole
-        numbers.
-    """
+    """Return the noise that observed nodes read; refuse what gradients do not serve: discrete or implicit noise."""
     keys = evidence.keys_of(evidence.explained)
     keys = tuple(dict.fromkeys((*keys, *(above for key in keys for above in evidence.above[key]))))
     reading = evidence.run(evidence.given(), evidence.explained)
     for site, natural in reading.natural.items():
         if not natural.is_floating_point():
-            kind = str(natural.dtype).removeprefix("torch.")
+            dtype = str(natural.dtype).removeprefix("torch.")
             raise DataError(
-                f"The node {site!r} is computed as {kind}, through which gradients cannot be followed. Use "
+                f"The node {site!r} is computed as {dtype}, through which gradients cannot be followed. Use "
                 "method='auto' or 'importance'."
             )
     for key in keys:
         if key in evidence.implicit:
             raise DataError(
                 f"{key!r} is a random step whose distribution depends on a node, so its value is no noise, and "
-                f"gradients cannot "
-                "be followed through its coupling. Use method='importance', or write its noise as a site of its own."
+                "gradients cannot be followed through its coupling. Use method='importance', or write its noise as a "
+                "site of its own."
             )
         if reading.distributions[key].support.is_discrete:
             raise DataError(
@@ -149,7 +142,8 @@ def draw_svi(
 def _draw_guide(
     evidence: Evidence, model: Callable[[], None], guide: Any, draws: int
 ) -> tuple[dict[str, Tensor], Tensor | None]:
-    by_person = isinstance(guide, AutoNormal)
+    """Return draws of the noise, and the effective sample size of each unit's importance weights if they factorise."""
+    by_unit = isinstance(guide, AutoNormal)
     noise: dict[str, list[Tensor]] = {}
     ratios = []
     for _ in range(draws):
@@ -158,10 +152,10 @@ def _draw_guide(
         for key, site in replayed.nodes.items():
             if site["type"] == "sample" and not site["is_observed"] and key in evidence.info.random:
                 noise.setdefault(key, []).append(evidence.by_rows(key, cast(Tensor, site["value"])))
-        if by_person:
+        if by_unit:
             ratios.append(_log_density(replayed, evidence) - _log_density(proposed, evidence))
     stacked = {key: torch.stack(values, 1) for key, values in noise.items()}
-    if not by_person:
+    if not by_unit:
         return stacked, None
     log_weight = torch.stack(ratios).double()
     weight = (log_weight - log_weight.amax(0)).exp()
@@ -175,7 +169,7 @@ def _log_density(trace: Any, evidence: Evidence) -> Tensor:
     for name, site in trace.nodes.items():
         shape = evidence.info.shapes.get(name.removesuffix("_unconstrained"), ())
         if site["type"] == "sample" and isinstance(site["log_prob"], Tensor) and PEOPLE in shape:
-            density, place = site["log_prob"], shape.index(PEOPLE)
-            if density.ndim > place and density.shape[place] == evidence.n:
-                total = total + density.movedim(place, 0).reshape(evidence.n, -1).sum(1)
+            density, axis = site["log_prob"], shape.index(PEOPLE)
+            if density.ndim > axis and density.shape[axis] == evidence.n:
+                total = total + density.movedim(axis, 0).reshape(evidence.n, -1).sum(1)
     return total

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from pyro import poutine
 from pyro.infer.autoguide import init_to_median
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from pyrofair._arviz import summarise, to_arviz
@@ -122,16 +121,15 @@ class Posterior:
         return to_arviz(groups, dims=dims)
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return mean, standard deviation and equal-tailed interval of each parameter, as far as the draws tell them.
+        """Return mean, standard deviation and equal-tailed interval of each parameter.
 
-        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes (those of
-        NUTS stand in ``diagnostics``); with one draw there are means alone. ArviZ's own summary, with its settings, is
-        ``arviz.summary(posterior.to_inference_data(), ...)``.
+        With one chain there are no R-hat and effective sample sizes (those of NUTS are in ``diagnostics``); with one
+        draw there are means alone. ArviZ's own summary is ``arviz.summary(posterior.to_inference_data(), ...)``.
 
         Parameters
         ----------
         level
-            Of the interval.
+            The level of the interval.
 
         Returns
         -------
@@ -167,13 +165,13 @@ def fit_posterior(
     random_state: int | np.random.Generator | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
 ) -> Posterior:
-    """Learn the parameters of a program from a table.
+    """Fit the posterior of a program's parameters, given a table.
 
     Sites outside the program's plate of units are parameters, and what they are drawn from is their prior. The node
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
     noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
     element. Noise that is shared by several nodes stays unknown for each unit and is drawn along with the parameters.
-    What is known of units is not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
+    Draws of per-unit sites are not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
     ``pyro.factor``, in the plate or outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and
     ``poutine.scale`` do, too.
 
@@ -215,7 +213,7 @@ def fit_posterior(
     ------
     PosteriorError
         If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete unknown, a node whose
-        density cannot be told; or if the loss is not a number.
+        density is not known; or if the loss is not a number.
     DataError
         If the table does not fit the program, evidence is no value of its site, or a setting is unknown.
     GraphError
@@ -380,10 +378,9 @@ def predictive(
 ) -> dict[str, NDArray[Any]]:
     """Draw units from a program with posterior parameters, after an intervention if one is named.
 
-    It is ``pyro.infer.Predictive`` of ``do(program, values)``, but for what goes wrong there: if the posterior draws
-    hold values of what the intervention changes, of a mediator say, Predictive replays them, and the intervention has
-    no effect below. Here the draws of each intervened site and of all its descendants are dropped, and these are drawn
-    anew.
+    It is ``pyro.infer.Predictive`` of ``do(program, values)``, except that draws of each intervened site and of all its
+    descendants are dropped and drawn anew: Predictive would replay them, a mediator's say, and the intervention would
+    have no effect below.
 
     Parameters
     ----------
@@ -411,7 +408,7 @@ def predictive(
     DataError
         If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
         posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
-        differ in number, per-unit draws are not of n units, or n cannot be told.
+        differ in number, per-unit draws are not of n units, or n is not known.
     GraphError
         If evidence bears on units.
     InterventionError
@@ -443,12 +440,12 @@ def predictive(
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
     info.refuse_evidence(())
-    reads, people = read_dependencies(probe, info), info.sites
+    reads, units = read_dependencies(probe, info), info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
     priors = read_priors(program, info, posterior)
     held = thin(priors.read(posterior, replay=True, spare=stale), draws)
-    rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
+    rows = {len(values[0]) for site, values in held.items() if site in units and values.ndim > 1}
     if isinstance(posterior, Posterior) and posterior.observed:
         rows = rows or {len(next(iter(posterior.observed.values())))}
     if n is None:
@@ -459,34 +456,21 @@ def predictive(
     types = {**priors.dtypes, **info.dtypes}
     replayed = [site for site in reads.drawn if site in held and site not in stale]
     kept = {site: torch.as_tensor(held[site], device="cpu").to(types[site]) for site in replayed}
-    for site in kept.keys() & set(people):
+    for site in kept.keys() & set(units):
         if kept[site].shape[1:2] != (n,):
             raise DataError(
                 f"The draws of the per-unit site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
                 f"{n}, ...) for n={n} units."
             )
-    places = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
-    kept = {site: each.movedim(1, places[site] + 1) if site in places else each for site, each in kept.items()}
-    return _replay(program, kept, values, len(next(iter(held.values()))), n, places, random_state)
-
-
-def _replay(
-    program: Program,
-    kept: Mapping[str, Tensor],
-    values: Mapping[str, Any],
-    draws: int,
-    n: int,
-    places: Mapping[str, int],
-    random_state: int | np.random.Generator | None,
-) -> dict[str, NDArray[Any]]:
+    axes = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
+    kept = {site: each.movedim(1, axes[site] + 1) if site in axes else each for site, each in kept.items()}
     found: dict[str, list[NDArray[Any]]] = {}
     with isolated(seed_from(random_state)), torch.no_grad():
-        for place in range(draws):
-            run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
+        for i in range(len(next(iter(held.values())))):
+            run = poutine.condition(program, data={site: each[i] for site, each in kept.items()})
             with evaluating(n, "units are drawn from it"):
                 sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
-            for site, place in places.items():
+            for site, axis in axes.items():
                 require_finite(site, sites[site]["value"])
-                values_of_site = sites[site]["value"].numpy()
-                found.setdefault(site, []).append(np.moveaxis(values_of_site, place, 0) if place else values_of_site)
+                found.setdefault(site, []).append(np.moveaxis(sites[site]["value"].numpy(), axis, 0))
     return {site: np.stack(each) for site, each in found.items()}
