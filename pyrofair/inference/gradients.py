@@ -106,7 +106,7 @@ def draw_nuts(
     R-hat of each unit, shape (n,): of a vector those of the worst component.
     """
     keys = _latent(evidence)
-    with fitting():
+    with fitting(stored=True):
         found = run_nuts(
             _model(evidence, width, keys),
             keys,
@@ -133,7 +133,7 @@ def draw_svi(
     unit by unit, shape (n,); None for a guide that does not factorise over units.
     """
     model = _model(evidence, width, _latent(evidence))
-    with fitting():
+    with fitting(stored=True):
         family, _ = fit_guide(model, guide, Schedule(STEPS, RATE), init=init_to_sample)
         with torch.no_grad():
             return _draw_guide(evidence, model, family, draws)

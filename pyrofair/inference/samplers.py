@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
@@ -52,9 +52,13 @@ WINDOW = 1 / 8
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
-    """Fit without Pyro's checks, its warning of a loss that is not finite, and its global parameter store."""
+def fitting(*, stored: bool = False) -> Iterator[None]:
+    """Fit without Pyro's checks, its warning of a loss that is not finite, and its global parameter store.
+
+    With ``stored`` the model may read that store; the guide's numbers stay out of it all the same.
+    """
     with (
+        nullcontext() if stored else pyro.get_param_store().scope(),
         pyro.validation_enabled(False),
         pyro.settings.context(module_local_params=True),
         warnings.catch_warnings(),

@@ -355,9 +355,11 @@ class _Run:
         peak: Fit | None = None,
     ) -> None:
         self.mechanism, self.rows, self.settings = mechanism, rows, settings
-        first = mechanism.numbers.start(mechanism.column) if isinstance(mechanism.numbers, Network) else {}
-        if (near := start or peak) is not None:
+        near = start or peak
+        if near is not None:
             first = {name: value.clone() for name, value in near.centre.items()}  # guides write into what they get
+        else:
+            first = mechanism.numbers.start(mechanism.column) if isinstance(mechanism.numbers, Network) else {}
         self.some = rows.train[: settings.batch_size]
         with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide_fn=_is_row):
             self.model(self.some)
