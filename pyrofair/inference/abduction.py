@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +39,11 @@ from pyrofair.inference.counterfactuals import (
     noise_table,
     pool,
 )
-from pyrofair.inference.evidence import Evidence, GivenRows, read_people, read_rows, repeat_each, require_possible
-from pyrofair.inference.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
+from pyrofair.inference.evidence import Evidence, GivenRows, read_rows, read_units, repeat_each, require_possible
+from pyrofair.inference.gradients import CHAINS, draw_nuts, draw_svi
 from pyrofair.inference.importance import Block, blocks_of, draw_block, in_batches
 from pyrofair.inference.inversion import Findings, Inverse, solve
+from pyrofair.inference.samplers import NormalGuide
 from pyrofair.programs.couplings import Coupling, named_coupling, parameters_of, require_couplings
 from pyrofair.programs.noise import (
     Noise,
@@ -304,11 +305,11 @@ class Settings:
     inverses: Mapping[str, Inverse] = field(default_factory=dict)
     draws: int = 1000
     tolerance: float | Mapping[str, float] | None = None
-    guide: Guide = "AutoNormal"
+    guide: NormalGuide = "normal"
 
     def __post_init__(self) -> None:
         require_choice("method", self.method, METHODS)
-        require_choice("guide", self.guide, tuple(GUIDES))
+        require_choice("guide", self.guide, get_args(NormalGuide))
         require_integer("draws", self.draws)
         named = self.tolerance if isinstance(self.tolerance, Mapping) else {}
         widths: dict[str, object] = {f"tolerance[{site!r}]": width for site, width in named.items()}
@@ -618,7 +619,7 @@ def abduct(
     inverses: Mapping[str, Inverse] | None = None,
     draws: int = 1000,
     tolerance: float | Mapping[str, float] | None = None,
-    guide: Guide = "AutoNormal",
+    guide: NormalGuide = "normal",
     coupling: Coupling = "gumbel",
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
@@ -656,8 +657,8 @@ def abduct(
         The width of the kernel or the standard deviation of the error, in the units of the nodes: one for all, or one
         for each node.
     guide
-        For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all units
-        jointly normal: for few units).
+        For ``"svi"``: ``"normal"`` (noise independent) or ``"multivariate"`` (all noise of all units jointly normal:
+        for few units).
     coupling
         How the noise of a node drawn without explicit noise is coupled across worlds, as in :class:`pyrofair.SEM`.
     parameters
@@ -706,7 +707,7 @@ def abduct(
         require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
     if isinstance(program, Equations):
-        rows = read_people(program, df)
+        rows = read_units(program, df)
     else:
         rows = read_rows(program, df, nodes, at_parameters(program, one))
     run = rows.program
@@ -772,7 +773,7 @@ def _abduct(
             parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
             wide=wide,
         )
-        distributions = require_possible(evidence).laws
+        distributions = require_possible(evidence).distributions
         posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
         return posterior(evidence, settings, rows.columns, distributions, seed)
 
@@ -793,7 +794,7 @@ def counterfactuals(
     both worlds.
     """
     seed = seed_from(random_state)
-    rows = read_people(equations, df)
+    rows = read_units(equations, df)
 
     def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
         units = _abduct(rows, how, coupling=coupling, parameters=parameters, seed=start, sensitive=equations.sensitive)

@@ -107,7 +107,9 @@ def check_fits(fits: Mapping[str, Fit], rows: Rows) -> list[Checked]:
     """
     places = rows.held if len(rows.held) else rows.train
     values, weight = rows.at(places), rows.weight[places]
-    return [_check(fit.law, fit.law.at(fit.centre)(values), values[name], weight) for name, fit in fits.items()]
+    return [
+        _check(fit.mechanism, fit.mechanism.at(fit.centre)(values), values[name], weight) for name, fit in fits.items()
+    ]
 
 
 def _check(conditional: ConditionalDistribution, law: Any, values: Tensor, weight: Tensor) -> Checked:
@@ -260,12 +262,12 @@ def held_out_table(fits: Mapping[str, Fit], rows: Rows, marginal: Mapping[str, f
     """Return a row for each column: what it reads, and its log-likelihood beside that of its marginal distribution."""
     found = []
     for name, fit in fits.items():
-        value = log_likelihood(fit.law, fit.centre, rows, rows.held)
+        value = log_likelihood(fit.mechanism, fit.centre, rows, rows.held)
         found.append(
             {
                 "column": name,
-                "reads": ", ".join(fit.law.reads),
-                "family": type(fit.law.family).__name__,
+                "reads": ", ".join(fit.mechanism.reads),
+                "family": type(fit.mechanism.family).__name__,
                 "rows": len(rows.held),
                 "log_likelihood": value,
                 "marginal": marginal[name],
@@ -299,7 +301,7 @@ def inference_groups(fits: Mapping[str, Fit], rows: Rows, draws: int) -> dict[st
         known = min((len(values) for values in fit.draws.values()), default=1)
         each = []
         for i in range(draws if known == 1 else min(draws, known)):
-            law = fit.law.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
+            law = fit.mechanism.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
             each.append(law(rows.columns).expand(rows.weight.shape).sample().numpy())
         predicted[name] = np.stack(each)[None]
     table = history_table(fits).pivot_table("loss", "step", "column", dropna=False).reindex(columns=[*fits])

@@ -31,6 +31,7 @@ from pyrofair._validation import (
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
+from pyrofair.inference.samplers import Guide
 from pyrofair.mechanisms.conditional import LearnedProgram
 from pyrofair.mechanisms.diagnostics import (
     calibrate,
@@ -45,18 +46,17 @@ from pyrofair.mechanisms.families import Family, choose_family, encode, levels
 from pyrofair.mechanisms.fitting import (
     FEWEST,
     Fit,
-    Guide,
     Parameters,
     Rows,
     Settings,
-    fit_laws,
-    make_laws,
+    fit_mechanisms,
+    make_mechanisms,
     marginal_log_likelihood,
-    refit_laws,
+    refit_mechanisms,
     require_settings,
     reweigh_rows,
     split_rows,
-    try_laws,
+    try_mechanisms,
 )
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.tables.labels import code_labels
@@ -340,7 +340,7 @@ class LearnedMechanisms:
         GraphError
             If a distribution reads a column that was not learned.
         """
-        laws = tuple(fit.law for fit in self.fits.values())
+        laws = tuple(fit.mechanism for fit in self.fits.values())
         return LearnedProgram(laws, self.graph.sensitive_column, sensitive_levels(self.graph))
 
     @property
@@ -386,8 +386,10 @@ class LearnedMechanisms:
                 raise DataError(f"draw={draw!r} is none of the {self._draws} draws, 0 to {self._draws - 1}.")
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
         with neutral_torch(), torch.no_grad():
-            values = code_columns(table, self.graph, self.families, [*fit.law.reads]) if fit.law.reads else {}
-            return fit.law.at(chosen)(values).expand((len(table),))
+            values = (
+                code_columns(table, self.graph, self.families, [*fit.mechanism.reads]) if fit.mechanism.reads else {}
+            )
+            return fit.mechanism.at(chosen)(values).expand((len(table),))
 
     def _fit(self, column: str) -> Fit:
         if not isinstance(column, str) or column not in self.fits:
@@ -413,7 +415,7 @@ class LearnedMechanisms:
         """For each column the held-out log-likelihood of its marginal distribution, in nats per row; fitted when asked
         for.
         """
-        laws = (fit.law for fit in self.fits.values())
+        laws = (fit.mechanism for fit in self.fits.values())
         return {law.column: marginal_log_likelihood(law, self.rows, self.settings, self.seed) for law in laws}
 
     @property
@@ -488,7 +490,7 @@ class LearnedMechanisms:
         with neutral_torch():
             rows = reweigh_rows(self.rows, torch.as_tensor(weight).to(torch.get_default_dtype()))
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
-        fits = refit_laws(self.fits, rows, self.rows, settings, seed_from(random_state))
+        fits = refit_mechanisms(self.fits, rows, self.rows, settings, seed_from(random_state))
         return replace(self, fits=fits, rows=rows)
 
     def to_inference_data(self, draws: int = 50, random_state: int | None = 0) -> Any:
@@ -662,11 +664,11 @@ def learn_mechanisms(
     seed = seed_from(random_state)
     with neutral_torch():
         values = {name: encode(chosen[name], coded[name]) for name in columns}
-        laws = make_laws(reads, chosen, parameters, hidden)
+        laws = make_mechanisms(reads, chosen, parameters, hidden)
     with isolated(seed):
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
-    try_laws(laws, rows)
-    fits, texts = fit_laws(laws, rows, settings, seed, progress)
+    try_mechanisms(laws, rows)
+    fits, texts = fit_mechanisms(laws, rows, settings, seed, progress)
     constant = [name for name in reads if (coded[name] == coded[name].iloc[0]).all()]
     if constant:
         texts.append(f"Constant, so that their distributions know no other value: {', '.join(map(repr, constant))}.")

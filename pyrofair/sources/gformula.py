@@ -394,8 +394,8 @@ def draw_nodes(
 def _width(laws: LearnedMechanisms, column: str) -> int:
     """Return how many numbers a row of a column's distribution takes: what it reads, and its own."""
     fit = laws.fits[column]
-    read = sum(features(laws.families[name], torch.zeros(1)).shape[-1] for name in fit.law.reads)
-    return read + fit.law.family.size
+    read = sum(features(laws.families[name], torch.zeros(1)).shape[-1] for name in fit.mechanism.reads)
+    return read + fit.mechanism.family.size
 
 
 def _all_values(
@@ -468,7 +468,7 @@ def outside_support(
             arm = graph.arms[which].get(node)
             group = rows.table[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
             for column in graph.graph.columns_of([node]):
-                reads = [name for name in laws.fits[column].law.reads if name != graph.graph.sensitive_column]
+                reads = [name for name in laws.fits[column].mechanism.reads if name != graph.graph.sensitive_column]
                 outside = _outside(laws, world.rows[reads], group[reads]) if reads else np.zeros(len(world.rows), bool)
                 found.append(
                     {

@@ -23,7 +23,7 @@ from torch import Tensor
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
-from pyrofair.mechanisms import fitting as law_fitting
+from pyrofair.mechanisms import fitting
 from pyrofair.mechanisms.families import Binary, Categories, Continuous, Positive, Whole
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.newton import LastLayer
@@ -182,7 +182,7 @@ def test_columns_of_one_node_follow_the_chain_rule() -> None:
     df = pd.DataFrame({"A": A, "one": first, "two": first + 0.3 * rng.normal(size=800), "Y": A})
     graph = pf.CausalGraph("A -> R -> Y", sensitive="A", outcome="Y", columns={"R": ["one", "two"]})
     found = learn(df, graph)
-    assert [*found.fits["two"].law.reads] == ["A", "one"]
+    assert [*found.fits["two"].mechanism.reads] == ["A", "one"]
     assert found.held_out.set_index("column").loc["two", "gain"] > 0.8
     baseline, switched = pf.SEM.from_mechanisms(found, graph.unfair("A -> R -> Y")).nodes(3000, random_state=0)
     assert np.corrcoef(baseline["one"], baseline["two"])[0, 1] > 0.85
@@ -191,7 +191,7 @@ def test_columns_of_one_node_follow_the_chain_rule() -> None:
 
 def test_a_law_may_be_given_other_nodes(frame: pd.DataFrame) -> None:
     found = learn(frame, nodes=["M"], given={"M": ("A", "Q", "D")}, steps=60)
-    assert [*found.fits["M"].law.reads] == ["A", "Q", "D"]
+    assert [*found.fits["M"].mechanism.reads] == ["A", "Q", "D"]
     with pytest.raises(GraphError, match="'D' cannot read 'M', which does not come before it"):
         learn(frame, given={"D": ["M"]})
     with pytest.raises(GraphError, match=r"'Z' is no observed node of the graph\. It has: A, Q, D, M, Y"):
@@ -199,7 +199,7 @@ def test_a_law_may_be_given_other_nodes(frame: pd.DataFrame) -> None:
     with pytest.raises(GraphError, match="There is no node to learn"):
         learn(frame, nodes=[])
     named = learn(frame, nodes="M", given={"M": "Q"}, steps=20)
-    assert {column: [*fit.law.reads] for column, fit in named.fits.items()} == {"M": ["Q"]}
+    assert {column: [*fit.mechanism.reads] for column, fit in named.fits.items()} == {"M": ["Q"]}
 
 
 def test_weights_count_rows(frame: pd.DataFrame) -> None:
@@ -534,20 +534,15 @@ def strike(monkeypatch: pytest.MonkeyPatch, name: str, after: int) -> list[int]:
 
 def count_steps(monkeypatch: pytest.MonkeyPatch, after: float = math.inf) -> list[int]:
     """Count the steps of stochastic variational inference, and let Ctrl-C strike after so many."""
-    make, calls = law_fitting._Run.step, []
+    step, calls = torch.optim.Adam.step, []
 
-    def counted(run: Any) -> Any:
-        step = make(run)
+    def counted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return step(*args)
 
-        def one(places: torch.Tensor) -> float:
-            calls.append(1)
-            if len(calls) > after:
-                raise KeyboardInterrupt
-            return step(places)
-
-        return one
-
-    monkeypatch.setattr(law_fitting._Run, "step", counted)
+    monkeypatch.setattr(torch.optim.Adam, "step", counted)
     return calls
 
 
@@ -586,7 +581,7 @@ def test_marginal_laws_are_fitted_when_asked_for_and_an_interruption_goes_on(
 def test_no_posterior_is_kept_half_done(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame, posterior: Any) -> None:
     """How wide it is, is known at its end only; nor is its curvature computed after Ctrl-C."""
     count_steps(monkeypatch, after=0)
-    monkeypatch.setattr(law_fitting._Run, "widen", lambda *args: pytest.fail("computed after Ctrl-C"))
+    monkeypatch.setattr(fitting._Run, "widen", lambda *args: pytest.fail("computed after Ctrl-C"))
     with pytest.raises(KeyboardInterrupt):
         learn(frame, nodes=["M"], posterior=posterior, components=2, parameters="linear")
 
@@ -736,7 +731,7 @@ def test_without_held_out_rows_all_steps_are_taken(frame: pd.DataFrame) -> None:
 
 def test_progress_is_shown_if_asked(frame: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
     learn(frame, nodes=["M"], steps=20, progress=True)
-    assert "laws" in capsys.readouterr().err
+    assert "mechanisms" in capsys.readouterr().err
     learn(frame, nodes=["M"], steps=20)
     assert capsys.readouterr().err == ""
 

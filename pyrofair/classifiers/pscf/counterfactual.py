@@ -86,7 +86,7 @@ class Replay:
                 noise = loc + scale * noise
             found[site] = noise
             for column in self.unfair.graph.columns[node]:
-                distribution = sem.law(column, self.as_read(column, sem, values, found), noise)
+                distribution = sem.distribution(column, self.as_read(column, sem, values, found), noise)
                 u = keyed_strata(keys, seed, column, (draws,)).to(torch.get_default_dtype())
                 found[column] = quantile(column, distribution, inside(u)).to(u.dtype).expand(draws, len(keys))
         return found
