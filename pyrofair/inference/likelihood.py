@@ -25,9 +25,8 @@ from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
-from pyrofair.programs.dependencies import Dependencies, read_dependencies
 from pyrofair.programs.provenance import is_deterministic
-from pyrofair.programs.sites import Program, ProgramSites, read_sites
+from pyrofair.programs.sites import Dependencies, Program, ProgramSites, read_sites
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.programs.vectors import Components, find_vectors
 from pyrofair.programs.world_tables import codes_of, levels_of_sites
@@ -199,7 +198,7 @@ def read_likelihood(
         If a node has no per-unit site, or is given data in the program.
     """
     info = read_sites(program)
-    reads = read_dependencies(program, info)
+    reads = info.dependencies
     if reads.stored:
         name = reads.stored[0]
         raise PosteriorError(

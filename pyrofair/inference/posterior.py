@@ -35,7 +35,6 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.samplers import GUIDES, Draws, derive, draw_nuts, draw_svi
 from pyrofair.programs.covariates import ROW
-from pyrofair.programs.dependencies import read_dependencies
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import read_priors, require_posterior, thin
 from pyrofair.programs.provenance import at_parameters, evaluating
@@ -350,7 +349,7 @@ def predictive(
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
     info.refuse_evidence(())
-    reads, people = read_dependencies(probe, info), info.sites
+    reads, people = info.dependencies, info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
     priors = read_priors(program, info, posterior)

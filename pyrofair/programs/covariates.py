@@ -152,7 +152,7 @@ def with_covariates(
     >>> from pyrofair import CausalGraph
 
     >>> def program(n, covariates):
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
     ...         pyro.deterministic("M", A * covariates["need"] + U)

@@ -67,7 +67,7 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     --------
     >>> import pyro
     >>> def program():
-    ...     with pyro.plate("people", 4):
+    ...     with pyro.plate("units", 4):
     ...         a = pyro.sample("A", dist.Bernoulli(0.5))
     ...         return pyro.deterministic("M", 2 * a)
     >>> do(program, {"A": 1})()

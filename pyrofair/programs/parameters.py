@@ -266,18 +266,21 @@ def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> 
     >>> from pyrofair.programs.sites import read_sites
     >>> def program(n):
     ...     scale = pyro.sample("scale", dist.HalfNormal(1.0))
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         pyro.sample("D", dist.Normal(0.0, scale))
     >>> priors = read_priors(program, read_sites(program))
     >>> priors.names, priors.read({"scale": [0.5, 2.0]})["scale"].shape
     (('scale',), (2,))
     """
-    with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-        try:
-            one, other = (run_program(program, PROBE) for _ in range(2))
-        except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
-            with reading("The distribution of the program's parameters"):
-                one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
+    if posterior is None and info.outside:
+        one, other = info.outside
+    else:
+        with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+            try:
+                one, other = (run_program(program, PROBE) for _ in range(2))
+            except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
+                with reading("The distribution of the program's parameters"):
+                    one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
     return Priors(

@@ -19,7 +19,7 @@ from torch import Tensor, distributions
 from pyrofair._random import isolated
 from pyrofair.exceptions import GraphError
 from pyrofair.programs.provenance import Program, is_deterministic, run_program
-from pyrofair.programs.sites import PEOPLE, ProgramSites, read_sites
+from pyrofair.programs.sites import PEOPLE, ProgramSites, read_outline, read_sites
 
 __all__ = [
     "Components",
@@ -158,14 +158,15 @@ def read_scalar_sites(
     --------
     >>> import pyro
     >>> def program(n):
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         pyro.sample("M", dist.Normal(A[:, None] * torch.tensor([1.0, 2.0]), 1.0).to_event(1))
     >>> found = read_scalar_sites(program, {"A": [], "M": []})
     >>> found.columns["M"], found.info.reads
     (('M[0]', 'M[1]'), {'A': (), 'M[0]': ('A',), 'M[1]': ('A',)})
     """
-    info = read_sites(probe or program, outline=True)
+    outline = read_outline(probe or program)
+    info = outline.info
     vectors = find_vectors(info, {node: own for node, own in columns.items() if node not in latent})
     named = {node: vectors[node].names if node in vectors else tuple(own) or (node,) for node, own in columns.items()}
     sites = tuple(site for node, own in columns.items() for site in (*own, node) if site in info.sites)
@@ -185,7 +186,7 @@ def read_scalar_sites(
                     f"columns of {site!r} otherwise: columns={{{site!r}: [...]}}."
                 )
     if not vectors:
-        return ScalarSites(program, read_sites(probe or program), named, {})
+        return ScalarSites(program, read_sites(probe or program, outline), named, {})
     scalar = read_sites(_with_components(probe or program, vectors))
     scalar = replace(scalar, joint=_joint(probe or program, info, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}

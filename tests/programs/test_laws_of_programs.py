@@ -39,7 +39,7 @@ def program(n: int, names: dict[str, str] | None = None, low: float = 0.0, high:
         value: Tensor = pyro.sample(name.get(site, site), law)
         return value
 
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         Q = draw("Q", dist.Categorical(torch.tensor([0.3, 0.4, 0.3])))
         W = draw("W", dist.Bernoulli(0.5))
         U = draw("U_A", dist.Uniform(0.0, 1.0))

@@ -33,7 +33,7 @@ def program(n: int) -> None:
     share = pyro.sample("share", dist.Uniform(0.0, scale))
     mix = pyro.sample("mix", dist.Dirichlet(torch.ones(3)))
     pyro.deterministic("twice", 2 * b + 0.0 * share * mix.sum())
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.Normal(0.0, 1.0))
         pyro.deterministic("M", b * A + U)
@@ -175,7 +175,7 @@ def test_share_out() -> None:
 def test_whole_numbers_stay_whole() -> None:
     def counted(n: int) -> None:
         k = pyro.sample("k", dist.Categorical(torch.ones(3)))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("M", torch.tensor([1.0, 2.0, 5.0])[k] * A)
 
@@ -249,7 +249,7 @@ def test_gradients_and_laws_without_support_are_fine() -> None:
     def odd(n: int) -> None:
         pyro.sample("b", dist.Delta(torch.tensor(1.0)).mask(False))
         c = pyro.sample("c", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("M", c * A)
 
@@ -269,7 +269,7 @@ def test_gradients_and_laws_without_support_are_fine() -> None:
 def test_a_program_is_tried_with_likely_parameters() -> None:
     def narrow(n: int) -> None:
         p = pyro.sample("p", dist.Normal(0.0, 100.0))  # mostly no probability
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Bernoulli(probs=p))
             pyro.deterministic("M", A + U)
