@@ -96,7 +96,7 @@ class Likelihood:
     @property
     def observed(self) -> dict[str, NDArray[Any]]:
         """The values of each node site, individuals first, shape (n, ...)."""
-        places = {site: vector.place for site, vector in self.vectors.items()}
+        places = {site: vector.dim for site, vector in self.vectors.items()}
         return {site: np.moveaxis(values.numpy(), places.get(site, 0), 0) for site, values in self.rows.items()}
 
     def __call__(self) -> None:

@@ -213,7 +213,7 @@ def test_tables_that_are_no_covariates_are_refused(covariates: Any, match: str) 
 
 def test_what_cannot_have_covariates_is_refused() -> None:
     run = with_covariates(program, table(3))
-    with pytest.raises(DataError, match="program=3 must be a function of the number of individuals"):
+    with pytest.raises(DataError, match="program=3 must be a function of the number of units"):
         with_covariates(3, table(3))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="has covariates already"):
         with_covariates(run, table(3))

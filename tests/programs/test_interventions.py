@@ -73,7 +73,7 @@ def test_an_unknown_site_is_refused_with_the_sites_that_there_are() -> None:
 
 
 def test_nothing_but_a_dictionary_is_taken() -> None:
-    with pytest.raises(InterventionError, match="program=3 must be a function, say of the number of units"):
+    with pytest.raises(InterventionError, match="program=3 must be a function, such as one of the number of units"):
         do(3, {"A": 1})  # type: ignore[arg-type]
     with pytest.raises(InterventionError, match=r"values=\[\('X', 1\)\] must be a dictionary from sites to values"):
         do(chain, [("X", 1)])  # type: ignore[arg-type]

@@ -219,7 +219,7 @@ def test_an_audit_says_what_it_rests_on() -> None:
     text = str(pf.audit({"m": Scores()}, noise(coupling="antithetic"), df, **settings))
     assert "a point under what is listed below" in text
     assert "1. The program is right" in text
-    assert "The noise of D, M hangs together across the worlds as the antithetic coupling says" in text
+    assert "The noise of D, M is coupled across worlds by the antithetic coupling" in text
     report = pf.audit({"m": Scores()}, shared(), df, **settings)
     assert "Both worlds of a unit share Q, W, and all else is drawn anew in each" in str(report)
     rows = report.table.set_index(["decisions", "quantity"])

@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
-from pyrofair.programs.parameters import ParameterUse, read_priors, share_out
+from pyrofair.programs.parameters import ParameterUse, read_priors, allocate
 from pyrofair.programs.sites import read_sites
 from pyrofair.sources.effect_posterior import effect_posterior
 from pyrofair.sources.sem import SEM
@@ -163,11 +163,11 @@ def test_counterfactuals_say_how_many_draws_share_them() -> None:
     assert "drawn for 2 of 2 units (100%), 20 draws each" in str(found)
 
 
-def test_share_out() -> None:
+def test_allocate() -> None:
     draws = {"b": torch.arange(400.0)}
-    assert share_out({}, 7) == [(7, {})]
-    assert [size for size, _ in share_out(draws, 99)] == [99]
-    parts = share_out(draws, 10_007)
+    assert allocate({}, 7) == [(7, {})]
+    assert [size for size, _ in allocate(draws, 99)] == [99]
+    parts = allocate(draws, 10_007)
     assert sum(size for size, _ in parts) == 10_007
     assert len({values["b"].item() for _, values in parts}) == 50
 

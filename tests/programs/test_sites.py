@@ -557,7 +557,7 @@ def test_reading_a_large_model_takes_few_runs() -> None:
                 total = pyro.sample(f"X{i}", dist.Normal(total, 1.0))
 
     assert read_sites(program).reads["X7"] == ("X6",)
-    assert len(runs) <= 3 * k + 30
+    assert len(runs) <= 7
 
 
 # -- a step that fails is a refusal -----------------------------------------------------------------------------------
@@ -887,3 +887,56 @@ def test_data_of_another_number_of_people_are_named_as_such() -> None:
     with pytest.raises(GraphError, match=LENGTH) as told:
         read_sites(program)
     assert "Rows of data are handed over as a table" in str(told.value)
+
+
+# -- how often the program runs ---------------------------------------------------------------------------------------
+
+
+def counted(sites: int, vector: bool = False) -> tuple[Program, list[int]]:
+    """Return a chain of so many sites, drawn and computed in turn, and the list of the runs of its program."""
+    runs: list[int] = []
+
+    def program(n: int) -> None:
+        runs.append(n)
+        with pyro.plate("units", n):
+            value = pyro.sample("X0", dist.Bernoulli(0.5))
+            for i in range(1, sites):
+                drawn = pyro.sample(f"X{i}", dist.Normal(value, 1.0)) if i % 2 else None
+                value = pyro.deterministic(f"X{i}", value + 1.0) if drawn is None else drawn
+            if vector:
+                pyro.sample("V", dist.Normal(value[..., None] * torch.ones(3), 1.0).to_event(1))
+
+    return program, runs
+
+
+@pytest.mark.parametrize("sites", [3, 12, 40])
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_graph_takes_few_runs_of_any_program(sites: int, vector: bool) -> None:
+    program, runs = counted(sites, vector)
+    nodes = [f"X{i}" for i in range(sites)] + ["V"] * vector
+    graph = CausalGraph.from_pyro(program, nodes=nodes, sensitive="X0", outcome=f"X{sites - 1}")
+    assert len(graph.edges) == sites - 1 + vector
+    assert len(runs) <= 9
+
+
+def test_values_that_leave_torch_take_two_runs_more() -> None:
+    program, runs = counted(12)
+
+    def hiding(n: int) -> None:
+        program(n)
+        with pyro.plate("others", n):
+            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+            pyro.deterministic("D", torch.as_tensor(Q.numpy()))
+
+    with pytest.warns(PyrofairWarning, match="'D' reads 'Q'"):
+        assert read_sites(hiding).reads["D"] == ("Q",)
+    assert len(runs) <= 9
+
+
+def test_another_number_of_units_takes_one_run_once() -> None:
+    program, runs = counted(12)
+    found = read_sites(program)
+    runs.clear()
+    found.confirm(5)
+    found.confirm(5)
+    assert runs == [5]
