@@ -900,11 +900,11 @@ def counted(sites: int, vector: bool = False) -> tuple[Program, list[int]]:
         runs.append(n)
         with pyro.plate("units", n):
             value = pyro.sample("X0", dist.Bernoulli(0.5))
+            if vector:
+                pyro.sample("V", dist.Normal(value[..., None] * torch.ones(3), 1.0).to_event(1))
             for i in range(1, sites):
                 drawn = pyro.sample(f"X{i}", dist.Normal(value, 1.0)) if i % 2 else None
                 value = pyro.deterministic(f"X{i}", value + 1.0) if drawn is None else drawn
-            if vector:
-                pyro.sample("V", dist.Normal(value[..., None] * torch.ones(3), 1.0).to_event(1))
 
     return program, runs
 
