@@ -350,7 +350,7 @@ class KnownUnits:
                 continue
             return [site for site, one in found.items() if not self._same(self.found.get(site, {}), one, order)]
         cause = failed.__cause__ if failed and isinstance(failed.__cause__, Exception) else failed
-        raise fails_at(n, cause or RuntimeError()) from failed
+        raise fails_at(n, cause or RuntimeError()) from cause
 
     def _same(self, one: Signature, other: Signature, order: Tensor) -> bool:
         """Return whether a site's signatures are those of the known units in some order."""

@@ -150,7 +150,8 @@ class _SafeDo(DoMessenger):
             if isinstance(handler, ReparamMessenger) and isinstance(handler.config, dict) and name in handler.config:
                 raise InterventionError(
                     f"The site {name!r} is intervened on and reparametrised outside, where it has no distribution "
-                    "any more. Leave it out there, or reparametrise inside: do(poutine.reparam(program, config), values)."
+                    "any more. Leave it out there, or reparametrise inside: do(poutine.reparam(program, config), "
+                    "values)."
                 )
 
     def _outer(self) -> list[Any]:

@@ -29,7 +29,7 @@ from pyrofair.programs.provenance import (
 )
 from pyrofair.programs.sites import ProgramSites
 
-__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "require_posterior", "allocate", "thin"]
+__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "allocate", "read_priors", "require_posterior", "thin"]
 
 UNITS_PER_DRAW = 100
 """Units are spread over posterior draws as long as each draw has so many."""
@@ -45,21 +45,11 @@ Draws = dict[str, NDArray[Any]]
 class ParameterUse:
     """Where the parameter values come from that a result rests on.
 
-    Parameters
-    ----------
-    names : tuple of str
-        The parameters: sites outside the plate of units, drawn once.
-    used : int
-        How many draws of them were used.
-    held : int
-        How many posterior draws there are; 0 if one draw of the prior was used for want of any.
+    ``names`` are the parameters, ``used`` how many of the ``held`` posterior draws were used; none are held if one draw
+    of the prior was used for want of any.
 
-    Examples
-    --------
     >>> print(ParameterUse(("b", "c"), 50, 400))
     50 of 400 posterior draws of b, c
-    >>> print(ParameterUse(("b",), 1, 0))
-    one draw from the prior of b, which has no posterior
     """
 
     names: tuple[str, ...] = ()

@@ -76,8 +76,8 @@ class Population:
             found.append(f"The covariates {names} are distributed as in the table handed over with the program.")
         if self.coupled and unit == "noise":
             found.append(
-                f"The noise of {', '.join(self.coupled)} is coupled across worlds by the {self.named_coupling} coupling. "
-                "No data identify it, and PIU depends on it: SEM.truths compares several."
+                f"The noise of {', '.join(self.coupled)} is coupled across worlds by the {self.named_coupling} "
+                "coupling. No data identify it, and PIU depends on it: SEM.truths compares several."
             )
         if unit == "shared":
             shared = ", ".join(self.equations.unfair.shared) or "nothing"

@@ -72,38 +72,15 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class ProgramSites:
-    """The per-unit sites of a program in the order it runs, and what each reads directly.
+    """The per-unit sites of a program (nodes, steps, noise) in the order it runs, and what each reads directly.
 
-    Parameters
-    ----------
-    sites
-        All per-unit sites: nodes, deterministic steps, and noise.
-    random
-        Those that are drawn.
-    observed
-        Those whose value the program is given (``obs=``, ``condition``), or that of some units (``obs_mask=``), so
-        that nothing causes it; and ``pyro.factor``.
-    parameters
-        The sites outside the plate, drawn once.
-    reads
-        For each per-unit site the per-unit sites that it reads.
-    shapes, dtypes
-        For each per-unit site its shape, with -1 for the number of units, and its type.
-    reparametrised
-        The per-unit sites that a handler (``poutine.reparam``) computes from noise of its own.
-    joint
-        For the components of each vector that are not drawn independently: which of their values, shape (n,) each,
-        are possible together, shape (n,).
-    weighted
-        The drawn per-unit sites whose log-probability is masked or scaled.
-    nominal
-        Those drawn from categories without an order.
-    dependencies
-        What each site reads, parameters included.
-    outside
-        The sites outside the plate in two runs.
-    known
-        Units whose equations are compared with those of other runs.
+    ``random`` sites are drawn; the value of ``observed`` ones is given (``obs=``, ``condition``), or that of some units
+    (``obs_mask=``), so that nothing causes it, as is ``pyro.factor``; ``parameters`` stand outside the plate.
+    ``shapes`` have -1 for n. A handler (``poutine.reparam``) computes ``reparametrised`` sites from noise of its own.
+    ``joint`` holds, for components of a vector that are not drawn independently, which of their values, shape (n,)
+    each, are possible together, shape (n,). The log-probability of ``weighted`` sites is masked or scaled; ``nominal``
+    ones are categories without an order. ``dependencies`` include parameters, ``outside`` are the sites outside the
+    plate in two runs, and ``known`` units are compared with those of other runs.
     """
 
     sites: tuple[str, ...]
@@ -299,18 +276,12 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
 
     Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
     assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
-    with a warning. Where no site is found to read what leaves torch, a warning reports it.
+    with a warning. Where no site is found to read what leaves torch, a warning reports it. Each unit's equations must
+    be the same at any index among any number of units of any values. A step that fails is an error, never "no
+    dependence".
 
-    Each unit's equations must be the same at any index among any number of units of any values, so that no equation
-    mixes units or depends on where a unit stands. A step that fails is an error, never "no dependence".
-
-    Parameters
-    ----------
-    program
-        The program of the number of units.
-    outline
-        What was read off its first two runs, by default read now. Besides, there are one run on known units, three on
-        many of them, and one in which every site is changed; where values leave torch, two more.
+    Besides the two runs of the outline, there are one on known units, three on many of them, and one in which every
+    site is changed; where values leave torch, two more.
 
     Raises
     ------

@@ -83,10 +83,6 @@ class ScalarSites:
     columns: dict[str, tuple[str, ...]]
     vectors: dict[str, Components]
 
-    def wrap(self, program: Program) -> Program:
-        """Return another version of the program, say with parameters set, with components in place of vectors."""
-        return _by_components(program, self.vectors)
-
 
 def read_scalar_sites(
     program: Program,
@@ -104,25 +100,11 @@ def read_scalar_sites(
     stays a site of its own, from which the components are computed. So is a random vector that is no node and depends
     on one.
 
-    Parameters
-    ----------
-    program
-        The program.
-    columns
-        For each node the names of its columns; without names it has one for each component, ``M[0]``, ``M[1]``, ..., or
-        one of its own name if it is one number.
-    probe
-        The program that is run to read it, by default itself: with its parameters set, for example.
-    latent
-        The nodes that no table holds; they may stay vectors.
-    nodes_only
-        Whether random vectors that are no nodes are left whole, too.
-
-    Raises
-    ------
-    GraphError
-        If the program cannot be read (see :func:`pyrofair.programs.sites.read_sites`), a node has another number of
-        components than of columns, or a component has the name of another site.
+    ``columns`` has for each node the names of its columns; without names it has one for each component, ``M[0]``,
+    ``M[1]``, ..., or one of its own name if it is one number. ``probe``, by default the program, is run to read it,
+    with its parameters set, for example. ``latent`` nodes, which no table holds, may stay vectors; with ``nodes_only``
+    so do random vectors that are no nodes. A GraphError names a node with another number of components than columns,
+    or a component with the name of another site.
 
     Examples
     --------
