@@ -25,9 +25,8 @@ from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
-from pyrofair.programs.dependencies import Dependencies, read_dependencies
 from pyrofair.programs.provenance import Program, is_deterministic
-from pyrofair.programs.sites import ProgramSites, read_sites
+from pyrofair.programs.sites import Dependencies, ProgramSites, read_sites
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.programs.vectors import Components, find_vectors
 from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
@@ -77,9 +76,9 @@ class Likelihood:
 
     @property
     def observed(self) -> dict[str, NDArray[Any]]:
-        """The values of each node site, units first, shape (n, ...)."""
-        axes = {site: vector.place for site, vector in self.vectors.items()}
-        return {site: np.moveaxis(values.numpy(), axes.get(site, 0), 0) for site, values in self.rows.items()}
+        """The values of each node site, individuals first, shape (n, ...)."""
+        places = {site: vector.dim for site, vector in self.vectors.items()}
+        return {site: np.moveaxis(values.numpy(), places.get(site, 0), 0) for site, values in self.rows.items()}
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
@@ -163,7 +162,7 @@ def read_likelihood(
     written, a DataError or GraphError why the table does not fit it.
     """
     info = read_sites(program)
-    reads = read_dependencies(program, info)
+    reads = info.dependencies
     if reads.stored:
         name = reads.stored[0]
         raise PosteriorError(

@@ -35,7 +35,6 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likelihood
 from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fall, fit_guide, fitting, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
-from pyrofair.programs.dependencies import read_dependencies
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import read_priors, require_posterior, thin
 from pyrofair.programs.provenance import Program, at_parameters, evaluating
@@ -440,7 +439,7 @@ def predictive(
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
     info.refuse_evidence(())
-    reads, units = read_dependencies(probe, info), info.sites
+    reads, units = info.dependencies, info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
     priors = read_priors(program, info, posterior)

@@ -1,57 +1,64 @@
-"""Whose equation says something else when a value is changed? Sites held at a run's values, some of them changed."""
+"""Checks of a program's equations by perturbation: hidden dependencies, units that are mixed, and dependence on n.
+
+All sites are held at known values, so that a run evaluates every equation at once. Units are exchangeable: one run
+holds many of them, each with its own change, and its equations are compared with those of the same unit elsewhere.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
-import pyro
 import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
-from pyrofair._random import isolated, set_seed
+from pyrofair._random import set_seed
 from pyrofair.exceptions import GraphError
 from pyrofair.programs.provenance import (
     DENSITY,
     HAND_OVER,
     Program,
+    Signature,
     UnreadableError,
     drawn_once,
     fails_at,
     first_line,
     is_deterministic,
-    reading,
     run_program,
-    says,
+    signature,
     support_of,
+    undisturbed,
 )
 
-__all__ = ["MANY", "Everywhere", "Trial", "perturbed", "separated"]
+__all__ = ["CROWD", "KnownUnits", "Trial", "check_units", "perturbed", "trial_of_run"]
 
-Said = dict[str, dict[str, Tensor]]
-"""For each site what its equation says."""
-Values = dict[str, Tensor]
+Signatures = dict[str, Signature]
+Values = Mapping[str, Tensor]
 
 KINDS = ("fresh", "above", "below")
 """How values are changed: to those of other units, or to one that is greater or less than all of these."""
 MANY = 100_003
-"""Up to so many units it is looked at all of them closely: most tables that a program closes over have fewer rows."""
+"""Up to so many units all are compared closely: most tables that a program closes over have fewer rows."""
+CROWD = 1009
+"""So many units are perturbed where dependencies cannot be followed."""
 FEW = 10
 """So many integers are levels, of which no others are tried."""
+MOST_NUMBERS = 2_000_000
+"""Units are compared in runs whose sites hold so many numbers at most; perturbations take ten times as many."""
+MIXTURE = "abtttattat"
+"""The values of ten units in a row: above all others, below all, or those of a unit of the trial."""
 
 
 class _Hold(Messenger):
-    """Hold every site at a value, and note what its equation says."""
+    """Hold every site at a value, and note its signature."""
 
-    def __init__(self, values: Mapping[str, Tensor], *, dense: bool = True) -> None:
+    def __init__(self, values: Values, *, dense: bool = True) -> None:
         super().__init__()
         self.values, self.dense = values, dense
-        self.said: Said = {}
+        self.found: Signatures = {}
 
     def _pyro_sample(self, msg: Any) -> None:
         if msg["name"] in self.values and not msg["is_observed"]:
@@ -59,124 +66,70 @@ class _Hold(Messenger):
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if msg["name"] in self.values:
-            self.said[msg["name"]] = says(msg, dense=self.dense)
+            self.found[msg["name"]] = signature(msg, dense=self.dense)
             msg["value"] = self.values[msg["name"]]
             if "_intervened" in msg["infer"]:  # what an intervention sets is held at other values, too
                 msg["infer"] = {**msg["infer"], "_intervened": msg["value"]}
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A program whose sites are held at the values of one run, to see whose equation a change of them moves.
+def _held(program: Program, n: int, values: Values, seed: int = 0) -> Signatures:
+    """Return the signature of each site in a run on n units that holds them at values; failure is UnreadableError."""
+    set_seed(seed)
+    hold = _Hold(values, dense=n <= MANY)
+    try:
+        run_program(program, n, hold)
+    except UnreadableError:
+        raise
+    except Exception as error:
+        last = f", after its site {list(hold.found)[-1]!r}" if hold.found else ""
+        raise UnreadableError(
+            f"The program fails while all its sites are held{last}: {first_line(error)}. Its equations must be "
+            "defined for every value that their parents can take."
+        ) from error
+    return hold.found
 
-    Parameters
-    ----------
-    program, n
-        The program, and the number of units.
-    places
-        For each per-unit site which dimension is that of units; None if it is the same for everybody.
-    plain
-        The sites of a run. The default runs the program.
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A program whose sites can be held at the values of n units of one run, some of them changed.
+
+    ``dims`` holds for each per-unit site its dimension of units (None if its value is one for all), ``sites`` the sites
+    of the run, ``values`` their values without steps that are not per unit, and ``fresh`` those of n other units.
     """
 
     program: Program
     n: int
-    places: Mapping[str, int | None]
-    plain: Mapping[str, Any] = field(default_factory=dict)
+    dims: Mapping[str, int | None]
+    sites: Mapping[str, Any]
+    values: dict[str, Tensor]
+    fresh: dict[str, Tensor]
 
-    @cached_property
-    def sites(self) -> Mapping[str, Any]:
-        """The sites of the run whose values are held."""
-        if self.plain:
-            return self.plain
+    @property
+    def numbers(self) -> int:
+        """How many numbers the sites hold for one unit."""
+        return max(1, sum(self.values[site].numel() for site in self.dims) // self.n)
+
+    def signatures(self, changed: Values, seed: int = 0) -> Signatures:
+        """Return the signature of each site with some values changed."""
+        return _held(self.program, self.n, {**self.values, **changed}, seed)
+
+    def attempt(self, changed: Values) -> Signatures:
+        """Return the same, or nothing where the program fails: some values never go with others."""
         try:
-            return run_program(self.program, self.n)
-        except GraphError:
-            raise
-        except Exception as error:
-            raise fails_at(self.n, error) from error
-
-    @cached_property
-    def values(self) -> dict[str, Tensor]:
-        """The values at which sites are held."""
-        # A computed step that is not per unit is no site, and passes on what it reads.
-        return {
-            name: site["value"]
-            for name, site in self.sites.items()
-            if name in self.places or not is_deterministic(site)
-        }
-
-    @cached_property
-    def fresh(self) -> dict[str, Tensor]:
-        """The values of other units."""
-        return {name: site["value"] for name, site in run_program(self.program, self.n).items()}
-
-    @cached_property
-    def base(self) -> Said:
-        """What the equations say when nothing is changed.
-
-        Raises
-        ------
-        GraphError
-            If that differs from run to run.
-        """
-        base = self.said({})
-        for site in _differing(base, self.said({}, seed=1)):
-            raise GraphError(
-                f"The site {site!r} differs from run to run though all sites are held, so the program draws random "
-                "numbers outside Pyro. Such noise cannot be shared by two worlds: name it, U = pyro.sample('U', ...)."
-            )
-        return base
-
-    @cached_property
-    def typical(self) -> list[tuple[Values, Said]]:
-        """Values of all sites, those of units and those that all have alike, and what the equations say of them."""
-        everybody = torch.ones(self.n, dtype=torch.bool)
-        found = [(self.values, self.said({}))]
-        for kind in ("above", "below"):
-            change = self.moved_for(everybody, kind)
-            if said := _attempt(self, change):
-                found.append(({**self.values, **change}, said))
-        if len(found) == 1:  # values that somebody has had all together, at which the program runs
-            for person in (0, self.n // 2):
-                alike = self.placed(self.values, torch.full((self.n,), person))
-                found.append(({**self.values, **alike}, self.said(alike)))
-        return found
-
-    def said(self, changed: Mapping[str, Tensor], seed: int = 0, n: int | None = None) -> Said:
-        """Return what the equations say when some values are changed, or all of them to those of n other units.
-
-        Raises
-        ------
-        UnreadableError
-            If the program fails, or one of its distributions cannot be read: of a change, this says nothing.
-        """
-        set_seed(seed)
-        hold = _Hold({**self.values, **changed}, dense=n is None or n <= MANY)
-        try:
-            run_program(self.program, self.n if n is None else n, hold)
+            return self.signatures(changed)
         except UnreadableError:
-            raise
-        except Exception as error:
-            if n is not None:
-                raise fails_at(n, error) from error
-            last = f", after its site {list(hold.said)[-1]!r}" if hold.said else ""
-            raise UnreadableError(
-                f"The program fails while all its sites are held{last}: {first_line(error)}. Its equations must be "
-                "defined for every value that their parents can take."
-            ) from error
-        return hold.said
+            return {}
 
     def ends(self, site: str, *, beyond: bool = False) -> tuple[Tensor, Tensor]:
-        """Return the least and the greatest value of a site, for everybody, or values beyond these that it can take."""
+        """Return the least and the greatest value of a site, for all units, or values beyond these that it can take."""
         both = torch.cat([self.values[site].flatten(), self.fresh[site].flatten()])
         seen = both[both.isfinite()]
         if not len(seen):
             return self.values[site], self.values[site]
         low, high = seen.min(), seen.max()
         ends = torch.full_like(self.values[site], low.item()), torch.full_like(self.values[site], high.item())
-        whole = not seen.is_floating_point() or torch.equal(seen, seen.round())
-        if not beyond or (whole and 1 < len(set(seen.tolist())) <= FEW):
+        integers = not seen.is_floating_point() or torch.equal(seen, seen.round())
+        if not beyond or (integers and 1 < len(set(seen.tolist())) <= FEW):
             return ends
         far = 2 * low - high - 1, 2 * high - low + 1
         support = None if is_deterministic(self.sites[site]) else support_of(self.sites[site]["fn"])
@@ -187,7 +140,7 @@ class Trial:
         return found[0], found[1]
 
     def moves(self, site: str) -> list[Tensor]:
-        """Return the values that a site takes for everybody, one after the other."""
+        """Return other values for a site: those of other units, the least and the greatest of all, or one more."""
         moves = [self.fresh[site], *self.ends(site)]
         if all(torch.equal(move, self.values[site]) for move in moves) and self.values[site].is_floating_point():
             return [self.values[site] + 1]
@@ -195,346 +148,366 @@ class Trial:
 
     @cached_property
     def moved(self) -> dict[str, dict[str, Tensor]]:
-        """For each kind of change, all sites changed for everybody."""
-        ends = {site: self.ends(site, beyond=True) for site in self.places}
+        """For each kind of change, all sites changed for all units."""
+        ends = {site: self.ends(site, beyond=True) for site in self.dims}
         return {
-            "fresh": {site: self.fresh[site] for site in self.places},
+            "fresh": {site: self.fresh[site] for site in self.dims},
             "above": {site: high for site, (_, high) in ends.items()},
             "below": {site: low for site, (low, _) in ends.items()},
         }
 
-    def moved_for(self, rows: Tensor, kind: str, start: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return all sites changed for some units, given as a mask, from the values held or from others."""
-        return self.chosen(rows, self.moved[kind], start or self.values)
-
-    def chosen(self, rows: Tensor, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def chosen(self, rows: Tensor, one: Values, other: Values) -> dict[str, Tensor]:
         """Return the values of all per-unit sites: some for the units of a mask, others for all others."""
         found = {}
-        for site, place in self.places.items():
-            if place is not None:
-                here = rows.reshape([-1 if i == place else 1 for i in range(other[site].ndim)])
+        for site, dim in self.dims.items():
+            if dim is not None:
+                here = rows.reshape([-1 if i == dim else 1 for i in range(other[site].ndim)])
                 found[site] = torch.where(here, one[site], other[site])
         return found
 
-    def placed(self, values: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
-        """Return the values of all per-unit sites with other units at each place: those of an order."""
-        return {s: values[s].index_select(place, order) for s, place in self.places.items() if place is not None}
+    def in_blocks(self, changes: Sequence[Values]) -> Signatures:
+        """Return the signatures in one run on blocks of n units, each block with its own changes."""
+        joined = {
+            site: torch.cat([change.get(site, self.values[site]) for change in changes], dim)
+            for site, dim in self.dims.items()
+            if dim is not None
+        }
+        return _held(self.program, self.n * len(changes), {**self.values, **joined})
+
+    def compared(self, pairs: Sequence[tuple[Values, Values]]) -> list[set[str] | None]:
+        """Return for each pair of changes the sites whose signatures differ, or None where the program fails.
+
+        All pairs share a run, which is split in halves where it fails or holds too many numbers.
+        """
+        changes = list({id(change): change for pair in pairs for change in pair}.values())
+        size, half = len(changes), len(pairs) // 2
+        if half and size * self.n * self.numbers > 10 * MOST_NUMBERS:
+            return self.compared(pairs[:half]) + self.compared(pairs[half:])
+        try:
+            found = self.in_blocks(changes)
+        except UnreadableError:
+            return self.compared(pairs[:half]) + self.compared(pairs[half:]) if half else [None] * len(pairs)
+        index = {id(change): i for i, change in enumerate(changes)}
+        differing: list[set[str] | None] = [set() for _ in pairs]
+        for site, numbers in found.items():
+            for value in numbers.values():
+                for dim in [dim for dim, length in enumerate(value.shape) if length == size * self.n]:
+                    blocks = value.reshape(*value.shape[:dim], size, self.n, *value.shape[dim + 1 :]).movedim(dim, 0)
+                    for (one, other), sites in zip(pairs, differing, strict=True):
+                        if sites is not None and not _near(blocks[index[id(one)]], blocks[index[id(other)]]):
+                            sites.add(site)
+        return differing
+
+
+def trial_of_run(
+    program: Program, dims: Mapping[str, int | None], sites: Mapping[str, Any], fresh: Values | None = None
+) -> Trial:
+    """Return the trial of a run, with the units of another run as fresh ones, or the second half of its own."""
+    # A computed step that is not per unit is no site, and passes on what it reads.
+    values = {name: s["value"] for name, s in sites.items() if name in dims or not is_deterministic(s)}
+    length = next(values[site].shape[dim] for site, dim in dims.items() if dim is not None)
+    n = length if fresh is not None else length // 2
+    own, others = dict(values), dict(values)
+    for site, dim in dims.items():
+        other = values[site] if fresh is None else fresh[site]
+        if dim is not None:
+            order = torch.arange(n)
+            own[site] = values[site].index_select(dim, order)
+            other = other.index_select(dim, order + n if fresh is None else order % other.shape[dim])
+        others[site] = other
+    return Trial(program, n, dims, sites, own, others)
+
+
+# -- hidden dependencies ----------------------------------------------------------------------------------------------
 
 
 def perturbed(
-    trial: Trial, known: Mapping[str, frozenset[str]], causes: Iterable[str] | None = None
+    trial: Trial, known: Mapping[str, Collection[str]], causes: Iterable[str] | None = None
 ) -> dict[str, list[str]]:
-    """Change one site at a time while all others are held, and see whose equation says something else.
+    """Change one site at a time while all others are held; return what sites read besides what is known.
 
-    Each site takes the values of other units, and then the least and the greatest of all these for everybody.
-
-    Parameters
-    ----------
-    trial
-        The program.
-    known
-        What each site is known to read.
-    causes
-        The sites to change, by default all. If they are given, each also takes values beyond all others, and is
-        held while all others change, so that a dependence shows that needs both.
-
-    Returns
-    -------
-    dict
-        For sites that read more than is known: what.
-
-    Raises
-    ------
-    GraphError
-        If a site changes though nothing is changed.
+    Each site takes the values of other units, and the least and the greatest of all. Causes that are named, by default
+    all, also take values beyond all others, and are held while all others change, which shows dependencies that need
+    both. All of this is one run, unless the program fails at some of the values.
     """
     hidden: dict[str, list[str]] = {}
 
-    def note(cause: str, one: Said, other: Said) -> None:
-        for site in _differing(one, other):
-            if site in trial.places and cause not in (site, *known.get(site, ()), *hidden.get(site, ())):
+    def note(cause: str, sites: Collection[str]) -> None:
+        for site in (site for site in trial.dims if site in sites):
+            if cause not in (site, *known.get(site, ()), *hidden.get(site, ())):
                 hidden.setdefault(site, []).append(cause)
 
-    for cause in trial.places if causes is None else causes:
-        wide = () if causes is None else trial.ends(cause, beyond=True)
-        moves = [move for move in (*trial.moves(cause), *wide) if not torch.equal(move, trial.values[cause])]
-        tried = [said for move in moves if (said := _attempt(trial, {cause: move}))]
-        if moves and not tried:
-            tried = [_changed_for_few(trial, cause)]
-        for said in tried:
-            note(cause, trial.base, said)
-        for kind in () if causes is None else KINDS:
-            # All change at once, and beside it all but one.
-            pair = trial.moved[kind], {**trial.moved[kind], cause: trial.values[cause]}
-            said, without = (_attempt(trial, change) for change in pair)
-            if said and without:
-                note(cause, said, without)
+    chosen = list(trial.dims if causes is None else causes)
+    moves = {
+        cause: [
+            {cause: move}
+            for move in (*trial.moves(cause), *(() if causes is None else trial.ends(cause, beyond=True)))
+            if not torch.equal(move, trial.values[cause])
+        ]
+        for cause in chosen
+    }
+    base: Values = {}
+    single = [cause for cause in chosen if trial.dims[cause] is None and moves[cause]]
+    of = [cause for cause in chosen if trial.dims[cause] is not None for _ in moves[cause]]
+    pairs: list[tuple[Values, Values]] = [(base, move) for cause in dict.fromkeys(of) for move in moves[cause]]
+    for kind in () if causes is None else KINDS:
+        every = trial.moved[kind]
+        of += chosen
+        pairs += [(every, {**every, cause: trial.values[cause]}) for cause in chosen]
+    done: set[str] = set()
+    for cause, (start, _), sites in zip(of, pairs, trial.compared(pairs) if pairs else [], strict=True):
+        note(cause, sites or ())
+        if sites is not None and start is base:
+            done.add(cause)
+    if single and (each := trial.attempt({site: moves[site][0][site] for site in single})):
+        unknown = _differing(trial.signatures(base), each)
+        if any(not {*single} & {*known.get(site, ()), site} for site in unknown if site in trial.dims):
+            for cause in single:
+                note(cause, _differing(trial.signatures(base), trial.attempt(moves[cause][0])))
+    for cause in chosen:
+        if moves[cause] and cause not in {*done, *single}:
+            note(cause, _changed_for_one(trial, cause))
     return hidden
 
 
-def _attempt(trial: Trial, changed: Mapping[str, Tensor]) -> Said:
-    """Return what the equations say at changed values, or nothing: some values never go with others."""
-    try:
-        return trial.said(changed)
-    except UnreadableError:
-        return {}
+def _changed_for_one(trial: Trial, cause: str) -> list[str]:
+    """Return the sites that differ when a site takes another value for one unit, the first at which the program runs.
 
-
-def _changed_for_few(trial: Trial, cause: str) -> Said:
-    """Return what the equations say when a site takes the value of another unit for some units, as few as need be.
-
-    Raises
-    ------
-    UnreadableError
-        If the program fails each time: who reads the site cannot be seen.
+    If it runs for none, the dependencies cannot be seen, which is an UnreadableError.
     """
-    place, before = trial.places[cause], trial.values[cause]
-    masks = [*_groups(trial.n), *torch.eye(trial.n, dtype=torch.bool)] if place is not None else []
-    for mask in masks:
-        here = mask.reshape([-1 if i == place else 1 for i in range(before.ndim)])
-        change = torch.where(here, trial.fresh[cause], before)
-        if not torch.equal(change, before) and (said := _attempt(trial, {cause: change})):
-            return said
-    try:
-        return trial.said({cause: trial.ends(cause)[1]})
-    except UnreadableError as error:
-        raise UnreadableError(
-            f"Who reads the site {cause!r} cannot be seen, for it cannot be changed while the others are held. {error}"
-        ) from error
-
-
-def separated(trial: Trial, parameters: Collection[str], silent: frozenset[str]) -> set[str]:
-    """Change all values of some units, and refuse a program in which the equation of another says something else.
-
-    Half of the units are changed, such that for any two some half has the first without the second; all but one; and
-    one, where all others are alike. Their values become those of other units, or greater or less than all.
-
-    Parameters
-    ----------
-    trial
-        The program.
-    parameters
-        The sites that are drawn once.
-    silent
-        The sites that are not known to read anything.
-
-    Returns
-    -------
-    set
-        Of these, the ones that do read something: they say something else for the units that are changed.
-
-    Raises
-    ------
-    GraphError
-        If a site mixes units.
-    """
-    moving: set[str] = set()
-    for attempts, others in _contrasts(trial):
-        start, change, base, said = _first_that_runs(trial, attempts)
-        for site in _differing(base, said, others):
-            causes = _read_across(trial, site, start, change, others)
-            raise drawn_once(site, causes) if site in parameters else _mixes(site, causes)
-        if not start:
-            moving |= {each for each in silent if each in said and _differ(_law(base[each]), _law(said[each]))}
-    return moving
-
-
-def _first_that_runs(trial: Trial, attempts: Iterable[tuple[Values, Values]]) -> tuple[Values, Values, Said, Said]:
-    """Return the first start and change at which the program runs, with what its equations say there.
-
-    Raises
-    ------
-    UnreadableError
-        If it runs at none of them: whether it mixes units cannot be seen.
-    """
+    base = trial.signatures({})
     failed: UnreadableError | None = None
-    for start, change in attempts:
-        try:
-            return start, change, trial.said(start) if start else trial.base, trial.said(change)
-        except UnreadableError as error:
-            failed = error
+    for unit in torch.eye(trial.n, dtype=torch.bool):
+        change = trial.chosen(unit, {**trial.values, cause: trial.fresh[cause]}, trial.values)
+        if not torch.equal(change[cause], trial.values[cause]):
+            try:
+                return _differing(base, trial.signatures(change))
+            except UnreadableError as error:
+                failed = error
+    try:
+        return _differing(base, trial.signatures({cause: trial.ends(cause)[1]}))
+    except UnreadableError as error:
+        failed = error
     raise UnreadableError(
-        f"Whether the program mixes units cannot be seen, for it fails when other units take their places. {failed}"
+        f"The sites that read the site {cause!r} cannot be seen, for it cannot be changed while the others are held. "
+        f"{failed}"
     ) from failed
 
 
-def _contrasts(trial: Trial) -> Iterator[tuple[list[tuple[Values, Values]], Tensor]]:
-    """Return what to start from (nothing: the values held) and what to change it to, and a mask of who is not changed.
-
-    Of several the first is used at which the program runs; the last are values that units have had all together.
-    """
-    for number, rows in enumerate(_groups(trial.n)):
-        yield [({}, trial.moved_for(rows, kind)) for kind in (KINDS[number % len(KINDS)], "fresh")], ~rows
-    everybody, one = torch.ones(trial.n, dtype=torch.bool), torch.arange(trial.n) == trial.n // 2
-    for kind, contrary in (("above", "below"), ("below", "above")):
-        # Others move how many have a level; one alone moves the greatest and the least level.
-        yield [({}, trial.moved_for(~one, each)) for each in (kind, "fresh")], one
-        alike = trial.moved_for(everybody, kind)
-        same = {site: trial.moved["fresh"][site] for site in alike}
-        first = trial.placed(same, torch.zeros(trial.n, dtype=torch.long))
-        second = trial.placed(same, torch.ones(trial.n, dtype=torch.long))
-        mixed = trial.chosen(one, second, first)
-        yield [(alike, trial.moved_for(one, contrary, alike)), (first, mixed)], ~one
-
-
-def _groups(n: int) -> list[Tensor]:
-    """Return masks of units such that, for any two, some mask has the first without the second.
-
-    Each unit is in half of the masks, and no two in the same ones.
-
-    >>> [group.tolist() for group in _groups(3)]
-    [[True, False, False], [False, True, False], [False, False, True]]
-    """
-    count = 1
-    while len(halves := list(combinations(range(count), count // 2))) < n:
-        count += 1
-    masks = torch.zeros(count, n, dtype=torch.bool)
-    for person, own in enumerate(halves[:n]):
-        masks[list(own), person] = True
-    return list(masks)
-
-
-def _read_across(
-    trial: Trial, site: str, start: Mapping[str, Tensor], change: Mapping[str, Tensor], others: Tensor
-) -> list[str]:
-    """Return what a site reads of the units that are changed; all of it if no change alone shows."""
-    base = trial.said(start)
-    alone = [each for each in change if site in _differing(base, trial.said({**start, each: change[each]}), others)]
-    return alone or [each for each in change if each != site]
-
-
-def _mixes(site: str, causes: Sequence[str]) -> GraphError:
-    return GraphError(
-        f"The site {site!r} mixes units: it reads {', '.join(map(repr, causes))} of others, so it changes for units "
-        "whose own values are held. An effect or a counterfactual is that of one unit, whoever else is drawn: write "
-        "the equation for one unit, without a mean, scale, rank, sum, sort or shift over units. What describes the "
-        "population stands outside, as a number or a parameter (pyro.param)."
-    )
+# -- equations that are the same for any units ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Everywhere:
-    """A program whose equations are the same wherever a unit stands and however many there are, as is seen by runs.
+class KnownUnits:
+    """Units whose signatures are known, so that they can be compared with those of the same units elsewhere.
 
-    The units of one run are put several times, one after the other, among any other number of units.
-
-    Parameters
-    ----------
-    crowds
-        The program held at the values of some numbers of units. A table that it closes over may happen to have as many
-        rows as there are units in one of them.
-    confirmed
-        The numbers of units for which this has been seen.
+    They are the n units of a trial, one whose values are above all of these, and one with values below; or two of the
+    n where the program fails at such values. ``confirmed`` holds the numbers of units at which they were compared.
     """
 
-    crowds: tuple[Trial, ...]
+    trial: Trial
+    values: dict[str, Tensor]
+    found: Signatures
     confirmed: set[int] = field(default_factory=set)
 
-    def confirm(self, n: int) -> None:
-        """Refuse equations that say something else of the same unit among n units; each n is looked at once.
-
-        Raises
-        ------
-        GraphError
-            With the site, and how what is known of each unit is handed over; or if the program fails.
-        """
-        if n in self.confirmed:
-            return
-        with (
-            reading("The program"),
-            isolated(0),
-            pyro.validation_enabled(False),
-            torch.no_grad(),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            kind = torch.get_default_dtype()
-            torch.set_default_dtype(torch.float32)  # in which the program was read
+    @classmethod
+    def of_trial(cls, trial: Trial) -> KnownUnits:
+        """Evaluate the equations of these units in one run, or refuse a program that fails with them."""
+        failed: UnreadableError | None = None
+        first, second = torch.tensor([0]), torch.tensor([trial.n // 2])
+        for high, low in (("above", "below"), ("", "")):
+            values = dict(trial.values)
+            for site, dim in trial.dims.items():
+                if dim is not None:
+                    own = trial.values[site]
+                    one, other = trial.moved[high][site] if high else own, trial.moved[low][site] if low else own
+                    values[site] = torch.cat([own, one.index_select(dim, first), other.index_select(dim, second)], dim)
             try:
-                require_exchangeable(next(crowd for crowd in self.crowds if crowd.n != n), n)
-            finally:
-                torch.set_default_dtype(kind)
-        self.confirmed.add(n)
+                return cls(trial, values, _held(trial.program, trial.n + 2, values))
+            except UnreadableError as error:
+                failed = error
+        raise UnreadableError(
+            f"Whether the program mixes units cannot be seen, for it fails when other units take their places. {failed}"
+        ) from failed
+
+    def most(self) -> int:
+        """Return how many units are compared when a program is read."""
+        return min(MANY, max(CROWD, MOST_NUMBERS // self.trial.numbers))
+
+    def differing(self, orders: Sequence[Tensor]) -> list[str]:
+        """Return the sites whose signatures differ for known units in some order, the first at which the program runs.
+
+        Raises a GraphError if it runs in no order.
+        """
+        dims, n = self.trial.dims, len(orders[0])
+        failed: Exception | None = None
+        for order in orders:
+            placed = {s: self.values[s].index_select(d, order) for s, d in dims.items() if d is not None}
+            try:
+                found = _held(self.trial.program, n, {**self.values, **placed})
+            except UnreadableError as error:
+                failed = failed or error
+                continue
+            return [site for site, one in found.items() if not self._same(self.found.get(site, {}), one, order)]
+        cause = failed.__cause__ if failed and isinstance(failed.__cause__, Exception) else failed
+        raise fails_at(n, cause or RuntimeError()) from cause
+
+    def _same(self, one: Signature, other: Signature, order: Tensor) -> bool:
+        """Return whether a site's signatures are those of the known units in some order."""
+        for key in one.keys() & other.keys():
+            few, many = one[key], other[key]
+            placed = few
+            if few.ndim == many.ndim:
+                for dim, sizes in enumerate(zip(few.shape, many.shape, strict=True)):
+                    if sizes == (self.trial.n + 2, len(order)):
+                        placed = placed.index_select(dim, order)
+            # A table may have as many rows as there are known units.
+            if not (_near(placed, many) or (len(order) == self.trial.n + 2 and _near(few, many))):
+                return False
+        return True
+
+    def orders(self, n: int) -> list[list[Tensor]]:
+        """Return orders of n known units: all above, all below, and a mixture; each with what else may run."""
+        place, size = torch.arange(n), self.trial.n
+        typical = (place + 1) % size
+        kinds = [MIXTURE[i % 10] for i in range(10)]
+        above, below = (torch.tensor([kind == each for kind in kinds])[place % 10] for each in "ab")
+        mixture = torch.where(above, size, torch.where(below, size + 1, typical))
+        alike = [[torch.full_like(place, unit) for unit in (size + i, i * (size // 2))] for i in (0, 1)]
+        return [[*alike[0], typical], [*alike[1], typical], [mixture, typical]]
+
+    def confirm(self, n: int) -> None:
+        """Refuse equations that differ for the same units among n; each n takes one run, once."""
+        if n not in self.confirmed:
+            with undisturbed("The program", torch.float32):  # in which the program was read
+                flagged = [site for site in self.differing(self.orders(n)[2]) if site in self.trial.dims]
+                if flagged:
+                    raise _of_index(self.trial, flagged[0], n)
+            self.confirmed.add(n)
+
+    def moving(self, sites: Iterable[str]) -> set[str]:
+        """Return the sites whose signature, apart from the density, differs between the known units."""
+        size = self.trial.n + 2
+        return {
+            site
+            for site in sites
+            for key, value in self.found.get(site, {}).items()
+            if key != DENSITY
+            for dim, length in enumerate(value.shape)
+            if length == size and not _equal(value, value.narrow(dim, 0, 1).expand_as(value))
+        }
 
 
-def require_exchangeable(crowd: Trial, n: int) -> None:
-    """Refuse equations that say something else of the same unit at another place, or among n units.
+def check_units(known: KnownUnits, parameters: Collection[str]) -> None:
+    """Refuse equations that read other units, a unit's index or n, or random numbers from outside Pyro.
 
-    Units have the values of a run, and values that all have alike; of more than ``MANY`` units, where a run takes
-    time, only those of a run, and distributions are compared by their numbers.
-
-    Parameters
-    ----------
-    crowd
-        The program, held for another number of units.
-    n
-        The number of units.
-
-    Raises
-    ------
-    GraphError
-        With the site, and how what is known of each unit is handed over.
+    Three runs on many units show whether there are any; more find which, and why.
     """
-    order = (torch.arange(n) + 1) % crowd.n
-    for values, said in crowd.typical if n <= MANY else crowd.typical[:1]:
-        others = {**values, **crowd.placed(values, order)}
-        for site, found in crowd.said(others, n=n).items():
-            here = said.get(site, {})
-            if site in crowd.places and not all(
-                _near(_at_places(here[key], found[key], crowd.n, order), found[key])
-                for key in here.keys() & found.keys()
-            ):
-                raise _of_place(crowd, site, n)
+    n = known.most()
+    failed: GraphError | None = None
+    try:
+        flagged = _flagged(known, n)
+    except GraphError as error:
+        failed, n = error, CROWD  # where a table that is too short for many shows which site reads it
+        flagged = _flagged(known, n)
+    if flagged:
+        _require_separate(known.trial, parameters)
+        if found := [site for site in flagged if site in known.trial.dims]:
+            raise _of_index(known.trial, found[0], n)
+    if failed:
+        raise failed
+    known.confirmed.add(n)
 
 
-def _at_places(few: Tensor, many: Tensor, size: int, order: Tensor) -> Tensor:
-    """Return what is said of so many units for those of an order, along the dimensions that have grown with them."""
-    if few.ndim == many.ndim:
-        for dim, (one, other) in enumerate(zip(few.shape, many.shape, strict=True)):
-            if one == size and other == len(order):
-                few = few.index_select(dim, order)
-    return few
+def _flagged(known: KnownUnits, n: int) -> list[str]:
+    return [site for orders in known.orders(n) for site in known.differing(orders)]
 
 
-def _of_place(crowd: Trial, site: str, n: int) -> GraphError:
+def _require_separate(trial: Trial, parameters: Collection[str]) -> None:
+    """Refuse a program with random numbers outside Pyro, or in which the equation of a unit reads other units.
+
+    Some units are changed, such that for any two there is a change of the first without the second; all but one; and
+    one, where all others are alike.
+    """
+    base = trial.signatures({})
+    for site in _differing(base, trial.signatures({}, seed=1)):
+        raise GraphError(
+            f"The site {site!r} differs from run to run though all sites are held, so the program draws random "
+            "numbers outside Pyro. Such noise cannot be shared by two worlds: name it, U = pyro.sample('U', ...)."
+        )
+    for start, change, others in _contrasts(trial):
+        before, after = trial.attempt(start) if start else base, trial.attempt(change)
+        for site in _differing(before, after, others):
+            alone = [
+                each
+                for each in change
+                if site in _differing(before, trial.attempt({**start, each: change[each]}), others)
+            ]
+            read = alone or [each for each in change if each != site]
+            if site in parameters:
+                raise drawn_once(site, read)
+            raise GraphError(
+                f"The site {site!r} mixes units: it reads {', '.join(map(repr, read))} of others, so it changes for "
+                "units whose own values are held. An effect or a counterfactual is that of one unit, whichever others "
+                "are drawn: write the equation for one unit, without a mean, scale, rank, sum, sort or shift over "
+                "units. What describes the population stands outside, as a number or a parameter (pyro.param)."
+            )
+
+
+def _contrasts(trial: Trial) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor], Tensor]]:
+    """Yield values to start from and to change to, and a mask of the units that are not changed."""
+    index = torch.arange(trial.n)
+    one = index == trial.n // 2
+    halves = [(index >> bit) % 2 == side for bit in range(trial.n.bit_length()) for side in (0, 1)]
+    every = torch.ones(trial.n, dtype=torch.bool)
+    moved = {kind: trial.chosen(every, values, trial.values) for kind, values in trial.moved.items()}
+    alike = {
+        str(unit): {
+            site: moved["fresh"][site].index_select(trial.dims[site] or 0, torch.full((trial.n,), unit))
+            for site in moved["fresh"]
+        }
+        for unit in (0, 1)
+    }
+    for start in ({}, moved["above"], moved["below"], alike["0"]):
+        for rows in (*halves, ~one, one):
+            for values in (*moved.values(), alike["1"]):
+                yield start, trial.chosen(rows, values, {**trial.values, **start}), ~rows
+
+
+def _of_index(trial: Trial, site: str, n: int) -> GraphError:
+    """Return the error of a site whose equation depends on the index of a unit, or on n."""
     for end in ("", "_observed", "_unobserved"):  # Pyro makes three sites of one that obs_mask gives some units
         name = site.removesuffix(end)
-        if site.endswith(end) and {f"{name}_observed", f"{name}_unobserved"} <= crowd.places.keys():
+        if site.endswith(end) and {f"{name}_observed", f"{name}_unobserved"} <= trial.dims.keys():
             return GraphError(
-                f"The site {name!r} is given data (obs_mask=..., for some units), and whom it is given depends on a "
-                "unit's place among the n units. Pass the program as it draws units, without data; the rows of a "
+                f"The site {name!r} is given data (obs_mask=..., for some units), and which units depends on their "
+                "index among the n units. Pass the program as it draws units, without data; the rows of a "
                 "table are handed over as one (fit_posterior, abduct, SEM.counterfactual)."
             )
-    if crowd.sites[site]["is_observed"] and not is_deterministic(crowd.sites[site]):
+    if trial.sites[site]["is_observed"] and not is_deterministic(trial.sites[site]):
         return GraphError(
-            f"The site {site!r} is given data (obs=..., condition or pyro.factor), which depends on a unit's place "
+            f"The site {site!r} is given data (obs=..., condition or pyro.factor), which depends on a unit's index "
             "among the n units. Pass the program as it draws units, without data; the rows of a table are handed "
             "over as one (fit_posterior, abduct, SEM.counterfactual)."
         )
     return GraphError(
-        f"The site {site!r} depends on a unit's place among the n units, or on n: for n={n}, its distribution or "
-        f"value is not"
-        f" that of the same units where they stand elsewhere, among {crowd.n}. So it would be that of other units "
-        "for the rows of a table, or for units drawn anew. " + HAND_OVER
+        f"The site {site!r} depends on a unit's index among the n units, or on n: for n={n}, its distribution or "
+        f"value is not that of the same units at another index, among {trial.n + 2}. So it would be that of other "
+        f"units for the rows of a table, or for units drawn anew. {HAND_OVER}"
     )
 
 
-def _law(says: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what a site says apart from the log-probability of its own value."""
-    return {key: value for key, value in says.items() if key != DENSITY}
+# -- comparing signatures ---------------------------------------------------------------------------------------------
 
 
-def _differing(one: Said, other: Said, people: Tensor | None = None) -> list[str]:
-    """Return the sites whose equations differ, or those of some units, a mask, by more than rounding."""
-    return [site for site in one if site in other and _differ(one[site], other[site], people)]
-
-
-def _differ(one: dict[str, Tensor], other: dict[str, Tensor], people: Tensor | None = None) -> bool:
-    both = one.keys() & other.keys()  # a distribution may have worked out more of itself in another run
-    if not both:
-        return bool(one) or bool(other)
-    equal = _equal if people is None else lambda a, b: _near(a, b, people)
-    return any(not equal(one[key], other[key]) for key in both)
+def _differing(one: Signatures, other: Signatures, units: Tensor | None = None) -> list[str]:
+    """Return the sites whose signatures differ, for the units of a mask or for all, by more than rounding."""
+    return [
+        site
+        for site in one
+        if site in other
+        and any(not _near(one[site][key], other[site][key], units) for key in one[site].keys() & other[site].keys())
+    ]
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
@@ -543,16 +516,16 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
-def _near(one: Tensor, other: Tensor, people: Tensor | None = None) -> bool:
-    """Tell whether two tensors are equal, for some units or all, but for vectorised rounding.
+def _near(one: Tensor, other: Tensor, units: Tensor | None = None) -> bool:
+    """Return whether tensors are equal, for the units of a mask or for all, but for rounding.
 
-    That depends on where a unit stands, and on what values others have.
+    Vectorised rounding depends on the index of a unit, and on the values of others.
     """
     if one.shape != other.shape or one.dtype != other.dtype or torch.equal(one, other):
         return one.shape == other.shape and one.dtype == other.dtype
-    if people is not None:
-        here = people.nonzero().flatten()
-        for dim in [dim for dim, size in enumerate(one.shape) if size == len(people)]:
+    if units is not None:
+        here = units.nonzero().flatten()
+        for dim in [dim for dim, size in enumerate(one.shape) if size == len(units)]:
             one, other = one.index_select(dim, here), other.index_select(dim, here)
     if _equal(one, other) or not one.is_floating_point():
         return _equal(one, other)

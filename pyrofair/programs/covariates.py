@@ -1,4 +1,4 @@
-"""Covariates handed over with a program: what is known of each individual and not modelled, a row of a table each."""
+"""Covariates of a program: what is known of each unit and not modelled, a row of a table for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyrofair.tables.reading import read_table
 __all__ = ["ROW", "ProgramWithCovariates", "RowOfTable", "covariate_names", "covariates_of_rows", "with_covariates"]
 
 ROW = "covariates"
-"""The site that says which row of the table is an individual's."""
+"""The site of the index of a unit's row in the table."""
 
 
 class RowOfTable(TorchDistribution):
@@ -58,25 +58,17 @@ class RowOfTable(TorchDistribution):
 
 @dataclass(frozen=True, eq=False)
 class ProgramWithCovariates:
-    """A program of the number of individuals and their covariates, as a program of their number alone.
+    """A program of n and of a dictionary with a tensor of shape (n, ...) for each covariate, as a program of n alone.
 
-    Each individual has a row of the table, drawn at random with replacement; its columns become computed sites. Where
-    rows of a table are given, individuals have these rows' covariates.
-
-    Parameters
-    ----------
-    program
-        The program of the number n of individuals and of a dictionary with a tensor of shape (n, ...) for each
-        covariate.
-    table
-        For each covariate its values, one for each row.
+    Each unit has a row of the table, drawn at random with replacement; its columns become computed sites. Where rows
+    of a table are given, units have these rows' covariates.
     """
 
     program: Callable[[int, dict[str, Tensor]], Any]
     table: dict[str, Tensor]
 
     def __call__(self, n: int) -> Any:
-        """Run the program on n individuals."""
+        """Run the program on n units."""
         size = len(next(iter(self.table.values())))
         with pyro.plate("plate of covariates", n):
             row = pyro.sample(ROW, RowOfTable(size))
@@ -87,12 +79,9 @@ class ProgramWithCovariates:
         return self  # nothing in it changes
 
     def given(self, df: pd.DataFrame) -> ProgramWithCovariates:
-        """Return the program with the covariates of the rows of a table, row i for individual i.
+        """Return the program with the covariates of the rows of a table, row i for unit i.
 
-        Raises
-        ------
-        DataError
-            If a covariate has no column, or its values are of another type than those handed over.
+        A DataError names a covariate without a column, or of another type than the one handed over.
         """
         if not all(values.ndim == 1 for values in self.table.values()):
             wide = next(name for name, values in self.table.items() if values.ndim > 1)
@@ -105,7 +94,7 @@ class ProgramWithCovariates:
             raise DataError(
                 f"The table lacks the covariate {', '.join(map(repr, missing))}, which the program takes "
                 f"(with_covariates). It has the columns: {', '.join(have) or 'none'}. Add the column: covariates are "
-                "the individual's own, and those of other rows are of no use here."
+                "the unit's own, and those of other rows are of no use here."
             )
         found = _read(df[list(self.table)], "the data")
         for name, values in self.table.items():
@@ -113,8 +102,8 @@ class ProgramWithCovariates:
                 cast = found[name].to(values.dtype)
                 if not torch.equal(cast.double(), found[name].double()):
                     raise DataError(
-                        f"The covariate {name!r} holds {_kind(found[name])} here, and was handed over with the program "
-                        f"as {_kind(values)}. Give both the same type."
+                        f"The covariate {name!r} holds {_type(found[name])} here, and was handed over with the program "
+                        f"as {_type(values)}. Give both the same type."
                     )
                 found[name] = cast
         return ProgramWithCovariates(self.program, found)
@@ -123,20 +112,20 @@ class ProgramWithCovariates:
 def with_covariates(
     program: Callable[[int, dict[str, Tensor]], Any], table: pd.DataFrame | Mapping[str, Any]
 ) -> ProgramWithCovariates:
-    """Hand covariates over with a program: values known of each individual, which it takes and does not model.
+    """Hand covariates over with a program: values known of each unit, which it takes and does not model.
 
-    The result is a program of the number of individuals, for everything here that takes one. Individuals who are drawn
-    have a row of the table each, drawn with replacement, the same in both worlds. Where a table of individuals is given
+    The result is a program of the number of units, for everything here that takes one. Units that are drawn have a row
+    of the table each, drawn with replacement, the same in both worlds. Where a table of units is given
     (``SEM.counterfactual``, ``abduct``, ``fit_posterior``), its columns of the same names are their covariates. No
-    equation sees at which place an individual stands, so no row can be mistaken for another.
+    equation reads the index of a unit, so no row can be mistaken for another.
 
     *Assumes* that covariates are not affected by the sensitive attribute or by a node of the program.
 
     Parameters
     ----------
     program
-        A Pyro program ``program(n, covariates)``: of the number n of individuals, and of a dictionary with a tensor of
-        shape (n, ...) for each covariate. Each is also a site of its name, computed, which may be a node of the graph.
+        A Pyro program ``program(n, covariates)``: of the number n of units, and of a dictionary with a tensor of shape
+        (n, ...) for each covariate. Each is also a computed site of its name, which may be a node of the graph.
     table
         The covariates: a DataFrame of numbers, or a dictionary of tensors or arrays with one value for each row.
         Integers stay integers; other numbers come in torch's default type.
@@ -153,7 +142,7 @@ def with_covariates(
     >>> from pyrofair import CausalGraph
 
     >>> def program(n, covariates):
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
     ...         pyro.deterministic("M", A * covariates["need"] + U)
@@ -168,7 +157,7 @@ def with_covariates(
     [2.5, 2.5]
     """
     if not callable(program):
-        raise DataError(f"program={program!r} must be a function of the number of individuals and their covariates.")
+        raise DataError(f"program={program!r} must be a function of the number of units and their covariates.")
     if isinstance(program, ProgramWithCovariates):
         raise DataError("The program has covariates already. Put all of them in one table.")
     return ProgramWithCovariates(program, _read(table, "the covariates"))
@@ -184,21 +173,9 @@ def covariate_names(program: Any) -> tuple[str, ...]:
 def covariates_of_rows(
     program: Program, sites: Any, df: pd.DataFrame
 ) -> tuple[Program, dict[str, NDArray[np.float64]]]:
-    """Return a program with the covariates of given rows, and what says whose row is whose; nothing without covariates.
+    """Return a program with the covariates of given rows, and the index of each unit's row, shape (n,), by site.
 
-    Parameters
-    ----------
-    program
-        The program.
-    sites
-        The names of its sites.
-    df
-        The rows.
-
-    Raises
-    ------
-    DataError
-        If a covariate has no column, or a handler stands around the covariates, so that they cannot be given.
+    A DataError names a covariate without a column, or covariates inside a handler, so that they cannot be given.
     """
     if isinstance(program, ScalarProgram):
         bound, values = covariates_of_rows(program.program, sites, df)
@@ -231,8 +208,8 @@ def _read(table: object, what: str) -> dict[str, Tensor]:
         array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
         if array.dtype.kind not in "fiub" or array.ndim == 0 or not np.isfinite(array).all():
             raise DataError(f"The covariate {name!r} must hold finite numbers, one or more for each row.")
-        kind = np.int64 if array.dtype.kind in "iu" else np.float64
-        found[name] = torch.tensor(np.array(array, dtype=kind, order="C"))
+        dtype = np.int64 if array.dtype.kind in "iu" else np.float64
+        found[name] = torch.tensor(np.array(array, dtype=dtype, order="C"))
     lengths = {name: len(values) for name, values in found.items()}
     if not lengths or len(set(lengths.values())) > 1 or not all(lengths.values()):
         raise DataError(f"{what} must have one column and one row at least, all of one length: {lengths or 'none'}.")
@@ -243,5 +220,5 @@ def _as_default(values: Tensor) -> Tensor:
     return values.to(torch.get_default_dtype()) if values.is_floating_point() else values
 
 
-def _kind(values: Tensor) -> str:
+def _type(values: Tensor) -> str:
     return "numbers" if values.is_floating_point() else "integers"

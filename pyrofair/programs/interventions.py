@@ -1,4 +1,4 @@
-"""One safe intervention: Pyro's ``do``, with every name, type and shape checked and the intervened value on record."""
+"""Safe interventions: Pyro's ``do`` with names, types and shapes checked, and the intervened value in the trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyrofair.programs.couplings import unwrap
 __all__ = ["NATURAL", "InterventionError", "do"]
 
 NATURAL = "__natural"
-"""What is added to the name of a site for the value that it would have had."""
+"""The suffix of the name under which a site's natural value is shown."""
 
 
 class InterventionError(PyrofairError):
@@ -31,14 +31,32 @@ class InterventionError(PyrofairError):
 
 
 def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a program in which sites are set to values, whatever would have caused them.
+    """Return a program in which sites are set to values, whatever their equations give.
 
-    It is ``pyro.poutine.do`` but for what surprises there:
+    With the following program,
 
-    - In the trace, and in what ``Predictive`` returns, a site carries the intervened value under its own name, and the
-      value it would have had under ``NAME__natural``.
+    >>> import pyro
+    >>> def program(n):
+    ...     with pyro.plate("units", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         return pyro.deterministic("M", 2 * A)
+
+    ``do(program, {"A": 1})`` is equivalent to
+
+    >>> def intervened(n):
+    ...     with pyro.plate("units", n):
+    ...         pyro.deterministic("A__natural", pyro.sample("a", dist.Bernoulli(0.5)))  # "a" is not shown
+    ...         A = pyro.deterministic("A", torch.ones(n))
+    ...         return pyro.deterministic("M", 2 * A)
+    >>> torch.equal(do(program, {"A": 1})(4), intervened(4))
+    True
+
+    It differs from ``pyro.poutine.do``:
+
+    - In the trace, and in what ``Predictive`` returns, a site carries the intervened value under its own name, and its
+      natural value, which it has without the intervention, under ``NAME__natural``.
     - Numbers, bools, arrays and tensors are cast to the site's type and broadcast to its shape, plates included.
-    - The natural copy is no latent site and adds no log-probability, unless it was conditioned on: then it counts as
+    - The natural value is no latent site and adds no log-probability, unless it was conditioned on: then it counts as
       evidence, ``do(poutine.condition(program, seen), values)``. Each site has its scale once.
     - Of two interventions on one site the outer one holds; the natural value is that of the program inside both.
 
@@ -62,19 +80,9 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     References
     ----------
     Pearl (2009), chapter 3; Richardson and Robins (2013), single-world intervention graphs.
-
-    Examples
-    --------
-    >>> import pyro
-    >>> def program():
-    ...     with pyro.plate("people", 4):
-    ...         a = pyro.sample("A", dist.Bernoulli(0.5))
-    ...         return pyro.deterministic("M", 2 * a)
-    >>> do(program, {"A": 1})()
-    tensor([2., 2., 2., 2.])
     """
     if not callable(program):
-        raise InterventionError(f"program={program!r} must be a function, say of the number of units.")
+        raise InterventionError(f"program={program!r} must be a function, such as one of the number of units.")
     if not isinstance(values, Mapping):
         raise InterventionError(f"values={shown(values)} must be a dictionary from sites to values.")
 
@@ -132,7 +140,7 @@ class _SafeDo(DoMessenger):
         if given is None or (msg["value"] is not given and not torch.equal(msg["value"], given)):
             raise InterventionError(
                 f"The site {msg['name']!r} is intervened on, and a handler outside gives it another value, by "
-                "condition or by Predictive's posterior samples. To condition on what the site would have been, do so "
+                "condition or by Predictive's posterior samples. To condition on its natural value, do so "
                 "inside: do(poutine.condition(program, seen), values). Otherwise leave the site out of the samples."
             )
         self._show(natural)
@@ -142,21 +150,21 @@ class _SafeDo(DoMessenger):
             if isinstance(handler, ReparamMessenger) and isinstance(handler.config, dict) and name in handler.config:
                 raise InterventionError(
                     f"The site {name!r} is intervened on and reparametrised outside, where it has no distribution "
-                    f"any more. "
-                    "Leave it out there, or reparametrise inside: do(poutine.reparam(program, config), values)."
+                    "any more. Leave it out there, or reparametrise inside: do(poutine.reparam(program, config), "
+                    "values)."
                 )
 
     def _outer(self) -> list[Any]:
         return runtime._PYRO_STACK[: runtime._PYRO_STACK.index(self)]
 
     def _enter_outer_plates(self, msg: Any) -> None:
-        """Give a distribution the shape that the plates around this handler ask for."""
+        """Expand a distribution to the plates around this handler."""
         for handler in reversed(self._outer()):
             if isinstance(handler, IndepMessenger | BroadcastMessenger):
                 handler._process_message(msg)
 
     def _show(self, natural: Any) -> None:
-        """Pass a site on to the handlers outside this one; those inside have had their say of it."""
+        """Apply the handlers outside this one to a site; those inside have processed it already."""
         stack = runtime._PYRO_STACK
         inner = stack[stack.index(self) :]
         del stack[stack.index(self) :]
@@ -167,7 +175,7 @@ class _SafeDo(DoMessenger):
 
 
 def _natural(msg: Any, value: Tensor) -> Any:
-    """Return the site of what another would have been: evidence if that was conditioned on, else a plain value."""
+    """Return the site of another's natural value: evidence if that was conditioned on, else a computed one."""
     natural = msg.copy()
     deterministic = msg["infer"].get("_deterministic") or isinstance(unwrap(msg["fn"]), dist.Delta)
     if not msg["is_observed"] or deterministic:
@@ -177,11 +185,11 @@ def _natural(msg: Any, value: Tensor) -> Any:
     return natural
 
 
-def _point(value: Tensor, law: Any) -> Any:
-    """Return the distribution that is one point, without log-probability, in the batch shape of another."""
-    if isinstance(unwrap(law), dist.Delta):  # computed: Pyro counts all dimensions of its value as one event
-        return dist.Delta(value, event_dim=value.ndim).expand(law.batch_shape).mask(False)  # type: ignore[no-untyped-call]
-    return dist.Delta(value, event_dim=law.event_dim).mask(False)  # type: ignore[no-untyped-call]
+def _point(value: Tensor, fn: Any) -> Any:
+    """Return the distribution of one point, without log-probability, in the batch shape of another."""
+    if isinstance(unwrap(fn), dist.Delta):  # computed: Pyro counts all dimensions of its value as one event
+        return dist.Delta(value, event_dim=value.ndim).expand(fn.batch_shape).mask(False)  # type: ignore[no-untyped-call]
+    return dist.Delta(value, event_dim=fn.event_dim).mask(False)  # type: ignore[no-untyped-call]
 
 
 def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
@@ -198,8 +206,8 @@ def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
         ) from error
     value = raw.to(dtype=natural.dtype, device=natural.device)
     if not natural.is_floating_point() and not torch.equal(value.double(), raw.double().to(value.device)):
-        kind = str(natural.dtype).removeprefix("torch.")
-        raise InterventionError(f"The site {name!r} holds {kind}, which cannot take the value {given!r}.")
+        dtype = str(natural.dtype).removeprefix("torch.")
+        raise InterventionError(f"The site {name!r} holds {dtype}, which cannot take the value {given!r}.")
     frames = [frame for frame in msg["cond_indep_stack"] if frame.vectorized]
     try:
         if msg["infer"].get("_deterministic") and value.ndim > natural.ndim:  # a constant may differ between units

@@ -1,4 +1,4 @@
-"""With which parameters is a program run? Posterior draws, checked against the program, or one draw of the prior."""
+"""Parameters of a program: posterior draws, checked against the program, or one draw of the prior."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from pyrofair.programs.provenance import (
 )
 from pyrofair.programs.sites import ProgramSites
 
-__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "read_priors", "require_posterior", "share_out", "thin"]
+__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "allocate", "read_priors", "require_posterior", "thin"]
 
-PEOPLE_A_DRAW = 100
+UNITS_PER_DRAW = 100
 """Units are spread over posterior draws as long as each draw has so many."""
 MOST_DRAWS = 50
-"""So many draws of the parameters stand for their posterior."""
+"""So many draws of the parameters represent their posterior."""
 SHOWN = 6
 PROBE = 2
 
@@ -43,23 +43,13 @@ Draws = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ParameterUse:
-    """How the parameters of a program came by the values that a result rests on.
+    """Where the parameter values come from that a result rests on.
 
-    Parameters
-    ----------
-    names : tuple of str
-        The parameters: sites outside the plate of units, drawn once.
-    used : int
-        How many draws of them were used.
-    held : int
-        How many posterior draws there are; 0 if one draw of the prior was used for want of any.
+    ``names`` are the parameters, ``used`` how many of the ``held`` posterior draws were used; none are held if one draw
+    of the prior was used for want of any.
 
-    Examples
-    --------
     >>> print(ParameterUse(("b", "c"), 50, 400))
     50 of 400 posterior draws of b, c
-    >>> print(ParameterUse(("b",), 1, 0))
-    one draw from the prior of b, which has no posterior
     """
 
     names: tuple[str, ...] = ()
@@ -86,11 +76,7 @@ NO_PARAMETERS = ParameterUse()
 
 
 def show_names(names: Collection[str]) -> str:
-    """Return names as text, the first few of many.
-
-    >>> show_names("abcdefgh")
-    'a, b, c, d, e, f and 2 more'
-    """
+    """Return names as text, the first few of many."""
     first = ", ".join(list(names)[:SHOWN])
     return first + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
@@ -99,25 +85,15 @@ def show_names(names: Collection[str]) -> str:
 class Priors:
     """The parameters of a program, and what values each can take.
 
-    Parameters
-    ----------
-    program, info
-        The program, and what was read off it.
-    laws
-        For each parameter that the program does not set itself its distribution in one run.
-    shapes, dtypes
-        The shape and the type of its value.
-    moving
-        The parameters whose support differs between runs, because it depends on other parameters.
-    computed, given
-        The sites outside the plate that the program computes, and those that it is given (``obs=``).
-    checked
-        Digests of the draws whose moving supports, which take a run of the program for each draw, were found right.
+    ``distributions`` holds for each parameter that the program does not set itself its distribution in one run, with
+    its ``shapes`` and ``dtypes``; ``moving`` are those whose support depends on other parameters. ``computed`` and
+    ``given`` (``obs=``) are further sites outside the plate. ``checked`` has digests of draws whose moving supports,
+    which take a run of the program for each draw, were found right.
     """
 
     program: Program
     info: ProgramSites
-    laws: dict[str, Any]
+    distributions: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, torch.dtype]
     moving: frozenset[str]
@@ -128,30 +104,15 @@ class Priors:
     @property
     def names(self) -> tuple[str, ...]:
         """The parameters whose values are open."""
-        return tuple(self.laws)
+        return tuple(self.distributions)
 
     def read(
         self, posterior: Any, *, replay: bool = False, spare: Collection[str] = (), what: str = "The posterior"
     ) -> Draws:
-        """Return the draws of the parameters, shape (draws, ...), if they fit the program.
+        """Return the draws of the parameters, shape (draws, ...), if they fit the program, else raise a DataError.
 
-        Parameters
-        ----------
-        posterior
-            A :class:`pyrofair.Posterior`, or for each parameter an array of shape (draws, ...).
-        replay
-            Whether draws of per-unit sites and of computed ones are taken too.
-        spare
-            Parameters that may be missing.
-        what
-            What it is called in messages.
-
-        Raises
-        ------
-        DataError
-            For a name that is no parameter, a parameter that is missing, one number instead of draws, draws of unequal
-            numbers or of another shape than the parameter, or a value that is missing, infinite or outside the support
-            of the prior.
+        With ``replay``, draws of per-unit and of computed sites are taken too; ``spare`` parameters may be missing;
+        ``what`` names the posterior in messages.
         """
         given = require_posterior(posterior)
         held = {str(name): _numbers(str(name), values) for name, values in given.items()}
@@ -169,16 +130,16 @@ class Priors:
             )
         for name, values in held.items():
             _require_finite(name, values)
-        self._require_support({name: values for name, values in held.items() if name in self.laws})
+        self._require_support({name: values for name, values in held.items() if name in self.distributions})
         return held
 
     def use(self, held: Mapping[str, NDArray[Any]], used: int) -> ParameterUse:
-        """Return how a result came by its parameters: at most so many of the draws held, or one of the prior."""
+        """Return the use of at most so many of the draws held, or of one draw of the prior."""
         count = len(next(iter(held.values()))) if held else 0
         return ParameterUse(self.names, min(used, count) or 1, count)
 
     def unknown(self, remedy: str = "") -> str:
-        """Return what to say where no values are given, and what would mend it, by default a posterior."""
+        """Return the warning of parameters without values, with a remedy, by default a posterior."""
         first = self.names[0]
         posterior = f"Give draws of shape (draws, ...), posterior={{{first!r}: [...]}}, or fit them: posterior="
         return (
@@ -192,7 +153,7 @@ class Priors:
         return {name: torch.tensor(values, device="cpu").to(self.dtypes[name]) for name, values in held.items()}
 
     def _require_known(self, name: str, replay: bool, what: str) -> None:
-        if name in self.laws or (replay and (name in self.info.sites or name in self.computed)):
+        if name in self.distributions or (replay and (name in self.info.sites or name in self.computed)):
             return
         if name in self.info.random:
             why = "which is drawn for each unit, and so is no parameter; leave it out"
@@ -202,7 +163,7 @@ class Priors:
             why = "to which the program gives a value itself (obs=..., or condition), so that draws have no effect"
         else:
             why = "which the program does not have"
-        has = f"It has: {show_names(self.names)}." if self.laws else "It has no parameters."
+        has = f"It has: {show_names(self.names)}." if self.distributions else "It has no parameters."
         raise DataError(f"{what} holds {name!r}, {why}. {has}{did_you_mean(name, self.names)}")
 
     def _require_shape(self, name: str, values: NDArray[Any]) -> None:
@@ -225,19 +186,19 @@ class Priors:
     def _require_support(self, held: Draws) -> None:
         tensors = self.tensors(held)
         for name in held.keys() - self.moving:
-            self._refuse_outside(name, self.laws[name], tensors[name], range(len(tensors[name])))
+            self._refuse_outside(name, self.distributions[name], tensors[name], range(len(tensors[name])))
         if moving := held.keys() & self.moving:
             same = _digest(held)
             if same in self.checked:
                 return
             for draw in range(len(next(iter(tensors.values())))):
-                laws = _laws(self.program, {name: values[draw] for name, values in tensors.items()})
+                at_draw = _distributions(self.program, {name: values[draw] for name, values in tensors.items()})
                 for name in moving:
-                    self._refuse_outside(name, laws[name], tensors[name][draw : draw + 1], [draw])
+                    self._refuse_outside(name, at_draw[name], tensors[name][draw : draw + 1], [draw])
             self.checked.add(same)
 
-    def _refuse_outside(self, name: str, law: Any, values: Tensor, draws: Any) -> None:
-        support = support_of(law)
+    def _refuse_outside(self, name: str, distribution: Any, values: Tensor, draws: Any) -> None:
+        support = support_of(distribution)
         if support is None:
             return
         inside = support.check(values).reshape(len(values), -1).all(1)
@@ -251,39 +212,26 @@ class Priors:
 
 
 def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> Priors:
-    """Read off a program what values its parameters can take.
+    """Read off a program what values its parameters can take, from the two runs that ``info`` was read off.
 
-    Parameters
-    ----------
-    program, info
-        The program, and what :func:`pyrofair.programs.sites.read_sites` says of it.
-    posterior
-        Draws of the parameters: the first and the last are used if the program does not run at draws of the prior.
-
-    Examples
-    --------
-    >>> import pyro.distributions as dist
-    >>> from pyrofair.programs.sites import read_sites
-    >>> def program(n):
-    ...     scale = pyro.sample("scale", dist.HalfNormal(1.0))
-    ...     with pyro.plate("people", n):
-    ...         pyro.sample("D", dist.Normal(0.0, scale))
-    >>> priors = read_priors(program, read_sites(program))
-    >>> priors.names, priors.read({"scale": [0.5, 2.0]})["scale"].shape
-    (('scale',), (2,))
+    If a posterior is given, these runs held one draw of it; the program is run again, at draws of the prior or, where
+    it fails there, at the first and the last of the posterior.
     """
-    with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-        try:
-            one, other = (run_program(program, PROBE) for _ in range(2))
-        except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
-            with reading("The distribution of the program's parameters"):
-                one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
+    if posterior is None and info.outside:
+        one, other = info.outside
+    else:
+        with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+            try:
+                one, other = (run_program(program, PROBE) for _ in range(2))
+            except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
+                with reading("The distribution of the program's parameters"):
+                    one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
     return Priors(
         program,
         info,
-        laws={name: one[name]["fn"] for name in open_},
+        distributions={name: one[name]["fn"] for name in open_},
         shapes={name: tuple(one[name]["value"].shape) for name in open_},
         dtypes={name: one[name]["value"].dtype for name in open_},
         moving=frozenset(n for n in open_ if _bounds(one[n]["fn"]) != _bounds(other[n]["fn"])),
@@ -293,18 +241,7 @@ def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> 
 
 
 def thin(held: Draws, draws: int | None) -> Draws:
-    """Return as many draws as asked for, spread evenly; by default all.
-
-    Raises
-    ------
-    DataError
-        If there are fewer.
-
-    Examples
-    --------
-    >>> thin({"b": np.arange(10)}, 5)["b"]
-    array([0, 2, 4, 6, 8])
-    """
+    """Return as many draws as asked for, spread evenly, by default all; a DataError if there are fewer."""
     if draws is None:
         return held
     total = len(next(iter(held.values())))
@@ -313,45 +250,22 @@ def thin(held: Draws, draws: int | None) -> Draws:
     return {name: values[chosen] for name, values in held.items()}
 
 
-def share_out(draws: Mapping[str, Tensor], n: int, most: int = MOST_DRAWS) -> list[tuple[int, dict[str, Tensor]]]:
-    """Spread units over draws of the parameters, chosen at random by torch's global generator.
+def allocate(draws: Mapping[str, Tensor], n: int, most: int = MOST_DRAWS) -> list[tuple[int, dict[str, Tensor]]]:
+    """Allocate n units to at most so many draws of the parameters, shape (draws, ...), at least 100 units to each.
 
-    Parameters
-    ----------
-    draws
-        For each parameter its draws, shape (draws, ...); empty if there are none.
-    n
-        The number of units. At least 100 of them share a draw, so that few units share one.
-    most
-        The largest number of draws.
-
-    Returns
-    -------
-    list of (int, dict of Tensor)
-        For each draw its number of units, and the parameters.
-
-    Examples
-    --------
-    >>> [size for size, _ in share_out({"b": torch.zeros(400)}, 1050, 4)]
-    [263, 263, 262, 262]
+    The draws are chosen by torch's global generator; each comes with its number of units.
     """
     if not draws:
         return [(n, {})]
     total = len(next(iter(draws.values())))
-    count = max(1, min(total, most, n // PEOPLE_A_DRAW))
+    count = max(1, min(total, most, n // UNITS_PER_DRAW))
     chosen = torch.randperm(total)[:count].tolist()
-    sizes = [n // count + (place < n % count) for place in range(count)]
+    sizes = [n // count + (i < n % count) for i in range(count)]
     return [(size, {k: v[draw] for k, v in draws.items()}) for size, draw in zip(sizes, chosen, strict=True)]
 
 
 def require_posterior(posterior: object) -> Mapping[Any, Any]:
-    """Return the draws by parameter, or refuse what is no posterior.
-
-    Raises
-    ------
-    DataError
-        With the value, and what is expected.
-    """
+    """Return the draws by parameter; a DataError names what is no posterior."""
     given = posterior if isinstance(posterior, Mapping) else getattr(posterior, "flat", None)
     if not isinstance(given, Mapping):
         raise DataError(
@@ -388,14 +302,14 @@ def _digest(held: Draws) -> bytes:
     return found.digest()
 
 
-def _laws(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
-    """Return the distributions of parameters where all of them have some values."""
+def _distributions(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the distributions of parameters where all of them are held at values."""
     with isolated(0), pyro.validation_enabled(False), torch.no_grad():
         sites = run_program(poutine.condition(program, data=values), PROBE)
     return {name: sites[name]["fn"] for name in values}
 
 
-def _bounds(law: Any) -> str:
+def _bounds(distribution: Any) -> str:
     """Return the numbers in a support as text."""
 
     def inside(part: Any) -> Any:
@@ -405,4 +319,4 @@ def _bounds(law: Any) -> str:
             return [inside(each) for each in vars(part).values()]
         return [inside(each) for each in part] if isinstance(part, list | tuple) else str(part)
 
-    return repr(inside(support_of(law)))
+    return repr(inside(support_of(distribution)))

@@ -1,4 +1,4 @@
-"""How are units drawn from a program, each in both worlds? With one noise, and spread over draws of its parameters."""
+"""Units drawn from a program in both worlds: on one noise, and spread over draws of its parameters."""
 
 from __future__ import annotations
 
@@ -17,27 +17,22 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.covariates import covariate_names
 from pyrofair.programs.noise import Noise
-from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors, share_out
+from pyrofair.programs.parameters import MOST_DRAWS, Priors, allocate, read_priors
 from pyrofair.programs.provenance import Program, at_parameters
 from pyrofair.programs.structural_equations import Equations, read_equations
 from pyrofair.programs.world_tables import site_of
 from pyrofair.programs.worlds import Strategy, World, both_worlds, choose_strategy, factual, shared_worlds
 
-__all__ = ["People", "Population", "read_population"]
+__all__ = ["Population", "Units", "read_population"]
 
 Draws = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class People:
-    """Units in several worlds.
+class Units:
+    """Units in the baseline, the switched world and, on request, the world as it is.
 
-    Parameters
-    ----------
-    worlds
-        The baseline, the switched world and, if it was asked for, the world as it is: for each site its values.
-    sizes
-        How many units share each draw of the parameters, in the order of the rows.
+    ``sizes`` holds how many of them share each draw of the parameters, in the order of the rows.
     """
 
     worlds: tuple[World, ...]
@@ -46,17 +41,7 @@ class People:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """A program that units can be drawn from.
-
-    Parameters
-    ----------
-    equations, priors
-        The program with its unfair paths, and the distributions of its parameters.
-    coupling
-        How the noise of a node drawn without explicit noise hangs together across the worlds.
-    strategy
-        How both worlds are evaluated.
-    """
+    """A program that units can be drawn from: its equations, priors and coupling, and how worlds are evaluated."""
 
     equations: Equations
     priors: Priors
@@ -70,7 +55,7 @@ class Population:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """The same, but for the sensitive attribute, which worlds set."""
+        """The same without the sensitive attribute, which worlds set."""
         return tuple(site for site in self.columns if site != self.equations.sensitive)
 
     @cached_property
@@ -84,46 +69,29 @@ class Population:
         return self.equations.coupling_of(self.coupling, self.inputs)
 
     def assumptions(self, unit: str, held: Draws) -> tuple[str, ...]:
-        """Return what numbers made of these units rest on, a sentence each.
-
-        Parameters
-        ----------
-        unit
-            ``"noise"`` or ``"shared"``: what the worlds of a unit have in common.
-        held
-            The draws of the parameters.
-        """
+        """Return the assumptions of numbers made of these units, a sentence each; ``unit`` is as for an SEM."""
         found = ["The program is right: its equations, the distributions of its noise, and the independence of errors."]
         if names := ", ".join(covariate_names(self.equations.program)):
             found.append(f"The covariates {names} are distributed as in the table handed over with the program.")
         if self.coupled and unit == "noise":
             found.append(
-                f"The noise of {', '.join(self.coupled)} hangs together across the worlds as the {self.named_coupling} "
-                "coupling says. No data tell, and PIU depends on it: SEM.truths compares several."
+                f"The noise of {', '.join(self.coupled)} is coupled across worlds by the {self.named_coupling} "
+                "coupling. No data identify it, and PIU depends on it: SEM.truths compares several."
             )
         if unit == "shared":
             shared = ", ".join(self.equations.unfair.shared) or "nothing"
             found.append(f"Both worlds of a unit share {shared}, and all else is drawn anew in each.")
         if self.priors.names:
             use = self.priors.use(held, MOST_DRAWS)
-            found.append(f"Parameters: {use}. Intervals leave out what is not known of them; effect_posterior has it.")
+            found.append(f"Parameters: {use}. Intervals leave out their uncertainty; effect_posterior includes it.")
         return tuple(found)
 
     def draw(
         self, n: int, seed: int, held: Draws, wanted: Sequence[str] | None = None, *, actual: bool = False
-    ) -> People:
-        """Draw units that are the same in both worlds.
+    ) -> Units:
+        """Draw n units, on the same noise in both worlds, spread over up to 50 of the draws held.
 
-        Parameters
-        ----------
-        n, seed
-            Their number, and what seeds the draw.
-        held
-            Draws of the parameters, shape (draws, ...); units are spread over up to 50 of them.
-        wanted
-            The sites, by default all.
-        actual
-            Whether the columns of a classifier are wanted in the world as it is, too.
+        Sites are those wanted, by default all; with ``actual`` a classifier's columns come as they are, too.
         """
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
@@ -133,8 +101,8 @@ class Population:
 
         return self._spread(n, seed, held, worlds)
 
-    def draw_units(self, n: int, draws: int, seed: int, held: Draws) -> People:
-        """Draw units that share only the nodes that no unfair path touches, each with so many draws in each world."""
+    def draw_units(self, n: int, draws: int, seed: int, held: Draws) -> Units:
+        """Draw n units that share only the nodes that no unfair path touches, each with draws in each world."""
         require_integer("draws", draws, least=2)  # one draw of each unit shows no unit's mean, only noise
 
         def worlds(size: int, values: dict[str, Tensor]) -> tuple[World, ...]:
@@ -151,31 +119,25 @@ class Population:
         held: Draws,
         worlds: Callable[[int, dict[str, Tensor]], tuple[World, ...]],
         rows: int = 1,
-    ) -> People:
-        """Evaluate the worlds of the units of each draw, and put them below each other."""
+    ) -> Units:
+        """Evaluate the worlds of the units of each draw of the parameters, and concatenate them."""
         require_integer("n", n)
         with isolated(seed):
-            parts = share_out(self.priors.tensors(held), n)
+            parts = allocate(self.priors.tensors(held), n)
             seeds = torch.randint(2**31 - 1, (len(parts),)).tolist() if len(parts) > 1 else []
             found = []
-            for place, (size, values) in enumerate(parts):
-                if seeds:  # the noise of some units must not decide who comes next
-                    set_seed(seeds[place])
+            for i, (size, values) in enumerate(parts):
+                if seeds:  # the noise of some units must not decide which come next
+                    set_seed(seeds[i])
                 found.append(worlds(size, values))
         sizes = tuple(size for size, _ in parts)
-        return People(found[0] if len(found) == 1 else _join(found, [size * rows for size in sizes]), sizes)
+        return Units(found[0] if len(found) == 1 else _join(found, [size * rows for size in sizes]), sizes)
 
 
 def read_population(program: Program, unfair: UnfairPaths, coupling: Coupling, posterior: Any = None) -> Population:
-    """Read a program: its equations, its parameters, and how its worlds can be evaluated.
+    """Read a program's equations and parameters, and how its worlds can be evaluated, at posterior draws if given.
 
-    Where draws of its parameters are given, it is tried with these: with parameters as their priors draw them it may
-    do what it never does with likely ones, or not run at all.
-
-    Raises
-    ------
-    GraphError
-        If a node has no site, or a site reads a parent that the graph lacks.
+    With parameters drawn from their priors it may behave as it never does at likely ones, or not run at all.
     """
     equations = read_equations(program, unfair, at_parameters(program, posterior))
     strategy = choose_strategy(replace(equations, program=at_parameters(equations.program, posterior)), coupling)

@@ -1,7 +1,8 @@
-"""Who reads whom in a Pyro program? Its sites in one run, and marks that travel along with their values."""
+"""Runs of a Pyro program, and the provenance of values: which sites a distribution or value is computed from."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyro
 import pyro.distributions as dist
 import torch
 from numpy.typing import NDArray
@@ -20,49 +22,54 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from pyrofair._random import isolated
 from pyrofair.exceptions import GraphError, PyrofairError
 
 __all__ = [
     "DENSITY",
     "HAND_OVER",
-    "Followed",
     "Program",
+    "Provenance",
     "RefusePlainDo",
+    "Signature",
     "UnreadableError",
     "at_parameters",
     "drawn_once",
     "evaluating",
     "fails_at",
     "first_line",
-    "followed",
+    "follow",
     "is_deterministic",
     "reading",
     "run_program",
-    "says",
+    "signature",
     "support_of",
     "to_array",
+    "undisturbed",
 ]
 
 Program = Callable[[int], Any]
 """A Pyro program of the number of units."""
+Signature = dict[str, Tensor]
+"""What determines a site: its value if computed, else its distribution's parameters and its log-probability."""
 DENSITY = "log_prob"
 HAND_OVER = (
     "Hand what is known of each unit over with the program: with_covariates(program, table), program(n, covariates), "
     "and covariates['x'] in place of x[:n]; see pyrofair.programs.covariates."
 )
 LENGTHS = ("size", "shape", "expand", "broadcast", "out of bounds", "out of range")
-"""Words with which a failure tells that tensors have not the same length."""
+"""Words in the error of tensors whose lengths differ."""
 PARTS = (torch.distributions.Distribution, dist.Distribution, torch.distributions.Transform, torch.nn.Module)
-"""What a distribution may be made of."""
+"""What may hold the parameters of a distribution."""
 
 
 class UnreadableError(GraphError):
-    """A step of reading a program failed, so that the program says nothing; it never counts as "no dependence"."""
+    """A step of reading a program failed; that never counts as "no dependence"."""
 
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Refuse, naming what was being read, where reading it fails in any way."""
+    """Raise an UnreadableError that names what was being read, whatever error occurs."""
     try:
         yield
     except PyrofairError:
@@ -75,8 +82,27 @@ def reading(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def undisturbed(what: str, dtype: torch.dtype | None = None) -> Iterator[None]:
+    """Read a program without side effects: seeded, no gradients, validation or warnings, in a default type if given."""
+    with (
+        reading(what),
+        isolated(0),
+        pyro.validation_enabled(False),
+        torch.no_grad(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        inside = torch.get_default_dtype()
+        torch.set_default_dtype(dtype or inside)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(inside)
+
+
+@contextmanager
 def evaluating(n: int, doing: str = "its worlds are evaluated") -> Iterator[None]:
-    """Refuse a program that fails when it is run for n units, with what was being done."""
+    """Raise a GraphError for a program that fails when it is run for n units, with what was being done."""
     try:
         yield
     except PyrofairError:
@@ -94,39 +120,38 @@ def first_line(error: BaseException) -> str:
 
 
 def fails_at(n: int, error: Exception, remedy: str = "") -> GraphError:
-    """Return the refusal of a program that fails for n units, with a remedy: another one if lengths do not match."""
-    told = f"The program failed when it was called with n={n} units: {first_line(error)}. It must run for any number. "
+    """Return the error of a program that fails for n units, with a remedy: another one if lengths do not match."""
+    message = (
+        f"The program failed when it was called with n={n} units: {first_line(error)}. It must run for any number. "
+    )
     if any(word in str(error) for word in LENGTHS):
         remedy = (
             "A tensor of fixed length that it closes over (a table, a buffer, data of poutine.condition or obs=), or a "
             f"plate of fixed size, fits one number of units alone: write pyro.plate('units', n). {HAND_OVER} Rows "
             "of data are handed over as a table (fit_posterior, abduct, SEM.counterfactual)."
         )
-    return GraphError((told + remedy).strip())
+    return GraphError((message + remedy).strip())
 
 
 def is_deterministic(site: Any) -> bool:
-    """Tell whether a site is computed, by ``pyro.deterministic`` or as a reparametrised site is from its new noise."""
+    """Return whether a site is computed, by ``pyro.deterministic`` or from the noise of a reparametrisation."""
     if (site["infer"] or {}).get("_deterministic"):
         return True
-    law = site["fn"]
-    masked = isinstance(law, dist.MaskedDistribution) and law._mask is False
-    return bool(site["is_observed"]) and masked and isinstance(law.base_dist, dist.Delta)
+    fn = site["fn"]
+    masked = isinstance(fn, dist.MaskedDistribution) and fn._mask is False
+    return bool(site["is_observed"]) and masked and isinstance(fn.base_dist, dist.Delta)
 
 
-def support_of(law: Any) -> Any:
+def support_of(distribution: Any) -> Any:
     """Return the support of a distribution, or None if it declares none."""
     try:
-        return law.support
+        return distribution.support
     except (AttributeError, NotImplementedError):
         return None
 
 
 def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any]:
-    """Run a program, hidden from handlers outside, and return its sites.
-
-    Left out are those that choose a subsample, and what a site would have been that an intervention has set.
-    """
+    """Run a program, hidden from handlers outside, and return its sites but subsamples and natural values."""
     wrapped: Any = program
     for handler in reversed(handlers):
         wrapped = handler(wrapped)
@@ -157,18 +182,9 @@ class _AtParameters(Messenger):
 
 
 def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
-    """Return a program whose parameters are those of a draw of their posterior: elsewhere it may not even run.
+    """Return a program with parameters held at one draw of a :class:`pyrofair.Posterior` or of a mapping to draws.
 
-    What is no value of a parameter is passed over; :meth:`pyrofair.programs.parameters.Priors.read` refuses it by name.
-
-    Parameters
-    ----------
-    program
-        The program. What is none is returned as it is.
-    posterior
-        A :class:`pyrofair.Posterior`, or for each parameter its draws.
-    draw
-        Which draw.
+    Values that a parameter cannot take are ignored; :meth:`pyrofair.programs.parameters.Priors.read` refuses them.
     """
     values = {}
     given = getattr(posterior, "flat", posterior)
@@ -176,46 +192,41 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
         try:
             held = np.array(to_array(draws), order="C")
             values[str(name)] = torch.as_tensor(held[draw], device="cpu")
-        except (TypeError, ValueError, IndexError, RuntimeError):  # no draws: Priors.read says so, by name
+        except (TypeError, ValueError, IndexError, RuntimeError):  # no draws: Priors.read refuses them by name
             continue
     handled: Program = _AtParameters(values)(program) if values and callable(program) else program
     return handled
 
 
 def to_array(values: Any) -> NDArray[Any]:
-    """Return numbers as an array; a tensor, or a list of them, may require gradients and lie on any device.
-
-    >>> to_array([torch.tensor(1.0, requires_grad=True), 2]).tolist()
-    [1.0, 2.0]
-    """
+    """Return numbers as an array; a tensor, or a list of them, may require gradients and lie on any device."""
     if isinstance(values, list | tuple):
         return np.asarray([each.detach().cpu() if isinstance(each, Tensor) else each for each in values])
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
 class RefusePlainDo(Messenger):
-    """Refuse a program that Pyro's own ``do`` intervenes on: what it sets is hidden from all handlers outside."""
+    """Refuse a program with ``pyro.poutine.do`` inside: the values that it sets are hidden from handlers outside."""
 
     def _pyro_sample(self, msg: Any) -> None:
         inside = runtime._PYRO_STACK[runtime._PYRO_STACK.index(self) :]
         if found := [handler for handler in inside if type(handler) is DoMessenger]:
             raise GraphError(
                 f"pyro.poutine.do sets {', '.join(map(repr, found[0].data))} inside the program, and the site of that "
-                "name is what it would have been, which nobody reads. Use pyrofair.do, whose sites are "
-                "what they are set to."
+                "name holds the natural value, which no other site reads. Use pyrofair.do, whose sites hold the values "
+                "that they are set to."
             )
 
 
-def _numbers(law: Any) -> dict[str, Tensor]:
-    """Return the tensors that a distribution is made of, by where they stand in it, without what it remembers of other
-    runs.
+def _numbers(distribution: Any) -> Signature:
+    """Return the tensors that a distribution holds, by their paths in it, but those that it caches.
 
     They are looked for in distributions, transforms, modules, containers and bound arguments. Transforms and their
     inverses hold each other, so each is entered once.
     """
-    found: dict[str, Tensor] = {}
+    found: Signature = {}
     entered: dict[int, Any] = {}
-    waiting: list[tuple[str, Any]] = [("", law)]
+    waiting: list[tuple[str, Any]] = [("", distribution)]
     while waiting:
         name, part = waiting.pop()
         if isinstance(part, Tensor):
@@ -238,60 +249,68 @@ def _numbers(law: Any) -> dict[str, Tensor]:
     return found
 
 
-def says(site: Any, *, dense: bool = True) -> dict[str, Tensor]:
-    """Return what tells a site's equation: its value, or the numbers of its distribution and its log-probability.
+def signature(site: Any, *, dense: bool = True) -> Signature:
+    """Return the tensors that determine a site, its log-probability among them unless ``dense`` is false.
 
-    A distribution that has no density, or whose density is not asked for, is told by its numbers. Where a site is
-    observed, its value and what masks or scales the log-probability count, too.
-
-    Raises
-    ------
-    UnreadableError
-        If the distribution cannot be read, or has neither a density nor numbers.
+    Where a site is observed, its value and what masks or scales its log-probability count, too. An unreadable
+    distribution, or one with neither a density nor parameters, is an UnreadableError.
     """
     if is_deterministic(site):
         return {"value": site["value"]}
-    law = site["fn"]
-    with reading(f"The distribution of the site {site['name']!r}, {type(law).__name__},"):
-        numbers = _numbers(law)
+    fn = site["fn"]
+    with reading(f"The distribution of the site {site['name']!r}, {type(fn).__name__},"):
+        numbers = _numbers(fn)
         if site["is_observed"]:
             numbers |= {name: site[name] for name in ("value", "mask", "scale") if isinstance(site[name], Tensor)}
         if numbers and not dense:
             return numbers
         try:
-            # Detaching also drops what a value remembers of its draw, as that of a straight-through distribution does.
-            return {**numbers, DENSITY: law.log_prob(detach_provenance(site["value"]).detach())}
+            # Detaching also drops the provenance that a value keeps of its draw, as a straight-through draw does.
+            return {**numbers, DENSITY: fn.log_prob(detach_provenance(site["value"]).detach())}
         except NotImplementedError:
             if not numbers:
                 raise
             return numbers
 
 
-# -- marks that travel along ------------------------------------------------------------------------------------------
+# -- provenance -------------------------------------------------------------------------------------------------------
 
 EXITS = {"numpy", "tolist", "tensor", "__array__", "__dlpack__", "__setitem__"}
 SINGLE = {"item", "__bool__", "__complex__", "__contains__", "__float__", "__index__", "__int__"}
-"""The functions of torch whose result carries no marks, and those that make one number."""
+"""The functions of torch whose result carries no provenance, and those that make one number."""
 
 
 @dataclass
-class Followed:
-    """What is seen of a program by following marks.
+class Provenance:
+    """The provenance of each site of one run, in the order of the run.
 
-    Parameters
-    ----------
-    reads
-        For each site the sites whose marks reach its distribution or value.
-    left
-        The sites whose marks are lost on the way, and where: what reads them cannot be followed from there.
+    ``reads`` holds the sites that a distribution or value is computed from, ``weighed`` those that mask or scale its
+    log-probability, and ``left`` the sites whose provenance is lost in a function of torch, with its name. ``drawn``
+    are the sites that are drawn, ``computed`` those of ``pyro.deterministic``, ``stored`` those of ``pyro.param``.
     """
 
     reads: dict[str, frozenset[str]] = field(default_factory=dict)
+    weighed: dict[str, frozenset[str]] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
+    drawn: list[str] = field(default_factory=list)
+    computed: list[str] = field(default_factory=list)
+    stored: list[str] = field(default_factory=list)
+
+    def among(self, names: Iterable[str], stops: Collection[str]) -> set[str]:
+        """Return some sites, with those outside ``stops`` that are computed replaced by what they read there."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in self.computed and name not in stops:
+                waiting += self.reads[name]
+            else:
+                found.add(name)
+        return found & {*stops}
 
 
 class _Exits(TorchFunctionMode):
-    """Count how often each mark leaves torch by each function."""
+    """Count how often the provenance of each site is lost in each function of torch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -301,66 +320,58 @@ class _Exits(TorchFunctionMode):
         made = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         if name in EXITS or name in SINGLE:
-            # What is assigned into a tensor that has its mark anyhow is not lost.
+            # Provenance of what is assigned into a tensor that has it already is not lost.
             kept = get_provenance(args[0]) if name == "__setitem__" else frozenset()
-            for mark in get_provenance([args, kwargs]) - kept:
-                self.times[mark, name] = self.times.get((mark, name), 0) + 1
+            for site in get_provenance([args, kwargs]) - kept:
+                self.times[site, name] = self.times.get((site, name), 0) + 1
         return made
 
     def left(self, n: int) -> dict[str, str]:
-        """Return the marks that left, and how; a number that is not read for each unit is one of them all."""
-        return {mark: name for (mark, name), times in self.times.items() if name in EXITS or times >= n}
+        """Return the sites that left, and how; a single number that is not read for each unit describes them all."""
+        return {site: name for (site, name), times in self.times.items() if name in EXITS or times >= n}
 
 
 class _Track(Messenger):
-    """Mark each per-unit site's value with its name, and note which marks its distribution or value carries."""
+    """Let each site's value carry the site's name, and note the names that reach other sites."""
 
-    def __init__(self, sites: Collection[str], parameters: Collection[str], exits: _Exits) -> None:
+    def __init__(self, exits: _Exits) -> None:
         super().__init__()
-        self.sites, self.parameters, self.exits = sites, parameters, exits
-        self.reads: dict[str, frozenset[str]] = {}
+        self.exits, self.found = exits, Provenance()
         self.before: dict[tuple[str, str], int] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
         self.before = dict(self.exits.times)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        name = msg["name"]
-        if name in self.sites:
-            self.reads[name] = get_provenance(list(says(msg).values()))
-            msg["value"] = ProvenanceTensor(detach_provenance(msg["value"]), frozenset({name}))
-        elif name in self.parameters and (marks := get_provenance(list(says(msg).values()))):
-            raise drawn_once(name, marks)
-        self.exits.times = (
-            self.before
-        )  # a distribution that is drawn from keeps its secrets: its marks have just been read
+        if poutine.util.site_is_subsample(msg) or (msg["infer"] or {}).get("_natural"):
+            return
+        name, found = msg["name"], self.found
+        found.reads[name] = get_provenance(list(signature(msg).values()))
+        found.weighed[name] = get_provenance([each for each in (msg["mask"], msg["scale"]) if isinstance(each, Tensor)])
+        if is_deterministic(msg):
+            found.computed.append(name)
+        elif not msg["is_observed"]:
+            found.drawn.append(name)
+        msg["value"] = ProvenanceTensor(detach_provenance(msg["value"]), frozenset({name}))
+        self.exits.times = self.before  # what is lost in drawing from a distribution has just been read off it
+
+    def _pyro_post_param(self, msg: Any) -> None:
+        self.found.stored.append(msg["name"])
 
 
-def drawn_once(name: str, marks: Iterable[str]) -> GraphError:
+def follow(program: Program, n: int) -> tuple[dict[str, Any], Provenance]:
+    """Run a program on n units; return its sites, values without provenance, and the provenance of each."""
+    exits = _Exits()
+    track = _Track(exits)
+    with reading("The program, with the provenance of its values followed,"), exits:
+        sites = run_program(program, n, track)
+    track.found.left = exits.left(n)
+    return {name: {**site, "value": detach_provenance(site["value"])} for name, site in sites.items()}, track.found
+
+
+def drawn_once(name: str, read: Iterable[str]) -> GraphError:
     """Return the error of a parameter that reads per-unit sites."""
     return GraphError(
         f"The site {name!r} is drawn once, outside the plate of units, and yet reads what differs between "
-        f"people: {', '.join(sorted(marks))}. Put it inside the plate."
+        f"units: {', '.join(sorted(read))}. Put it inside the plate."
     )
-
-
-def followed(program: Program, n: int, sites: Collection[str], parameters: Collection[str]) -> Followed:
-    """Return what each site reads through torch's operations, and what cannot be followed.
-
-    Parameters
-    ----------
-    program, n
-        The program, and the number of units.
-    sites, parameters
-        The per-unit sites; those drawn once.
-
-    Raises
-    ------
-    GraphError
-        If a site that is drawn once reads a per-unit one, or the program or a distribution fails with marked values.
-    """
-    exits = _Exits()
-    track = _Track(sites, parameters, exits)
-    with reading("The program, followed by marks on its values,"), exits:
-        run_program(program, n, track)
-    return Followed(track.reads, exits.left(n))

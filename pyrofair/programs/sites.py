@@ -1,4 +1,4 @@
-"""What does a Pyro program say? Its sites, which of them are per unit, and who reads whom."""
+"""The sites of a Pyro program: which are drawn for each unit, and what each reads directly."""
 
 from __future__ import annotations
 
@@ -6,38 +6,42 @@ import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any
 
-import pyro
 import torch
 from torch import Tensor
 
-from pyrofair._random import isolated
 from pyrofair._validation import did_you_mean
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.parse import EdgeList
-from pyrofair.programs.checks import MANY, Everywhere, Trial, perturbed, separated
+from pyrofair.programs.checks import CROWD, KnownUnits, check_units, perturbed, trial_of_run
 from pyrofair.programs.couplings import WRAPPERS, is_nominal
 from pyrofair.programs.provenance import (
-    Followed,
     Program,
+    Provenance,
     RefusePlainDo,
+    UnreadableError,
+    drawn_once,
     fails_at,
-    followed,
+    follow,
     is_deterministic,
-    reading,
     run_program,
+    undisturbed,
 )
 
-__all__ = ["Program", "ProgramSites", "caller_level", "read_sites", "require_finite"]
+__all__ = [
+    "PEOPLE",
+    "Dependencies",
+    "Outline",
+    "Program",
+    "ProgramSites",
+    "caller_level",
+    "read_outline",
+    "read_sites",
+    "require_finite",
+]
 
 PROBES = (61, 53)
-CROWD = 1009
-"""So many units are looked at where dependencies cannot be followed, and change places."""
-OTHER_CROWD = 997
-MOST_NUMBERS = 2_000_000
-"""Equations are compared among units whose sites hold so many numbers at most."""
 PEOPLE = -1
 """Stands for the number of units in the shape of a site."""
 
@@ -45,35 +49,38 @@ _PLATE = "Write it as program(n), with 'with pyro.plate(\"units\", n):' around t
 
 
 @dataclass(frozen=True)
-class ProgramSites:
-    """The per-unit sites of a program in the order it runs, and what each reads directly.
+class Dependencies:
+    """What each site reads directly, per unit or not, in the order of the run, and which are drawn or computed.
 
-    Parameters
-    ----------
-    sites
-        All per-unit sites: nodes, deterministic steps, and noise.
-    random
-        Those that are drawn.
-    observed
-        Those whose value the program is given (``obs=``, ``condition``), or that of some units (``obs_mask=``), so
-        that nothing causes it; and ``pyro.factor``.
-    parameters
-        The sites outside the plate, drawn once.
-    reads
-        For each per-unit site the per-unit sites that it reads.
-    shapes, dtypes
-        For each per-unit site its shape, with -1 for the number of units, and its type.
-    reparametrised
-        The per-unit sites that a handler (``poutine.reparam``) computes from noise of its own.
-    joint
-        For the components of each vector that are not drawn independently: tells from their values, shape (n,) each,
-        which ones are possible, shape (n,).
-    weighted
-        The drawn per-unit sites whose log-probability is masked or scaled.
-    nominal
-        Those drawn from categories without an order.
-    everywhere
-        Looks whether the equations are the same for another number of units.
+    ``reads`` counts what masks or scales a log-probability; ``drawn`` are the sites that are drawn and not observed,
+    ``computed`` those of ``pyro.deterministic``, ``stored`` those of ``pyro.param``.
+    """
+
+    reads: dict[str, frozenset[str]]
+    drawn: tuple[str, ...]
+    computed: tuple[str, ...]
+    stored: tuple[str, ...]
+
+    def descendants(self, sites: Iterable[str]) -> set[str]:
+        """Return the sites that some sites influence, without themselves."""
+        start = set(sites)
+        found = set(start)
+        while more := {site for site, above in self.reads.items() if site not in found and above & found}:
+            found |= more
+        return found - start
+
+
+@dataclass(frozen=True)
+class ProgramSites:
+    """The per-unit sites of a program (nodes, steps, noise) in the order it runs, and what each reads directly.
+
+    ``random`` sites are drawn; the value of ``observed`` ones is given (``obs=``, ``condition``), or that of some units
+    (``obs_mask=``), so that nothing causes it, as is ``pyro.factor``; ``parameters`` stand outside the plate.
+    ``shapes`` have -1 for n. A handler (``poutine.reparam``) computes ``reparametrised`` sites from noise of its own.
+    ``joint`` holds, for components of a vector that are not drawn independently, which of their values, shape (n,)
+    each, are possible together, shape (n,). The log-probability of ``weighted`` sites is masked or scaled; ``nominal``
+    ones are categories without an order. ``dependencies`` include parameters, ``outside`` are the sites outside the
+    plate in two runs, and ``known`` units are compared with those of other runs.
     """
 
     sites: tuple[str, ...]
@@ -87,7 +94,9 @@ class ProgramSites:
     joint: Mapping[tuple[str, ...], Callable[[Sequence[torch.Tensor]], torch.Tensor]] = field(default_factory=dict)
     weighted: frozenset[str] = frozenset()
     nominal: frozenset[str] = frozenset()
-    everywhere: Everywhere | None = field(default=None, repr=False, compare=False)
+    dependencies: Dependencies = field(default=Dependencies({}, (), (), ()), repr=False, compare=False)
+    outside: tuple[dict[str, Any], ...] = field(default=(), repr=False, compare=False)
+    known: KnownUnits | None = field(default=None, repr=False, compare=False)
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -99,24 +108,12 @@ class ProgramSites:
         return tuple(n if size == PEOPLE else size for size in self.shapes[site])
 
     def confirm(self, n: int) -> None:
-        """Refuse a program whose equations say something else of the same units among n; call it before a run.
-
-        Raises
-        ------
-        GraphError
-            With the site that depends on n, or on the place where a unit stands.
-        """
-        if self.everywhere is not None:
-            self.everywhere.confirm(n)
+        """Refuse a program whose equations differ for the same units among n; call it before a run on n units."""
+        if self.known is not None:
+            self.known.confirm(n)
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Refuse names that are no per-unit sites.
-
-        Raises
-        ------
-        GraphError
-            With the sites that there are.
-        """
+        """Refuse names that are no per-unit sites with a GraphError."""
         for node in nodes:
             if node in self.parameters:
                 raise GraphError(
@@ -130,13 +127,7 @@ class ProgramSites:
                 )
 
     def require_drawn(self, nodes: Iterable[str]) -> None:
-        """Refuse nodes whose value the program is given, of everybody or of some units.
-
-        Raises
-        ------
-        GraphError
-            With the first of them.
-        """
+        """Refuse nodes whose value the program is given, for all units or for some, with a GraphError."""
         for node in nodes:
             if node in self.observed:
                 how = "obs=..." if node in self.random else "obs_mask=..., for some units"
@@ -146,25 +137,14 @@ class ProgramSites:
                 )
 
     def evidence(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        """Return the per-unit sites that draw nothing and say how likely units are: observed, or ``pyro.factor``.
-
-        Parameters
-        ----------
-        nodes
-            The nodes, which are none.
-        """
+        """Return the per-unit sites besides nodes that draw nothing and weigh units: observed, or ``pyro.factor``."""
         known = {*nodes}
         return tuple(site for site in self.sites if site in self.observed & self.random and site not in known)
 
     def refuse_evidence(self, nodes: Sequence[str]) -> None:
-        """Refuse evidence that bears on units: those that the program draws are not those that it then describes.
+        """Refuse evidence about units with a GraphError: the units that are drawn are not those described.
 
-        Evidence that reads parameters alone says nothing of units once these are given, and is no hindrance.
-
-        Raises
-        ------
-        GraphError
-            With the site and what it reads, or what reads it.
+        Evidence that reads parameters alone does not bear on units once these are given, and is no hindrance.
         """
         stop = frozenset(nodes)
         for site in self.evidence(nodes):
@@ -194,22 +174,10 @@ class ProgramSites:
         )
 
     def graph_of(self, nodes: Sequence[str], columns: Mapping[str, Sequence[str]] | None = None) -> EdgeList:
-        """Return the causal graph over some nodes; noise that feeds two of them becomes a latent node.
+        """Return the causal graph over nodes; ``columns`` has the sites of a node that is not one site of its name.
 
-        Noise that feeds one node is its own error term and is left out; a random step between nodes is a latent node
-        if it feeds two.
-
-        Parameters
-        ----------
-        nodes
-            The nodes.
-        columns
-            For a node that is not one site of the same name: the sites of its columns.
-
-        Raises
-        ------
-        GraphError
-            If a name is no per-unit site, or evidence bears on units.
+        Noise that feeds two nodes, or a random step between nodes that does, becomes a latent node; noise that feeds
+        one node is its own error term and is left out. A GraphError names what is no per-unit site, or evidence.
         """
         sites = {node: self.sites_of(node, (columns or {}).get(node, (node,))) for node in nodes}
         owner = {site: node for node, own in sites.items() for site in own}
@@ -228,11 +196,11 @@ class ProgramSites:
                     others.remove(single[0])
                     above[child] = others + [p for p in parents if p not in others]
         latent = tuple(site for site in above if site not in sites)
-        place = {node: i for i, node in enumerate((*nodes, *latent))}
+        index = {node: i for i, node in enumerate((*nodes, *latent))}
         edges = sorted(
-            ((p, c) for c, parents in above.items() for p in parents), key=lambda e: (place[e[0]], place[e[1]])
+            ((p, c) for c, parents in above.items() for p in parents), key=lambda e: (index[e[0]], index[e[1]])
         )
-        return EdgeList(tuple(place), tuple(edges), latent)
+        return EdgeList(tuple(index), tuple(edges), latent)
 
     def _above(self, site: str, stop: frozenset[str]) -> set[str]:
         """Return the sites that lead to a site, going no further up than those in ``stop``."""
@@ -247,13 +215,7 @@ class ProgramSites:
 
 
 def require_finite(site: str, values: Tensor) -> None:
-    """Refuse values of a node that are NaN or infinite.
-
-    Raises
-    ------
-    DataError
-        With the node, the value and how many units have one.
-    """
+    """Refuse values of a node that are NaN or infinite with a DataError: node, value, and share of units."""
     if not bool((finite := values.isfinite()).all()):
         raise DataError(
             f"The program gives the node {site!r} the value {values[~finite].flatten()[0].item()} for "
@@ -262,59 +224,41 @@ def require_finite(site: str, values: Tensor) -> None:
         )
 
 
-def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
-    """Run a program on a few units and read off its sites and who reads whom.
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """What two runs show of a program: its sites, and what they read through torch's operations.
 
-    Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
-    assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
-    with a warning. Where nothing is found to read what leaves torch, a warning says so.
-
-    Values of some units are changed to see that no equation mixes units: nobody's may read the values of others. And
-    units change places, to see that no equation depends on where a unit stands.
-
-    A step that fails is an error. It never counts as "no dependence".
-
-    Parameters
-    ----------
-    program
-        The program; it is called with a number of units.
-    outline
-        Whether to return after a few runs, with nothing but what can be followed.
-
-    Raises
-    ------
-    GraphError
-        If the program fails or cannot be read, has no per-unit sites, has other sites for another number of units,
-        takes a subsample of its plate, draws random numbers outside Pyro, mixes units, or depends on their places.
-
-    Examples
-    --------
-    >>> import pyro.distributions as dist
-    >>> def program(n):
-    ...     with pyro.plate("people", n):
-    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
-    ...         pyro.sample("D", dist.Normal(2 * A, 1.0))
-    >>> read_sites(program).reads
-    {'A': (), 'D': ('A',)}
+    ``plain`` and ``other`` are the sites of the runs, on 61 and 53 units, ``seen`` is the provenance of the second.
     """
-    with (
-        reading("The program"),
-        isolated(0),
-        pyro.validation_enabled(False),
-        torch.no_grad(),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        plain, other = (_first_run(program, n) for n in PROBES)
+
+    info: ProgramSites
+    plain: dict[str, Any]
+    other: dict[str, Any]
+    seen: Provenance
+
+
+def read_outline(program: Program) -> Outline:
+    """Read off two runs of a program its sites, and what they read through torch's operations."""
+    with undisturbed("The program"):
+        plain = _first_run(program, PROBES[0])
+        try:
+            other, seen = follow(program, PROBES[1])
+        except UnreadableError:
+            _first_run(program, PROBES[1])  # which fails if it is the number of units that the program cannot take
+            raise
         shapes = _shapes(plain, other)
         drawn = [name for name, site in plain.items() if not is_deterministic(site)]
         given = {name for name in drawn if name in shapes and plain[name]["is_observed"]}
-        found = ProgramSites(
+        parameters = tuple(name for name in drawn if name not in shapes)
+        for name in parameters:
+            if read := seen.among(seen.reads[name], shapes):
+                raise drawn_once(name, read)
+        info = ProgramSites(
             sites=tuple(shapes),
             random=frozenset(name for name in drawn if name in shapes),
             observed=frozenset(given | {name for name in shapes if _is_imputed(name, plain, given)}),
-            parameters=tuple(name for name in drawn if name not in shapes),
-            reads={},
+            parameters=parameters,
+            reads={site: tuple(seen.among(seen.reads[site], shapes)) for site in shapes},
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
             reparametrised=frozenset(
@@ -322,68 +266,95 @@ def read_sites(program: Program, *, outline: bool = False) -> ProgramSites:
             ),
             weighted=frozenset(name for name in drawn if name in shapes and _is_weighted(plain[name])),
             nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
+            outside=tuple({n: s for n, s in run.items() if n not in shapes} for run in (plain, other)),
         )
-        marks = followed(program, PROBES[0], found.sites, found.parameters)
-        if outline:
-            found.reads.update({site: tuple(marks.reads.get(site, ())) for site in found.sites})
-            return found
-        trial = Trial(program, PROBES[0], _places(shapes), plain)
-        silent = frozenset(site for site in found.sites if not marks.reads.get(site))
-        moving = separated(trial, found.parameters, silent)
-        crowd, other_crowd = (Trial(program, size, trial.places) for size in (CROWD, OTHER_CROWD))
-        found = replace(found, everywhere=Everywhere((other_crowd, crowd)))
-        numbers = sum(abs(prod(shape)) for shape in shapes.values())
-        try:
-            found.confirm(min(MANY, max(CROWD, MOST_NUMBERS // max(1, numbers))))
-        except GraphError:
-            found.confirm(CROWD)  # where a table that is too short for many tells which site reads it
-            raise
-        hidden = perturbed(trial, marks.reads)
-        causes = _unclear(found.sites, marks, hidden, moving)
-        if causes:
-            known = {site: marks.reads.get(site, frozenset()) | {*hidden.get(site, ())} for site in found.sites}
-            more = perturbed(crowd, known, causes)
-            hidden = {s: hidden.get(s, []) + more.get(s, []) for s in found.sites if s in hidden or s in more}
-    _warn(hidden, marks.left, moving)
-    for name in found.sites:
-        met = {*marks.reads.get(name, ()), *hidden.get(name, ())} - {name}
-        found.reads[name] = tuple(site for site in found.sites if site in met)
-    return found
+        return Outline(info, plain, other, seen)
+
+
+def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites:
+    """Read off a few runs of a program its sites and what each reads.
+
+    Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
+    assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
+    with a warning. Where no site is found to read what leaves torch, a warning reports it. Each unit's equations must
+    be the same at any index among any number of units of any values. A step that fails is an error, never "no
+    dependence".
+
+    Besides the two runs of the outline, there are one on known units, three on many of them, and one in which every
+    site is changed; where values leave torch, two more.
+
+    Raises
+    ------
+    GraphError
+        If the program fails or cannot be read, has no per-unit sites, has other sites for another number of units,
+        takes a subsample of its plate, draws random numbers outside Pyro, mixes units, or depends on their index.
+
+    Examples
+    --------
+    >>> import pyro
+    >>> import pyro.distributions as dist
+    >>> def program(n):
+    ...     with pyro.plate("units", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         pyro.sample("D", dist.Normal(2 * A, 1.0))
+    >>> read_sites(program).reads
+    {'A': (), 'D': ('A',)}
+    """
+    found = outline or read_outline(program)
+    info, seen = found.info, found.seen
+    with undisturbed("The program"):
+        dims = {site: shape.index(PEOPLE) if PEOPLE in shape else None for site, shape in info.shapes.items()}
+        trial = trial_of_run(program, dims, found.plain, {name: site["value"] for name, site in found.other.items()})
+        known = KnownUnits.of_trial(trial)
+        check_units(known, info.parameters)
+        moving = known.moving(site for site in info.sites if not info.reads[site])
+        left = {site: how for name, how in seen.left.items() for site in seen.among([name], info.sites)}
+        hidden = perturbed(trial, info.reads)
+        if causes := _unclear(info.sites, left, hidden, moving):
+            crowd = trial_of_run(program, dims, run_program(program, 2 * CROWD))
+            reads = {site: {*info.reads[site], *hidden.get(site, ())} for site in info.sites}
+            more = perturbed(crowd, reads, causes)
+            hidden = {s: hidden.get(s, []) + more.get(s, []) for s in info.sites if s in hidden or s in more}
+        hidden = {name: [site for site in info.sites if site in read] for name, read in hidden.items()}
+    _warn(hidden, left, moving)
+    met = {name: {*info.reads[name], *hidden.get(name, ())} - {name} for name in info.sites}
+    every = {name: above | seen.weighed[name] | {*met.get(name, ())} for name, above in seen.reads.items()}
+    return replace(
+        info,
+        reads={name: tuple(site for site in info.sites if site in met[name]) for name in info.sites},
+        dependencies=Dependencies(every, tuple(seen.drawn), tuple(seen.computed), tuple(seen.stored)),
+        known=known,
+    )
 
 
 def _is_imputed(name: str, sites: Mapping[str, Any], given: Collection[str]) -> bool:
-    """Tell whether ``obs_mask`` gives some units' value: Pyro draws the others under a second name."""
+    """Return whether ``obs_mask`` gives some units' value: Pyro draws the others under a second name."""
     return is_deterministic(sites[name]) and f"{name}_observed" in given and f"{name}_unobserved" in sites
 
 
 def _is_weighted(site: Any) -> bool:
-    """Tell whether a site's log-probability is masked or scaled for somebody."""
+    """Return whether a site's log-probability is masked or scaled for some unit."""
     masks = [site["mask"]]
-    law = site["fn"]
-    while isinstance(law, WRAPPERS):
-        masks.append(getattr(law, "_mask", None))
-        law = law.base_dist
+    fn = site["fn"]
+    while isinstance(fn, WRAPPERS):
+        masks.append(getattr(fn, "_mask", None))
+        fn = fn.base_dist
     masked = any(mask is not None and not bool(torch.as_tensor(mask).all()) for mask in masks)
     return masked or not bool((torch.as_tensor(site["scale"]) == 1.0).all())
 
 
-def _places(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int | None]:
-    """Return which dimension of each site is that of units."""
-    return {site: shape.index(PEOPLE) if PEOPLE in shape else None for site, shape in shapes.items()}
-
-
 def _unclear(
-    sites: Sequence[str], marks: Followed, hidden: Mapping[str, Sequence[str]], moving: set[str]
+    sites: Sequence[str], left: Mapping[str, str], hidden: Mapping[str, Sequence[str]], moving: set[str]
 ) -> Sequence[str]:
     """Return the sites that may be read where torch does not show it; all if something is read in unknown ways."""
-    unseen = any(cause not in marks.left for causes in hidden.values() for cause in causes)
-    return sites if unseen or moving - hidden.keys() else [site for site in sites if site in marks.left]
+    unseen = any(cause not in left for causes in hidden.values() for cause in causes)
+    return sites if unseen or moving - hidden.keys() else [site for site in sites if site in left]
 
 
 def _warn(hidden: Mapping[str, Sequence[str]], left: Mapping[str, str], moving: set[str]) -> None:
-    """Warn of what is read in other ways than torch shows, or may be."""
+    """Warn of dependencies that torch does not show, and of those that there may be."""
     remedy = "write the equation in torch operations if you can."
-    said = [
+    messages = [
         f"The program's site {name!r} reads {', '.join(map(repr, more))} in a way that torch does not show "
         "(.item(), NumPy, or assignment into a tensor). It was found by changing values, which can miss a rare "
         f"dependence: {remedy}"
@@ -391,23 +362,22 @@ def _warn(hidden: Mapping[str, Sequence[str]], left: Mapping[str, str], moving: 
     ]
     found = {cause for more in hidden.values() for cause in more}
     if lost := [f"{site!r} (by {how})" for site, how in left.items() if site not in found]:
-        said.append(
+        messages.append(
             f"The program takes {', '.join(lost)} out of torch, from where it cannot be followed who reads it. "
             f"Changing values of {CROWD} units showed no site that does so, but a rare dependence can be missed: "
             + remedy
         )
     if unknown := sorted(moving - hidden.keys()):
-        said.append(
+        messages.append(
             f"The parents of {', '.join(map(repr, unknown))} cannot be followed: the value or distribution changes "
-            f"with other "
-            f"sites, and none was found that changes it: {remedy}"
+            f"with other sites, and none was found that changes it: {remedy}"
         )
-    for each in said:
+    for each in messages:
         warnings.warn(each, PyrofairWarning, stacklevel=caller_level())
 
 
 def caller_level() -> int:
-    """Return how far up the caller is who called the package, for a warning to point there."""
+    """Return the stack level of the code that called the package, for a warning to point there."""
     level, frame = 1, inspect.currentframe()
     while frame and frame.f_globals.get("__name__", "").startswith("pyrofair."):
         level, frame = level + 1, frame.f_back
@@ -426,7 +396,7 @@ def _first_run(program: Program, n: int) -> dict[str, Any]:
 
 
 def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the per-unit sites with their shapes, told by what changes with the number of units."""
+    """Return the shapes of the per-unit sites, those that change with the number of units, -1 for that number."""
     if odd := sorted(one.keys() ^ other.keys()):
         raise GraphError(
             f"The program has other sites for {PROBES[0]} units than for {PROBES[1]}: {', '.join(odd[:5])}. Its sites "
@@ -435,7 +405,7 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
     found = {}
     for name, site in one.items():
         first, second = tuple(site["value"].shape), tuple(other[name]["value"].shape)
-        places = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
+        grown = [i for i, sizes in enumerate(zip(first, second, strict=False)) if sizes == PROBES]
         inside = any(frame.vectorized and frame.size == PROBES[0] for frame in site["cond_indep_stack"])
         if subsampled := [frame for frame in site["cond_indep_stack"] if frame.full_size != frame.size]:
             raise GraphError(
@@ -443,19 +413,19 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
                 f"{subsampled[0].size} of {subsampled[0].full_size} (subsample_size=, subsample=); a model of units "
                 "needs all of them. Leave these arguments out."
             )
-        if places and not inside and not is_deterministic(site):
+        if grown and not inside and not is_deterministic(site):
             raise GraphError(
                 f"The site {name!r} has a value for each of n units, but stands outside the plate of units. {_PLATE}"
             )
-        if len(first) != len(second) or len(places) > 1:
+        if len(first) != len(second) or len(grown) > 1:
             raise GraphError(
                 f"The site {name!r} has the shapes {first} for {PROBES[0]} units and {second} for {PROBES[1]}; it "
                 "must have one dimension of the number of units."
                 + " Their plate has another dimension (dim=) than what it holds; leave that out."
                 * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
-        if places or (inside and not first):
-            found[name] = tuple(PEOPLE if i in places else size for i, size in enumerate(first))
+        if grown or (inside and not first):
+            found[name] = tuple(PEOPLE if i in grown else size for i, size in enumerate(first))
     if not found:
         raise GraphError(
             "The program has no per-unit sites: none stands in a plate of the size that it was called with. " + _PLATE

@@ -1,4 +1,4 @@
-"""How does a program match a causal graph? Its nodes, what each reads, and what value of A reaches it in a world."""
+"""A program as structural equations of a causal graph: its nodes, what each reads, and A's value along each path."""
 
 from __future__ import annotations
 
@@ -24,12 +24,9 @@ __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a site reads in a world; equal states of one ``Equations`` are one object.
+    """What a site reads in a world: the state of each node site, or the value of the sensitive attribute.
 
-    Parameters
-    ----------
-    parts
-        For each node site that it reads that site's own state, or the value of the sensitive attribute.
+    Equal states of one ``Equations`` are one object.
     """
 
     parts: tuple[State | int, ...]
@@ -37,15 +34,10 @@ class State:
 
 @dataclass(frozen=True)
 class Equations:
-    """A program as structural equations: its node sites, which node each belongs to, and who reads whom.
+    """A program, with a scalar site for each component of a vector-valued node, as structural equations.
 
-    Parameters
-    ----------
-    program, unfair, info
-        The program, with a scalar site for each component of a vector-valued node; the unfair paths; and what was read
-        off the program.
-    node_of
-        For each node site, in the order of the graph, its node; a node of several columns has a site for each.
+    ``node_of`` holds for each node site, in the order of the graph, its node; a node of several columns has a site for
+    each.
     """
 
     program: Program
@@ -55,7 +47,7 @@ class Equations:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """The node sites but that of the sensitive attribute, each after those that it reads."""
+        """The node sites without that of the sensitive attribute, each after those that it reads."""
         return tuple(site for site in self.info.sites if site in self.node_of and site != self.sensitive)
 
     @cached_property
@@ -85,14 +77,11 @@ class Equations:
         return tuple(site for site in self.info.sites if site in needed)
 
     def coupling_of(self, coupling: Coupling, wanted: Iterable[str]) -> Coupling:
-        """Return the name of the coupling of the sites that some sites depend on: Gumbel noise is that of categories.
-
-        Where none of them is drawn from categories without an order, ``"gumbel"`` is ``"monotone"``.
-        """
+        """Return the coupling of the sites that some sites depend on: ``"gumbel"`` needs unordered categories there."""
         return named_coupling(coupling, nominal=not self.info.nominal.isdisjoint(self.coupled(wanted)))
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
-        """Return the random sites that no wanted site needs once some are set, by default the sensitive attribute."""
+        """Return the random sites that are no ancestors of wanted ones once some are set, by default that of A."""
         needed: set[str] = set()
         known = {self.sensitive} if held is None else {*held}
         waiting = list(wanted)
@@ -104,23 +93,18 @@ class Equations:
         return self.info.random - needed
 
     def states(self, regime: Regime) -> dict[str, State]:
-        """Return the state in which each site is shown in a world.
+        """Return the state in which each site is shown in a world: that of its node's shortest way to the outcome.
 
-        That of its node's edge to the outcome, if there is one; otherwise of its shortest way there. A node that does
-        not lead to the outcome reads its parents as they are shown, and the sensitive attribute as fair paths carry it.
-
-        Notes
-        -----
-        Which ways from the sensitive attribute to a node carry the unfair value depends on how the path goes on from
-        there. All that matters of this is the set of states, in the automaton of the unfair paths, from which the path
-        so goes on to its end; that set is held here in place of the way.
+        A node that does not lead to the outcome reads its parents as they are shown, and the sensitive attribute as
+        fair paths carry it. Which paths from the sensitive attribute to a node carry the unfair value depends on how
+        they go on from there: on the set of states of the unfair paths' automaton from which they reach their end.
         """
         graph = self.unfair.graph
         paths = self.unfair.paths if regime.on_unfair != regime.on_fair else PathSet(())
         ends = {node: _goes_on(paths, way) for node, way in _shortest_ways(graph, {*self.node_of.values()}).items()}
 
         def following(parent: str, site: str, goes_on: frozenset[int]) -> frozenset[int]:
-            # A column of the same node stands at the same place of the path.
+            # A column of the same node stands at the same step of the path.
             node = self.node_of[parent]
             return goes_on if node == self.node_of[site] else paths.before(goes_on, node)
 
@@ -159,15 +143,7 @@ class Equations:
         return self._states.setdefault(own, State(own))
 
     def in_order(self, wanted: Mapping[str, State], known: Collection[str] = ()) -> list[tuple[str, State]]:
-        """Return the sites, in their states, that wanted ones depend on, each after those that it reads.
-
-        Parameters
-        ----------
-        wanted
-            Sites and their states.
-        known
-            Sites whose values are given.
-        """
+        """Return the sites and states that wanted ones depend on, each after what it reads; known ones need nothing."""
         needed: dict[str, dict[State, None]] = {site: {} for site in self.sites}
         for site, state in wanted.items():
             needed[site][state] = None
@@ -182,7 +158,7 @@ class Equations:
 
 
 def _shortest_ways(graph: CausalGraph, nodes: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each node that leads to the outcome its shortest way there, the first in the order of declaration."""
+    """Return for each node that leads to the outcome its shortest way there, the first in order of declaration."""
     found: dict[str, tuple[str, ...]] = {graph.outcome: (graph.outcome,)}
     for node in reversed(graph.order):
         ways = [found[child] for child in graph.children(node) if child in found]
@@ -200,45 +176,18 @@ def _goes_on(paths: PathSet, way: tuple[str, ...]) -> frozenset[int]:
 
 
 def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
-    """Return the values that a program's sensitive site takes for the baseline and for the contrast.
-
-    They are the graph's two labels where these are numbers, and 0 and 1 otherwise.
-
-    Examples
-    --------
-    >>> from pyrofair import CausalGraph
-    >>> sensitive_levels(CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man"))
-    (0.0, 1.0)
-    >>> sensitive_levels(CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline=2, contrast=1))
-    (2.0, 1.0)
-    """
+    """Return the sensitive site's values for baseline and contrast: the labels if they are numbers, else 0 and 1."""
     labels: tuple[Any, Any] = (graph.baseline, graph.contrast)
     coded = all(isinstance(label, numbers.Real) for label in labels)
     return (float(labels[0]), float(labels[1])) if coded else (0.0, 1.0)
 
 
 def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None = None) -> Equations:
-    """Match a program's sites with the graph's nodes.
+    """Match a program's sites with the graph's nodes; ``probe``, by default the program, is run to read it.
 
-    The outcome, latent nodes, and nodes that do not lead to the outcome need no site.
-
-    Parameters
-    ----------
-    program, unfair
-        The program, and the unfair paths.
-    probe
-        The program to run on a few units, by default itself: with its parameters set, say.
-
-    Raises
-    ------
-    GraphError
-        If another node has no site, a site is given data or has another number of components than columns, evidence
-        bears on units, or a site reads a parent that the graph lacks.
-
-    Warns
-    -----
-    PyrofairWarning
-        If two nodes but the outcome read one site that is no node: a common cause that the graph does not declare.
+    The outcome, latent nodes, and nodes that do not lead to the outcome need no site. A GraphError names another node
+    without a site, a site that is given data or has another number of components than columns, evidence about units,
+    or a parent that the graph lacks; a warning two nodes but the outcome that read one site which is no node.
     """
     graph = unfair.graph
     latent = {*graph.latent}
@@ -271,7 +220,7 @@ def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None 
 
 
 def _undeclared(equations: Equations) -> list[str]:
-    """Return what to say of each unobserved site that two nodes read and the graph knows nothing of.
+    """Return a warning of each unobserved site that two nodes read and the graph does not hold.
 
     The outcome does not count: what is assessed is a prediction, which does not read the outcome's noise. Nor do nodes
     with a latent cause in common that is declared under another name.
@@ -292,7 +241,7 @@ def _undeclared(equations: Equations) -> list[str]:
             shared.setdefault(own, []).append(hidden)
     return [
         f"The nodes {', '.join(map(repr, own))} have the site {', '.join(map(repr, sites))} of the program in common, "
-        "which the graph does not hold: in the graph their noise is independent, and what data can tell is judged by "
+        "which the graph does not hold: in the graph their noise is independent, and identification is judged by "
         f"the graph. Declare it, CausalGraph('{sites[0]} -> {{{' '.join(own)}}}; ...', latent=[{sites[0]!r}]), or read "
         "the graph off the program, CausalGraph.from_pyro."
         for own, sites in shared.items()

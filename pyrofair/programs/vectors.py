@@ -19,7 +19,7 @@ from torch import Tensor, distributions
 from pyrofair._random import isolated
 from pyrofair.exceptions import GraphError
 from pyrofair.programs.provenance import Program, is_deterministic, run_program
-from pyrofair.programs.sites import PEOPLE, ProgramSites, read_sites
+from pyrofair.programs.sites import PEOPLE, ProgramSites, read_outline, read_sites
 
 __all__ = [
     "Components",
@@ -40,37 +40,18 @@ WRAPPERS = (distributions.Independent, dist.ExpandedDistribution)
 
 @dataclass(frozen=True)
 class Components:
-    """A vector-valued site as scalar sites.
-
-    Parameters
-    ----------
-    shape
-        The shape of its values, with -1 for the number of individuals.
-    names
-        The names of its components, the last index running fastest.
-    """
+    """A vector-valued site as scalar sites: its shape, -1 for n, and a name for each component, last index fastest."""
 
     shape: tuple[int, ...]
     names: tuple[str, ...]
 
     @property
-    def place(self) -> int:
-        """The dimension of individuals, counted from the right: -1 is the last."""
+    def dim(self) -> int:
+        """The dimension of units, counted from the right: -1 is the last."""
         return self.shape.index(PEOPLE) - len(self.shape)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes of the other dimensions."""
-        return tuple(size for size in self.shape if size != PEOPLE)
-
     def indices(self, dims: int = 0) -> list[tuple[Any, ...]]:
-        """Return the index of each component into tensors whose last dimensions are those of the site, but for some.
-
-        Parameters
-        ----------
-        dims
-            How many dimensions of the site, from the right, the tensors do not have.
-        """
+        """Return the index of each component into tensors of the site's dimensions but for the last ``dims``."""
         shape = self.shape[: len(self.shape) - dims]
         every = product(*([slice(None)] if size == PEOPLE else range(size) for size in shape))
         return [(Ellipsis, *index) for index in every]
@@ -79,16 +60,12 @@ class Components:
         """Return the values of the components, shape (..., n) each, as one tensor in the shape of the site."""
         every: list[Tensor] = list(torch.broadcast_tensors(*values))  # type: ignore[no-untyped-call]
         vector = torch.stack(every, -1)
-        vector = vector.reshape(*vector.shape[:-1], *self.sizes)
-        return vector.movedim(-len(self.shape), self.place)
+        vector = vector.reshape(*vector.shape[:-1], *(size for size in self.shape if size != PEOPLE))
+        return vector.movedim(-len(self.shape), self.dim)
 
 
 def component_names(site: str, shape: Sequence[int]) -> tuple[str, ...]:
-    """Return the default names of the components of a site; a site with one component keeps its name.
-
-    >>> component_names("M", (-1, 3)), component_names("M", (-1, 1))
-    (('M[0]', 'M[1]', 'M[2]'), ('M',))
-    """
+    """Return the default names of the components of a site; a site with one component keeps its name."""
     sizes = [size for size in shape if size != PEOPLE]
     every = [",".join(map(str, index)) for index in product(*map(range, sizes))]
     return (site,) if len(every) == 1 else tuple(f"{site}[{index}]" for index in every)
@@ -96,26 +73,15 @@ def component_names(site: str, shape: Sequence[int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ScalarSites:
-    """A program whose nodes have one number for each individual.
+    """A program whose nodes have one number for each unit, and what was read off it.
 
-    Parameters
-    ----------
-    program, info
-        The program, and what was read off it.
-    columns
-        For each node its sites, or names for its columns.
-    vectors
-        The sites that were replaced by their components.
+    ``columns`` holds for each node its sites, or names for its columns, ``vectors`` the sites replaced by components.
     """
 
     program: Program
     info: ProgramSites
     columns: dict[str, tuple[str, ...]]
     vectors: dict[str, Components]
-
-    def wrap(self, program: Program) -> Program:
-        """Return another version of the program, say with parameters set, with components in place of vectors."""
-        return _with_components(program, self.vectors)
 
 
 def read_scalar_sites(
@@ -128,44 +94,31 @@ def read_scalar_sites(
 ) -> ScalarSites:
     """Read a program, and replace each vector-valued node by a scalar site for each of its components.
 
-    The components of a vector are drawn one after the other, each given those before it: elements that are drawn
-    independently by their own distributions, those of a ``MultivariateNormal`` by their conditional distributions (the
-    noise is that of its Cholesky factor), and those of a ``OneHotCategorical`` are computed from one category. Any
-    other distribution stays a site of its own, from which the components are computed. So is a random vector that is
-    no node and depends on one.
+    The components of a vector are drawn one after the other, each given those before it: independent elements from
+    their own distributions, those of a ``MultivariateNormal`` from their conditional distributions (the noise is that
+    of its Cholesky factor), and those of a ``OneHotCategorical`` are computed from one category. Any other distribution
+    stays a site of its own, from which the components are computed. So is a random vector that is no node and depends
+    on one.
 
-    Parameters
-    ----------
-    program
-        The program.
-    columns
-        For each node the names of its columns; without names it has one for each component, ``M[0]``, ``M[1]``, ..., or
-        one of its own name if it is one number.
-    probe
-        The program to run on a few individuals, by default itself: with its parameters set, say.
-    latent
-        The nodes that no table holds; they may stay vectors.
-    nodes_only
-        Whether random vectors that are no nodes are left whole, too.
-
-    Raises
-    ------
-    GraphError
-        If the program cannot be read (see :func:`pyrofair.programs.sites.read_sites`), a node has another number of
-        components than of columns, or a component has the name of another site.
+    ``columns`` has for each node the names of its columns; without names it has one for each component, ``M[0]``,
+    ``M[1]``, ..., or one of its own name if it is one number. ``probe``, by default the program, is run to read it,
+    with its parameters set, for example. ``latent`` nodes, which no table holds, may stay vectors; with ``nodes_only``
+    so do random vectors that are no nodes. A GraphError names a node with another number of components than columns,
+    or a component with the name of another site.
 
     Examples
     --------
     >>> import pyro
     >>> def program(n):
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         pyro.sample("M", dist.Normal(A[:, None] * torch.tensor([1.0, 2.0]), 1.0).to_event(1))
     >>> found = read_scalar_sites(program, {"A": [], "M": []})
     >>> found.columns["M"], found.info.reads
     (('M[0]', 'M[1]'), {'A': (), 'M[0]': ('A',), 'M[1]': ('A',)})
     """
-    info = read_sites(probe or program, outline=True)
+    outline = read_outline(probe or program)
+    info = outline.info
     vectors = find_vectors(info, {node: own for node, own in columns.items() if node not in latent})
     named = {node: vectors[node].names if node in vectors else tuple(own) or (node,) for node, own in columns.items()}
     sites = tuple(site for node, own in columns.items() for site in (*own, node) if site in info.sites)
@@ -185,16 +138,16 @@ def read_scalar_sites(
                     f"columns of {site!r} otherwise: columns={{{site!r}: [...]}}."
                 )
     if not vectors:
-        return ScalarSites(program, read_sites(probe or program), named, {})
-    scalar = read_sites(_with_components(probe or program, vectors))
+        return ScalarSites(program, read_sites(probe or program, outline), named, {})
+    scalar = read_sites(_by_components(probe or program, vectors))
     scalar = replace(scalar, joint=_joint(probe or program, info, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
-    return ScalarSites(_with_components(program, vectors), scalar, named | latents, vectors)
+    return ScalarSites(_by_components(program, vectors), scalar, named | latents, vectors)
 
 
 @dataclass(frozen=True)
 class _Possible:
-    """Tells whether the values of a vector's components are possible together."""
+    """Whether values of a vector's components, shape (n,) each, are possible together, shape (n,)."""
 
     vector: Components
     support: Any
@@ -218,24 +171,14 @@ def _joint(
 
 
 def is_vector(shape: Sequence[int]) -> bool:
-    """Tell whether a site of some shape has more dimensions than that of individuals."""
+    """Return whether a site of some shape has more dimensions than that of units."""
     return len(shape) > 1 and PEOPLE in shape
 
 
 def find_vectors(info: ProgramSites, columns: Mapping[str, Sequence[str]]) -> dict[str, Components]:
-    """Return the components of the vector-valued sites among those of some nodes.
+    """Return the components of vector-valued sites of nodes; ``columns`` has for each node the names of its columns.
 
-    Parameters
-    ----------
-    info
-        The program.
-    columns
-        For each node the names of its columns, or none for the default ones.
-
-    Raises
-    ------
-    GraphError
-        If a node has another number of components than of columns.
+    Without names they have the default ones. A GraphError names a node with another number of components than columns.
     """
     found = {}
     for node, own in columns.items():
@@ -258,7 +201,7 @@ def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) 
         remedy = f"columns={{{node!r}: {list(default)}}}" if site == node else "a scalar site for each column"
         raise GraphError(
             f"The site {site!r} of the node {node!r} has the shape ({text}), {len(default)} numbers for each "
-            f"individual, but the node has {len(own)} column{'s' * (len(own) != 1)}: {', '.join(own)}. Name a column "
+            f"unit, but the node has {len(own)} column{'s' * (len(own) != 1)}: {', '.join(own)}. Name a column "
             f"for each of its components: {remedy}."
         )
     return Components(shape, names)
@@ -275,12 +218,12 @@ class ScalarProgram:
     vectors: Mapping[str, Components]
 
     def __call__(self, n: int) -> Any:
-        """Run the program on n individuals."""
+        """Run the program on n units."""
         with _ByComponents(self.vectors):
             return self.program(n)
 
 
-def _with_components(program: Program, vectors: Mapping[str, Components]) -> Program:
+def _by_components(program: Program, vectors: Mapping[str, Components]) -> Program:
     return ScalarProgram(program, vectors) if vectors else program
 
 
@@ -300,28 +243,29 @@ class _ByComponents(Messenger):
 
     def _show(self, msg: Any, vector: Components) -> list[Tensor]:
         """Show the components of a site, and return their values."""
-        given, law = msg["value"], msg["fn"]
+        given, fn = msg["value"], msg["fn"]
         if not is_deterministic(msg):
-            inner = _inside(law)
-            if not inner.event_shape and (split := _elements(law, inner, vector)):
+            inner = _inside(fn)
+            if not inner.event_shape and (split := _elements(fn, inner, vector)):
                 parts = [None] * len(split) if given is None else [given[index] for index in vector.indices()]
                 return [
                     self._emit(msg, name, one, part) for name, one, part in zip(vector.names, split, parts, strict=True)
                 ]
-            if isinstance(inner, NORMAL) and vector.place < -1:
+            if isinstance(inner, NORMAL) and vector.dim < -1:
                 return self._show_normal(msg, vector, inner, given)
-            if isinstance(inner, distributions.OneHotCategorical) and vector.place < -1 and given is None:
+            if isinstance(inner, distributions.OneHotCategorical) and vector.dim < -1 and given is None:
                 return self._show_one_hot(msg, vector, inner)
-            given = self._emit(msg, msg["name"], law, given, keep=True)
+            given = self._emit(msg, msg["name"], fn, given, keep=True)
         return [
             self._compute(msg, name, given[index]) for name, index in zip(vector.names, vector.indices(), strict=True)
         ]
 
-    def _show_normal(self, msg: Any, vector: Components, law: Any, given: Tensor | None) -> list[Tensor]:
-        """Draw each component given those before it: they tell its noise, that of the Cholesky factor."""
-        size = law.event_shape[0]
+    def _show_normal(self, msg: Any, vector: Components, normal: Any, given: Tensor | None) -> list[Tensor]:
+        """Draw each component given those before it, which determine the noise of the Cholesky factor so far."""
+        make: Any = dist.Normal
+        size = normal.event_shape[0]
         batch = msg["fn"].batch_shape + msg["fn"].event_shape[:-1]
-        loc, factor = law.loc.expand((*batch, size)), law.scale_tril.expand((*batch, size, size))
+        loc, factor = normal.loc.expand((*batch, size)), normal.scale_tril.expand((*batch, size, size))
         names, found = iter(vector.names), []
         for index in vector.indices(1):
             noise: list[Tensor] = []
@@ -329,39 +273,38 @@ class _ByComponents(Messenger):
                 mean, scale = loc[(*index, i)], factor[(*index, i, i)]
                 for j, z in enumerate(noise):
                     mean = mean + factor[(*index, i, j)] * z
-                normal: Any = dist.Normal
-                one = normal(mean, scale, validate_args=False)
+                one = make(mean, scale, validate_args=False)
                 value = self._emit(msg, next(names), one, None if given is None else given[(*index, i)])
                 noise.append((value - mean) / scale)
                 found.append(value)
         return found
 
-    def _show_one_hot(self, msg: Any, vector: Components, law: Any) -> list[Tensor]:
+    def _show_one_hot(self, msg: Any, vector: Components, one_hot: Any) -> list[Tensor]:
         """Draw a category, and compute from it whether it is each one."""
-        size = law.event_shape[0]
+        make: Any = dist.Categorical
+        size = one_hot.event_shape[0]
         batch = msg["fn"].batch_shape + msg["fn"].event_shape[:-1]
         every = vector.indices(1)
         hidden = component_names(msg["name"], vector.shape[:-1]) if len(every) > 1 else (msg["name"],)
-        probs = law.probs.expand((*batch, size))
+        probs = one_hot.probs.expand((*batch, size))
         names, found = iter(vector.names), []
         for name, index in zip(hidden, every, strict=True):
-            categorical: Any = dist.Categorical
-            drawn = self._emit(msg, name, categorical(probs[(*index, slice(None))], validate_args=False))
+            drawn = self._emit(msg, name, make(probs[(*index, slice(None))], validate_args=False))
             found += [self._compute(msg, next(names), (drawn == i).to(probs.dtype)) for i in range(size)]
         return found
 
     def _compute(self, msg: Any, name: str, value: Tensor) -> Tensor:
         """Show a computed site."""
-        law = dist.Delta(value, event_dim=value.ndim).mask(False)  # type: ignore[no-untyped-call]
+        point = dist.Delta(value, event_dim=value.ndim).mask(False)  # type: ignore[no-untyped-call]
         computed = msg | {"infer": {**msg["infer"], "_deterministic": True}, "is_observed": True}
-        return self._emit(computed, name, law, value)
+        return self._emit(computed, name, point, value)
 
-    def _emit(self, msg: Any, name: str, law: Any, value: Tensor | None = None, *, keep: bool = False) -> Tensor:
-        """Pass a site on to the handlers outside this one; those inside have had their say of the vector."""
-        frames = msg["cond_indep_stack"] if keep else _people(msg["cond_indep_stack"], law.shape()[-1:])
+    def _emit(self, msg: Any, name: str, fn: Any, value: Tensor | None = None, *, keep: bool = False) -> Tensor:
+        """Apply the handlers outside this one to a site; those inside have processed the vector already."""
+        frames = msg["cond_indep_stack"] if keep else _plate_of_units(msg["cond_indep_stack"], fn.shape()[-1:])
         one = msg | {
             "name": name,
-            "fn": law,
+            "fn": fn,
             "value": value,
             "infer": dict(msg["infer"]),
             "cond_indep_stack": frames,
@@ -379,8 +322,8 @@ class _ByComponents(Messenger):
         return found
 
 
-def _people(frames: Iterable[Any], shape: Sequence[int]) -> tuple[Any, ...]:
-    """Return the plate of individuals among those of a vector, as a component of that shape stands in it."""
+def _plate_of_units(frames: Iterable[Any], shape: Sequence[int]) -> tuple[Any, ...]:
+    """Return the plate of units among those of a vector, as a component of that shape stands in it."""
     mine = [frame for frame in frames if frame.vectorized and tuple(shape) == (frame.size,)]
     return tuple(frame._replace(dim=-1) for frame in mine[:1])
 
@@ -390,66 +333,51 @@ def _people(frames: Iterable[Any], shape: Sequence[int]) -> tuple[Any, ...]:
 NORMAL = (distributions.MultivariateNormal, distributions.LowRankMultivariateNormal)
 
 
-def _inside(law: Any) -> Any:
-    while isinstance(law, WRAPPERS):
-        law = law.base_dist
-    return law
+def _inside(distribution: Any) -> Any:
+    while isinstance(distribution, WRAPPERS):
+        distribution = distribution.base_dist
+    return distribution
 
 
-def _elements(law: Any, inner: Any, vector: Components) -> list[Any] | None:
-    """Return the distribution of each element of a vector of independent ones; None if it cannot be told."""
+def _elements(distribution: Any, inner: Any, vector: Components) -> list[Any] | None:
+    """Return the distribution of each element of a vector of independent ones; None if its family has no parts."""
     try:
-        wide = inner.expand(law.shape())
+        wide = inner.expand(distribution.shape())
         return [component_of(wide, index) for index in vector.indices()]
     except NotImplementedError:
         return None
 
 
-def component_of(law: Any, index: tuple[Any, ...]) -> Any:
-    """Return the distribution of some elements of a batch: that of ``law.sample()[index]``.
+def component_of(d: Any, index: tuple[Any, ...]) -> Any:
+    """Return the distribution of ``d.sample()[index]``, d of scalars with a batch in the shape of its values.
 
-    Parameters
-    ----------
-    law
-        A distribution of scalars whose batch has the shape of the values.
-    index
-        Which elements; it begins with an ellipsis.
-
-    Raises
-    ------
-    NotImplementedError
-        If the family cannot be taken apart.
-
-    Examples
-    --------
-    >>> component_of(dist.Normal(torch.tensor([[0.0, 5.0]]), 1.0), (..., 1)).mean
-    tensor([5.])
+    The index begins with an ellipsis. A family that cannot be taken apart is a NotImplementedError.
     """
-    batch = law.batch_shape
+    batch = d.batch_shape
 
     def part(value: Any, dims: int = 0) -> Tensor:
         wide = torch.as_tensor(value)
         wide = wide.expand((*batch, *wide.shape[wide.ndim - dims :]))
         return wide[(*index, *[slice(None)] * dims)]
 
-    make: Any = type(law)
-    if isinstance(law, dist.ZeroInflatedDistribution):
+    make: Any = type(d)
+    if isinstance(d, dist.ZeroInflatedDistribution):
         mixed: Any = dist.ZeroInflatedDistribution
-        return mixed(component_of(law.base_dist, index), gate=part(law.gate))
-    if isinstance(law, distributions.MixtureSameFamily):
-        parts = component_of(law.component_distribution, (*index, slice(None)))
-        return make(component_of(law.mixture_distribution, index), parts, validate_args=False)
-    if isinstance(law, dist.Delta):
-        return make(part(law.v), part(law.log_density), validate_args=False)
+        return mixed(component_of(d.base_dist, index), gate=part(d.gate))
+    if isinstance(d, distributions.MixtureSameFamily):
+        parts = component_of(d.component_distribution, (*index, slice(None)))
+        return make(component_of(d.mixture_distribution, index), parts, validate_args=False)
+    if isinstance(d, dist.Delta):
+        return make(part(d.v), part(d.log_density), validate_args=False)
     if make in (dist.TransformedDistribution, distributions.TransformedDistribution):
-        return make(component_of(law.base_dist, index), [_transform(each, part) for each in law.transforms])
-    names = [name for name in law.arg_constraints if not (name.endswith("logits") and "probs" in law.arg_constraints)]
+        return make(component_of(d.base_dist, index), [_transform(each, part) for each in d.transforms])
+    names = [name for name in d.arg_constraints if not (name.endswith("logits") and "probs" in d.arg_constraints)]
     every = inspect.signature(make.__init__).parameters.keys() - {"self", "validate_args", "logits"}
-    plain = {name: getattr(law, name, None) for name in every - {*names}}
+    plain = {name: getattr(d, name, None) for name in every - {*names}}
     if not names or not {*names} <= every or any(v is None or isinstance(v, Tensor) for v in plain.values()):
         raise NotImplementedError
-    dims = {name: int(law.arg_constraints[name].event_dim) for name in names}
-    return make(**{name: part(getattr(law, name), dims[name]) for name in names}, **plain, validate_args=False)
+    dims = {name: int(d.arg_constraints[name].event_dim) for name in names}
+    return make(**{name: part(getattr(d, name), dims[name]) for name in names}, **plain, validate_args=False)
 
 
 def _transform(transform: Any, part: Callable[[Any], Tensor]) -> Any:

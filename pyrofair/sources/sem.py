@@ -33,7 +33,7 @@ from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.parameters import MOST_DRAWS, require_posterior
-from pyrofair.programs.populations import People, Population, read_population
+from pyrofair.programs.populations import Population, Units, read_population
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations
 from pyrofair.programs.world_tables import world_tables
@@ -459,7 +459,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return self._read[1]
 
     def _tables(
-        self, people: People, columns: Sequence[str], size: int, types: Mapping[Any, Any] | pd.Series[Any] | None = None
+        self, people: Units, columns: Sequence[str], size: int, types: Mapping[Any, Any] | pd.Series[Any] | None = None
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         equations = self.equations()
         levels = read_levels(self.levels, equations.node_of, equations.unfair.graph)

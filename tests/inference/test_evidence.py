@@ -365,7 +365,9 @@ def test_what_is_observed_at_some_places_is_refused(name: str) -> None:
             U = pyro.sample("U", dist.Normal(0.0, 1.0), **(given if name == "U" else {}))
             pyro.sample("M", dist.Normal(A + U, 1.0), **(given if name == "M" else {}))
 
-    with pytest.raises(GraphError, match=rf"'{name}' is given data \(obs_mask=\.\.\., for some units\), and whom"):
+    with pytest.raises(
+        GraphError, match=rf"'{name}' is given data \(obs_mask=\.\.\., for some units\), and which units"
+    ):
         SEM(program, UNFAIR).nodes(5)
 
 

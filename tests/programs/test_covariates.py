@@ -36,7 +36,7 @@ EFFECT = torch.linspace(-2.0, 2.0, 41)
 
 def program(n: int, covariates: dict[str, Tensor]) -> None:
     """M(1) - M(0) is need plus the effect of the region; age is a node of the graph."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.Normal(0.0, 1.0))
         gap = covariates["need"] + EFFECT[covariates["region"]]
@@ -131,7 +131,7 @@ def test_the_graph_holds_them_as_nodes_or_as_a_common_cause() -> None:
 
 def effect(n: int, covariates: dict[str, Tensor]) -> None:
     w = pyro.sample("w", dist.Normal(0.0, 5.0))
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         pyro.sample("M", dist.Normal(w * A * covariates["need"], 1.0))
 
@@ -213,7 +213,7 @@ def test_tables_that_are_no_covariates_are_refused(covariates: Any, match: str) 
 
 def test_what_cannot_have_covariates_is_refused() -> None:
     run = with_covariates(program, table(3))
-    with pytest.raises(DataError, match="program=3 must be a function of the number of individuals"):
+    with pytest.raises(DataError, match="program=3 must be a function of the number of units"):
         with_covariates(3, table(3))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="has covariates already"):
         with_covariates(run, table(3))
@@ -258,11 +258,11 @@ def test_slices_by_place_are_refused_with_covariates_too() -> None:
     known = torch.linspace(-1.0, 1.0, 2000)
 
     def sliced(n: int, covariates: dict[str, Tensor]) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("M", dist.Normal(A * known[:n] + covariates["age"], 1.0))
 
-    with pytest.raises(GraphError, match="'M' depends on a unit's place among the n units"):
+    with pytest.raises(GraphError, match="'M' depends on a unit's index among the n units"):
         SEM(with_covariates(sliced, table(50)), UNFAIR).nodes(3, random_state=0)
 
 

@@ -34,7 +34,7 @@ def _alone() -> Iterator[None]:
 
 def chain() -> Tensor:
     """X -> M -> Y for four units; the noise of M and Y is explicit."""
-    with pyro.plate("people", 4):
+    with pyro.plate("units", 4):
         x = pyro.sample("X", dist.Normal(0.0, 1.0))
         u = pyro.sample("U", dist.Normal(0.0, 1.0))
         m = pyro.deterministic("M", 2.0 * x + u)
@@ -42,13 +42,13 @@ def chain() -> Tensor:
 
 
 def subsampled() -> None:
-    with pyro.plate("people", 10, subsample_size=5):
+    with pyro.plate("units", 10, subsample_size=5):
         a = pyro.sample("A", dist.Normal(0.0, 1.0))
         pyro.sample("B", dist.Normal(a, 1.0))
 
 
 def coded() -> None:
-    with pyro.plate("people", 4):
+    with pyro.plate("units", 4):
         c = pyro.sample("C", dist.Categorical(torch.tensor([0.2, 0.3, 0.5])))
         pyro.sample("B", dist.Bernoulli(torch.tensor([0.1, 0.5, 0.9])[c]))
 
@@ -73,7 +73,7 @@ def test_an_unknown_site_is_refused_with_the_sites_that_there_are() -> None:
 
 
 def test_nothing_but_a_dictionary_is_taken() -> None:
-    with pytest.raises(InterventionError, match="program=3 must be a function, say of the number of units"):
+    with pytest.raises(InterventionError, match="program=3 must be a function, such as one of the number of units"):
         do(3, {"A": 1})  # type: ignore[arg-type]
     with pytest.raises(InterventionError, match=r"values=\[\('X', 1\)\] must be a dictionary from sites to values"):
         do(chain, [("X", 1)])  # type: ignore[arg-type]
@@ -167,7 +167,7 @@ def test_each_person_may_have_a_value_and_gradients_flow_through_it() -> None:
 
 def test_a_constant_of_the_program_can_differ_between_people() -> None:
     def program() -> Tensor:
-        with pyro.plate("people", 4):
+        with pyro.plate("units", 4):
             return 1.0 + pyro.deterministic("K", torch.tensor(3.0))
 
     assert do(program, {"K": 5})().shape == ()
@@ -176,7 +176,7 @@ def test_a_constant_of_the_program_can_differ_between_people() -> None:
 
 def test_vector_sites() -> None:
     def program() -> Tensor:
-        with pyro.plate("people", 4):
+        with pyro.plate("units", 4):
             return pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
 
     assert do(program, {"V": [1.0, 2.0, 3.0]})().tolist() == [[1.0, 2.0, 3.0]] * 4
@@ -317,7 +317,7 @@ def test_inspection_sees_through_it() -> None:
 
 def mixed(y: Tensor | None = None) -> None:
     """Z -> X -> Y and Z -> Y, all but Y binary."""
-    with pyro.plate("people", 3):
+    with pyro.plate("units", 3):
         z = pyro.sample("Z", dist.Bernoulli(0.3))
         x = pyro.sample("X", dist.Bernoulli(0.2 + 0.6 * z))
         pyro.sample("Y", dist.Normal(x + 2.0 * z, 1.0), obs=y)
@@ -359,7 +359,7 @@ def test_infer_discrete() -> None:
 def test_automatic_guides_leave_an_intervened_discrete_site_out(family: type[Any]) -> None:
     def program() -> None:
         loc = pyro.sample("loc", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", 3):
+        with pyro.plate("units", 3):
             x = pyro.sample("X", dist.Bernoulli(0.5))
             pyro.sample("Y", dist.Normal(loc + x, 1.0), obs=SEEN)
 
@@ -372,7 +372,7 @@ def test_automatic_guides_leave_an_intervened_discrete_site_out(family: type[Any
 def test_svi_finds_the_posterior_of_the_intervened_program() -> None:
     def program() -> None:
         loc = pyro.sample("loc", dist.Normal(0.0, 10.0))
-        with pyro.plate("people", 3):
+        with pyro.plate("units", 3):
             x = pyro.sample("X", dist.Normal(loc, 1.0))
             pyro.sample("Y", dist.Normal(loc + x, 1.0), obs=SEEN)
 
@@ -394,7 +394,7 @@ def test_predictive_returns_both_values(parallel: bool) -> None:
 
     def program() -> None:
         loc = pyro.sample("loc", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", 2):
+        with pyro.plate("units", 2):
             x = pyro.sample("X", dist.Normal(loc, 0.01))
             pyro.deterministic("M", 2 * x)
 

@@ -39,7 +39,7 @@ def program(n: int, names: dict[str, str] | None = None, low: float = 0.0, high:
         value: Tensor = pyro.sample(name.get(site, site), law)
         return value
 
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         Q = draw("Q", dist.Categorical(torch.tensor([0.3, 0.4, 0.3])))
         W = draw("W", dist.Bernoulli(0.5))
         U = draw("U_A", dist.Uniform(0.0, 1.0))
@@ -219,7 +219,7 @@ def test_an_audit_says_what_it_rests_on() -> None:
     text = str(pf.audit({"m": Scores()}, noise(coupling="antithetic"), df, **settings))
     assert "a point under what is listed below" in text
     assert "1. The program is right" in text
-    assert "The noise of D, M hangs together across the worlds as the antithetic coupling says" in text
+    assert "The noise of D, M is coupled across worlds by the antithetic coupling" in text
     report = pf.audit({"m": Scores()}, shared(), df, **settings)
     assert "Both worlds of a unit share Q, W, and all else is drawn anew in each" in str(report)
     rows = report.table.set_index(["decisions", "quantity"])

@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
-from pyrofair.programs.parameters import ParameterUse, read_priors, share_out
+from pyrofair.programs.parameters import ParameterUse, allocate, read_priors
 from pyrofair.programs.sites import read_sites
 from pyrofair.sources.effect_posterior import effect_posterior
 from pyrofair.sources.sem import SEM
@@ -33,7 +33,7 @@ def program(n: int) -> None:
     share = pyro.sample("share", dist.Uniform(0.0, scale))
     mix = pyro.sample("mix", dist.Dirichlet(torch.ones(3)))
     pyro.deterministic("twice", 2 * b + 0.0 * share * mix.sum())
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.Normal(0.0, 1.0))
         pyro.deterministic("M", b * A + U)
@@ -163,11 +163,11 @@ def test_counterfactuals_say_how_many_draws_share_them() -> None:
     assert "drawn for 2 of 2 units (100%), 20 draws each" in str(found)
 
 
-def test_share_out() -> None:
+def test_allocate() -> None:
     draws = {"b": torch.arange(400.0)}
-    assert share_out({}, 7) == [(7, {})]
-    assert [size for size, _ in share_out(draws, 99)] == [99]
-    parts = share_out(draws, 10_007)
+    assert allocate({}, 7) == [(7, {})]
+    assert [size for size, _ in allocate(draws, 99)] == [99]
+    parts = allocate(draws, 10_007)
     assert sum(size for size, _ in parts) == 10_007
     assert len({values["b"].item() for _, values in parts}) == 50
 
@@ -175,7 +175,7 @@ def test_share_out() -> None:
 def test_whole_numbers_stay_whole() -> None:
     def counted(n: int) -> None:
         k = pyro.sample("k", dist.Categorical(torch.ones(3)))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("M", torch.tensor([1.0, 2.0, 5.0])[k] * A)
 
@@ -249,7 +249,7 @@ def test_gradients_and_laws_without_support_are_fine() -> None:
     def odd(n: int) -> None:
         pyro.sample("b", dist.Delta(torch.tensor(1.0)).mask(False))
         c = pyro.sample("c", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("M", c * A)
 
@@ -269,7 +269,7 @@ def test_gradients_and_laws_without_support_are_fine() -> None:
 def test_a_program_is_tried_with_likely_parameters() -> None:
     def narrow(n: int) -> None:
         p = pyro.sample("p", dist.Normal(0.0, 100.0))  # mostly no probability
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Bernoulli(probs=p))
             pyro.deterministic("M", A + U)

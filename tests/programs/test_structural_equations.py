@@ -28,7 +28,7 @@ from pyrofair.sources.sem import SEM
 
 def confounded(n: int) -> None:
     """H feeds D and M, and U feeds M and the outcome."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         H, U = (pyro.sample(name, dist.Normal(0.0, 1.0)) for name in "HU")
         D = pyro.sample("D", dist.Normal(A + H, 1.0))
@@ -53,7 +53,7 @@ def test_a_common_cause_that_the_graph_does_not_declare() -> None:
 
 def test_noise_of_the_sensitive_attribute_counts() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             U = pyro.sample("U", dist.Normal(0.0, 1.0))
             A = pyro.sample("A", dist.Bernoulli(logits=U))
             step = pyro.sample("step", dist.Normal(U, 1.0))
@@ -100,7 +100,7 @@ def drawn(law: Any, **plate: Any) -> Program:
     """M is drawn from a distribution that reads A."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n, **plate):
+        with pyro.plate("units", n, **plate):
             A = pyro.sample("A", dist.Bernoulli(0.4))
             M = pyro.sample("M", law(A))
             pyro.sample("Y", dist.Bernoulli(logits=M))
@@ -127,7 +127,7 @@ def test_a_transformed_node_is_what_it_was() -> None:
 
 def test_noise_of_a_reparametrised_node_is_inferred() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.4))
             E = pyro.sample("E", dist.Normal(1.0, 2.0))
             pyro.deterministic("M", 3 * A + E)
@@ -140,7 +140,7 @@ def test_noise_of_a_reparametrised_node_is_inferred() -> None:
 def test_a_reparametrised_node_has_no_density_to_fit() -> None:
     def program(n: int) -> None:
         w = pyro.sample("w", dist.Normal(0.0, 3.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.4))
             pyro.sample("M", dist.Normal(w * A, 2.0))
 
@@ -151,7 +151,7 @@ def test_a_reparametrised_node_has_no_density_to_fit() -> None:
 
 def test_data_are_still_told_from_computed_values() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.4))
             pyro.sample("M", dist.Normal(A, 1.0), obs=torch.ones(n))
 
@@ -203,7 +203,7 @@ def test_a_subsample_is_named(plate: dict[str, Any]) -> None:
 
 def test_a_subsample_of_as_many_people_as_asked_for_is_one() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", 10_000, subsample_size=n):
+        with pyro.plate("units", 10_000, subsample_size=n):
             pyro.sample("A", dist.Bernoulli(0.4))
 
     with pytest.raises(GraphError, match="which takes a subsample of 61 of 10000"):

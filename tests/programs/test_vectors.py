@@ -43,7 +43,7 @@ def score(parts):
 @cache
 def scalars(family):
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             parts = [pyro.sample(NAMES[i], family(A * B[i])) for i in range(K)]
             pyro.sample("Y", dist.Normal(score(parts), 1.0))
@@ -54,7 +54,7 @@ def scalars(family):
 @cache
 def event(family):
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", family(A[..., None] * B).to_event(1))
             pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
@@ -65,7 +65,7 @@ def event(family):
 @cache
 def items_left(family):
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             with pyro.plate("items", K, dim=-2):
                 M = pyro.sample("M", family(A * B[:, None]))
@@ -77,7 +77,7 @@ def items_left(family):
 @cache
 def items_right(family):
     def program(n):
-        with pyro.plate("people", n, dim=-2):
+        with pyro.plate("units", n, dim=-2):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             with pyro.plate("items", K, dim=-1):
                 M = pyro.sample("M", family(A * B))
@@ -95,7 +95,7 @@ def poisson(loc):
 
 
 def jointly(n):
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M = pyro.sample("M", dist.MultivariateNormal(A[..., None] * B, SIGMA))
         pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
@@ -103,7 +103,7 @@ def jointly(n):
 
 def by_hand(n):
     """The same with the noise of the Cholesky factor as a site."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.Normal(torch.zeros(K), 1.0).to_event(1))
         M = pyro.deterministic("M", A[..., None] * B + (torch.linalg.cholesky(SIGMA).to(U) @ U[..., None])[..., 0])
@@ -111,14 +111,14 @@ def by_hand(n):
 
 
 def one_hot(n):
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M = pyro.sample("M", dist.OneHotCategorical(logits=A[..., None] * B))
         pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
 
 
 def category(n):
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M = pyro.sample("M", dist.Categorical(probs=torch.softmax(A[..., None] * B, -1)))
         pyro.sample("Y", dist.Normal(score([(i == M).float() for i in range(K)]), 1.0))
@@ -184,7 +184,7 @@ def test_a_graph_by_hand_serves_with_columns_and_is_refused_without():
 
 def test_a_component_must_not_have_the_name_of_another_site():
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("M[1]", dist.Normal(A, 1.0))
             M = pyro.sample("M", dist.Normal(A[..., None] * B + U[..., None], 1.0).to_event(1))
@@ -197,7 +197,7 @@ def test_a_component_must_not_have_the_name_of_another_site():
 @pytest.mark.parametrize(("role", "other"), [("A", "Y"), ("Y", "A")])
 def test_the_sensitive_attribute_and_the_outcome_are_one_number(role, other):
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             a = pyro.sample("A", dist.Bernoulli(torch.full((K if role == "A" else 1,), 0.5)).to_event(1))
             pyro.sample("Y", dist.Normal(a + torch.zeros(K if role == "Y" else 1), 1.0).to_event(1))
 
@@ -266,7 +266,7 @@ def test_the_noise_of_a_multivariate_normal_is_that_of_its_cholesky_factor():
     factors = torch.linalg.cholesky(torch.stack([SIGMA, 4 * torch.eye(K)]))
 
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             law = dist.MultivariateNormal(A[..., None] * B, scale_tril=factors[A.long()])
             M = pyro.sample("M", law)
@@ -309,7 +309,7 @@ def test_shared_units_draw_vectors_anew():
 
 def test_a_recanting_witness_may_be_a_vector():
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", dist.MultivariateNormal(A[..., None] * B, SIGMA))
             D = pyro.sample("D", dist.Normal(M.sum(-1), 1.0))
@@ -324,7 +324,7 @@ def test_a_recanting_witness_may_be_a_vector():
 
 def test_a_random_vector_that_is_no_node_is_coupled_too():
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             H = pyro.sample("H", dist.MultivariateNormal(A[..., None] * B, SIGMA))
             D = pyro.deterministic("D", score(H.unbind(-1)))
@@ -341,7 +341,7 @@ def test_a_random_vector_that_is_no_node_is_coupled_too():
 
 def test_a_random_vector_behind_two_nodes_is_one_latent_node():
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             H = pyro.sample("H", dist.MultivariateNormal(A[..., None] * B, SIGMA))
             D = pyro.sample("D", dist.Normal(H.sum(-1), 1.0))
@@ -366,7 +366,7 @@ def test_vector_noise_of_several_nodes_is_one_latent_node():
 
 
 def common_noise(n):
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.MultivariateNormal(torch.zeros(2), torch.eye(2) + 0.5))
         D = pyro.deterministic("D", A + U[..., 0])
@@ -377,7 +377,7 @@ def common_noise(n):
 @cache
 def dirichlet(depends):
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", dist.Dirichlet(torch.ones(K) + (A[..., None] if depends else 0.0)))
             pyro.sample("Y", dist.Normal(A + score(M.unbind(-1)), 1.0))
@@ -403,7 +403,7 @@ def test_a_vector_without_a_coupling_serves_as_noise_and_is_refused_elsewhere():
 @pytest.mark.parametrize("law", [dist.OneHotCategorical(torch.ones(K)), dist.Normal(torch.zeros(K), 1.0).to_event(1)])
 def test_a_vector_that_is_given_data_is_refused(law):
     def given(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", law, obs=torch.eye(K)[torch.arange(n) % K])
             pyro.sample("Y", dist.Normal(A + M.sum(-1), 1.0))
@@ -448,7 +448,7 @@ def plates(people):
     """Noise in a plate of items; one for each individual besides, read by two nodes."""
 
     def program(n):
-        with pyro.plate("people", n, dim=people):
+        with pyro.plate("units", n, dim=people):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             V = pyro.sample("V", dist.Normal(0.0, 1.0))
             D = pyro.deterministic("D", A + V)
@@ -494,7 +494,7 @@ def test_given_noise_vectors_of_two_nodes_are_solved_for():
 
 def test_noise_vectors_have_a_support():
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Exponential(torch.ones(2)).to_event(1))
             M = pyro.deterministic("M", A[..., None] + U)
@@ -535,7 +535,7 @@ def test_what_is_no_category_is_refused():
 
 def test_the_coupling_is_about_what_the_sensitive_attribute_reaches():
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             Q = pyro.sample("Q", dist.MultivariateNormal(torch.zeros(K), SIGMA))
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", dist.Normal(A[..., None] + Q, 1.0).to_event(1))
@@ -579,7 +579,7 @@ def learned(kind):
 
     def program(n):
         b = pyro.sample("b", dist.Normal(torch.zeros(K), 3.0).to_event(1))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             loc = A[..., None] * b
             if kind == "scalars":
@@ -716,7 +716,7 @@ def test_what_cannot_be_taken_apart_is_told(law):
 
 def test_a_distribution_that_cannot_be_taken_apart_stays_a_site():
     def program(n):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", dist.FoldedDistribution(dist.Normal(torch.zeros(K), 1.0)).to_event(1))
             pyro.sample("Y", dist.Normal(A + M.sum(-1), 1.0))
@@ -729,7 +729,7 @@ def test_a_distribution_that_cannot_be_taken_apart_stays_a_site():
 
 def test_covariates_come_along_with_vectors():
     def program(n, covariates):
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", dist.MultivariateNormal((A * covariates["need"])[..., None] * B, SIGMA))
             pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
