@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.estimand import RegimeEstimand
 from pyrofair.sources.propensity import Nuisances
@@ -176,7 +176,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
         n=int(member.sum()),
         mean_weight=mean,
         max_weight=float(w[member].max(initial=0.0)),
-        effective_size=_effective_size(carried),
+        effective_size=kish_size(carried),
         at_bounds=beyond(AT_BOUND),
         clipped=beyond(nuisances.clip) if nuisances.clip is not None else 0,
         cells=cells,
@@ -190,15 +190,6 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     )
 
 
-def _effective_size(weight: NDArray[np.float64]) -> float:
-    """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
-    largest = float(weight.max(initial=0.0))
-    if not 0.0 < largest < np.inf:
-        return 0.0
-    share = weight / largest  # their squares stay within double precision, however large the weights
-    return float(share.sum() ** 2 / (share @ share))
-
-
 def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
     """Return the fitted rows of both groups, with their effective sizes in the population of the roots."""
     rows = nuisances.rows
@@ -209,7 +200,7 @@ def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, 
         s = rows.weight * (rows.member(group) & (p > 0.0))
         with np.errstate(over="ignore"):
             w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
-        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), _effective_size(w)))
+        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), kish_size(w)))
     return found[0], found[1]
 
 
