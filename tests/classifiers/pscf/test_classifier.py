@@ -713,7 +713,7 @@ def test_true_fair_scores_by_hand() -> None:
         assert (d - 3.0 * a).std() == pytest.approx(1.0, abs=0.1)
 
 
-def test_truth_needs_a_law_of_the_outcome() -> None:
+def test_truth_needs_a_distribution_of_the_outcome() -> None:
     dist: Any = pyro.distributions
 
     def computed(n: int) -> None:
