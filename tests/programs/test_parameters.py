@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
-from pyrofair.programs.parameters import ParameterUse, read_priors, allocate
+from pyrofair.programs.parameters import ParameterUse, allocate, read_priors
 from pyrofair.programs.sites import read_sites
 from pyrofair.sources.effect_posterior import effect_posterior
 from pyrofair.sources.sem import SEM
@@ -136,7 +136,7 @@ def test_one_person_has_no_error() -> None:
     assert all(np.isnan(each.error) for each in (truth.mean_unfair_effect, truth.piu, truth.conditional_sd))
 
 
-def test_people_are_spread_over_draws_and_worlds_share_them() -> None:
+def test_units_are_spread_over_draws_and_worlds_share_them() -> None:
     sem = SEM(program, UNFAIR, posterior=posterior(7), random_state=3)
     first, second = (world.rows["M"].to_numpy() for world in sem.worlds(700))
     gaps, counts = np.unique((second - first).round(4), return_counts=True)
