@@ -72,9 +72,9 @@ def test_drawn_individuals_have_whole_rows_in_both_worlds() -> None:
     assert list(baseline) == ["A", "age", "M", "Y"]
     np.testing.assert_array_equal(baseline["age"], switched["age"])
     row = known["age"].astype(np.float32).tolist()
-    place = np.array([row.index(age) for age in baseline["age"].astype(np.float32)])
-    np.testing.assert_allclose(switched["M"] - baseline["M"], gaps(known.iloc[place]), atol=1e-4)
-    counts = np.bincount(place, minlength=50)
+    row_index = np.array([row.index(age) for age in baseline["age"].astype(np.float32)])
+    np.testing.assert_allclose(switched["M"] - baseline["M"], gaps(known.iloc[row_index]), atol=1e-4)
+    counts = np.bincount(row_index, minlength=50)
     assert counts.min() > 40
     assert counts.max() < 130
     again = clone(sem).nodes(4000, random_state=0)[0]
@@ -103,17 +103,17 @@ def test_every_method_of_abduction_reads_them(method: Any) -> None:
     width = None if method == "exact" else 0.02
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # of few draws
-        people = abduct(with_covariates(program, table(50)), df, nodes=["A", "age", "M"], method=method, draws=200,
+        units = abduct(with_covariates(program, table(50)), df, nodes=["A", "age", "M"], method=method, draws=200,
                         tolerance=width, random_state=0)  # fmt: skip
-    other = people.do({"A": 1 - df["A"]}).rows
+    other = units.do({"A": 1 - df["A"]}).rows
     expected = df["M"] + (1 - 2 * df["A"]) * gaps(df)
     np.testing.assert_allclose(other["M"], expected, rtol=1e-6 if method == "exact" else 0.02)
 
 
 def test_an_intervention_on_a_covariate_moves_its_children() -> None:
     df = given(4)
-    people = abduct(with_covariates(program, table(50)), df, nodes=["A", "age", "M"])
-    moved = people.do({"age": df["age"] + 10}).rows
+    units = abduct(with_covariates(program, table(50)), df, nodes=["A", "age", "M"])
+    moved = units.do({"age": df["age"] + 10}).rows
     np.testing.assert_allclose(moved["M"] - df["M"], 1.0, rtol=1e-6)
 
 
@@ -169,7 +169,7 @@ def test_units_and_truth() -> None:
             return np.stack([1 - score, score], 1)
 
     truth = sem.truth(Decide(), n=20_000, random_state=0)
-    # Without the switch nobody passes (ten standard deviations); with it whoever has a gap above 10 - U does.
+    # Without the switch no unit passes (ten standard deviations); with it those with a gap above 10 - U do.
     gap = gaps(table(50))
     expected = torch.distributions.Normal(0.0, 1.0).cdf(torch.as_tensor(gap) - 10).mean().item()
     assert abs(truth.piu.value - expected) < 4 * (expected * (1 - expected) / 20_000) ** 0.5
@@ -254,7 +254,7 @@ def test_handlers_go_inside() -> None:
         SEM(outside, UNFAIR).counterfactual(df)
 
 
-def test_slices_by_place_are_refused_with_covariates_too() -> None:
+def test_slices_by_index_are_refused_with_covariates_too() -> None:
     known = torch.linspace(-1.0, 1.0, 2000)
 
     def sliced(n: int, covariates: dict[str, Tensor]) -> None:

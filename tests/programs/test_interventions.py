@@ -165,7 +165,7 @@ def test_each_person_may_have_a_value_and_gradients_flow_through_it() -> None:
     assert x.grad.tolist() == [2.0, 2.0, 2.0, 2.0]
 
 
-def test_a_constant_of_the_program_can_differ_between_people() -> None:
+def test_a_constant_of_the_program_can_differ_between_units() -> None:
     def program() -> Tensor:
         with pyro.plate("units", 4):
             return 1.0 + pyro.deterministic("K", torch.tensor(3.0))

@@ -91,7 +91,7 @@ def test_the_case_is_worth_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name.startswith("noise")])
 def test_no_unfair_path_no_difference(name: str) -> None:
-    """Person by person, not only on average."""
+    """Unit by unit, not only on average."""
     one, other = SOURCES[name](NONE).worlds(N, 0)
     pd.testing.assert_frame_equal(one.rows, other.rows)
 
@@ -127,7 +127,7 @@ def test_names_of_nodes(name: str) -> None:
     renamed = SOURCES[name](graph.unfair(*(tuple(new[node] for node in path) for path in UNFAIR.paths)))
     renamed.set_params(program=lambda n: program(n, new))
     old = {after: before for before, after in new.items()}
-    # A site's noise has a seed that its name is part of, so that other names mean other people of the same kind.
+    # A site's noise has a seed that its name is part of, so that other names mean other units from the same program.
     found = means(renamed.worlds(4000, 0), lambda rows: score(rows.rename(columns=old)))
     assert found == pytest.approx(estimate(name, n=4000), abs=0.02)
 

@@ -136,7 +136,7 @@ def test_one_person_has_no_error() -> None:
     assert all(np.isnan(each.error) for each in (truth.mean_unfair_effect, truth.piu, truth.conditional_sd))
 
 
-def test_people_are_spread_over_draws_and_worlds_share_them() -> None:
+def test_units_are_spread_over_draws_and_worlds_share_them() -> None:
     sem = SEM(program, UNFAIR, posterior=posterior(7), random_state=3)
     first, second = (world.rows["M"].to_numpy() for world in sem.worlds(700))
     gaps, counts = np.unique((second - first).round(4), return_counts=True)

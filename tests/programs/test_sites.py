@@ -1,4 +1,4 @@
-"""What is read off a program: its sites, who reads whom, and the causal graph; and which programs are refused."""
+"""What is read off a program: its sites, what each reads, and the causal graph; and which programs are refused."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_sites_parameters_shapes_and_types() -> None:
     assert found.reads == {"A": (), "V": (), "one": (), "R": (), "M": ("A", "V", "one"), "Y": ("R", "M")}
 
 
-def reads_of(law: Callable[[Tensor, Tensor], Any]) -> tuple[str, ...]:
+def reads_of(distribution: Callable[[Tensor, Tensor], Any]) -> tuple[str, ...]:
     """Return what a site D reads, whose distribution or value is made of A, which is 0, 1 or 2, and Q."""
 
     def program(n: int) -> None:
@@ -159,7 +159,7 @@ def reads_of(law: Callable[[Tensor, Tensor], Any]) -> tuple[str, ...]:
             A = pyro.sample("A", dist.Categorical(torch.ones(3)))
             Q = pyro.sample("Q", dist.Normal(1.0, 1.0))
             pyro.sample("E", dist.Normal(0.0, 1.0))
-            made = law(A, Q)
+            made = distribution(A, Q)
             if isinstance(made, Tensor):
                 pyro.deterministic("D", made)
             else:
@@ -179,7 +179,7 @@ class Improper(dist.Normal):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         lambda A, Q: torch.where(A == 1, Q, -Q),
         lambda A, Q: TABLE[A, 0] * Q,
@@ -208,8 +208,8 @@ class Improper(dist.Normal):  # type: ignore[misc]
         lambda A, Q: torch.log(A + Q),  # with NaN
     ],
 )
-def test_dependencies_through_torch_need_no_warning(law: Callable[[Tensor, Tensor], Any]) -> None:
-    assert reads_of(law) == ("A", "Q")
+def test_dependencies_through_torch_need_no_warning(distribution: Callable[[Tensor, Tensor], Any]) -> None:
+    assert reads_of(distribution) == ("A", "Q")
 
 
 def assigned(A: Tensor, Q: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ def assigned(A: Tensor, Q: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         lambda A, Q: torch.tensor([float(q) * int(a) for a, q in zip(A, Q, strict=True)]),
         lambda A, Q: torch.stack([torch.as_tensor(q.item() + a.item()) for a, q in zip(A, Q, strict=True)]),
@@ -233,29 +233,29 @@ def assigned(A: Tensor, Q: Tensor) -> Tensor:
         assigned,
     ],
 )
-def test_what_torch_does_not_show_is_found_with_a_warning(law: Callable[[Tensor, Tensor], Any]) -> None:
+def test_what_torch_does_not_show_is_found_with_a_warning(distribution: Callable[[Tensor, Tensor], Any]) -> None:
     with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'A', 'Q' in a way that torch does not show"):
-        assert reads_of(law) == ("A", "Q")
+        assert reads_of(distribution) == ("A", "Q")
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
-        lambda A, Q: np.where((A > 1) & (Q > 9), 1.0, 0.0),  # needs both, and a value that nobody has
+        lambda A, Q: np.where((A > 1) & (Q > 9), 1.0, 0.0),  # needs both, and a value that no unit has
         lambda A, Q: np.where((Q > 3.0) & (Q < 3.1), A, 0.0),  # one in a hundred
     ],
 )
-def test_a_rare_dependence_is_looked_for_where_values_leave_torch(law: Callable[[Any, Any], Any]) -> None:
+def test_a_rare_dependence_is_looked_for_where_values_leave_torch(distribution: Callable[[Any, Any], Any]) -> None:
     with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'A', 'Q' in a way"):
-        assert reads_of(lambda A, Q: torch.as_tensor(law(A.numpy(), Q.numpy()))) == ("A", "Q")
+        assert reads_of(lambda A, Q: torch.as_tensor(distribution(A.numpy(), Q.numpy()))) == ("A", "Q")
 
 
 def test_a_rare_dependence_through_a_tensor_without_marks_is_found() -> None:
-    def law(A: Tensor, Q: Tensor) -> Tensor:
+    def distribution(A: Tensor, Q: Tensor) -> Tensor:
         return torch.vmap(lambda a, q: torch.where((q > 3.0) & (q < 3.1), a, q))(A.float(), Q)
 
     with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'A', 'Q' in a way"):
-        assert reads_of(law) == ("A", "Q")
+        assert reads_of(distribution) == ("A", "Q")
 
 
 def test_what_leaves_torch_and_is_not_found_again_is_warned_of() -> None:
@@ -278,16 +278,16 @@ def test_a_value_that_changes_for_no_cause_found_is_warned_of(monkeypatch: pytes
         reads_of(lambda A, Q: torch.vmap(lambda a, q: a * q)(A, Q))
 
 
-def test_a_check_of_all_people_needs_no_warning() -> None:
-    def law(A: Tensor, Q: Tensor) -> Tensor:
+def test_a_check_of_all_units_needs_no_warning() -> None:
+    def distribution(A: Tensor, Q: Tensor) -> Tensor:
         if not bool((A >= 0).all()) or Q.isnan().any().item():
             raise ArithmeticError("never")
         return A * Q
 
-    assert reads_of(law) == ("A", "Q")
+    assert reads_of(distribution) == ("A", "Q")
 
 
-def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None:
+def test_what_a_program_knows_of_the_number_of_units_is_no_dependence() -> None:
     assert reads_of(lambda A, Q: torch.ones(len(A))) == ()
 
 
@@ -295,7 +295,7 @@ def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         lambda A, Q: Q - Q.mean(),
         lambda A, Q: (Q - Q.mean()) / Q.std(),
@@ -320,14 +320,14 @@ def test_what_a_program_knows_of_the_number_of_people_is_no_dependence() -> None
         lambda A, Q: TABLE[:, 0][A] * 0 + Q - Q.mean(),  # no value of A but its own may be tried
     ],
 )
-def test_equations_that_mix_people_are_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
+def test_equations_that_mix_units_are_refused(distribution: Callable[[Tensor, Tensor], Any]) -> None:
     match = r"'D' mixes units: it reads 'Q' of others.*write the equation for one unit.*as a number or a parameter"
     with pytest.raises(GraphError, match=match):
-        reads_of(law)
+        reads_of(distribution)
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         lambda A, Q: Q * A.float().mean(),
         lambda A, Q: Q * A.max(),
@@ -337,17 +337,17 @@ def test_equations_that_mix_people_are_refused(law: Callable[[Tensor, Tensor], A
         lambda A, Q: Q + torch.bincount(A, minlength=3)[A],
     ],
 )
-def test_mixing_levels_is_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
+def test_mixing_levels_is_refused(distribution: Callable[[Tensor, Tensor], Any]) -> None:
     with pytest.raises(GraphError, match="'D' mixes units: it reads 'A' of others"):
-        reads_of(law)
+        reads_of(distribution)
 
 
-def test_people_are_mixed_by_what_needs_two_sites() -> None:
+def test_units_are_mixed_by_what_needs_two_sites() -> None:
     with pytest.raises(GraphError, match="'D' mixes units: it reads 'A', 'Q' of others"):
         reads_of(lambda A, Q: (A * Q).sum() / A.sum() + torch.zeros(len(Q)))
 
 
-def test_people_are_mixed_by_steps_outside_their_plate() -> None:
+def test_units_are_mixed_by_steps_outside_their_plate() -> None:
     def program(n: int) -> None:
         with pyro.plate("units", n):
             M = pyro.sample("M", dist.Normal(0.0, 1.0))
@@ -358,7 +358,7 @@ def test_people_are_mixed_by_steps_outside_their_plate() -> None:
         read_sites(program)
 
 
-def test_people_in_another_dimension_are_mixed_and_are_not() -> None:
+def test_units_in_another_dimension_are_mixed_and_are_not() -> None:
     def program(n: int, shift: int = 0) -> None:
         with pyro.plate("units", n, dim=-2), pyro.plate("features", 3):
             V = pyro.sample("V", dist.Normal(torch.zeros(2), 1.0).to_event(1))
@@ -377,7 +377,7 @@ def test_rounding_that_depends_on_others_is_no_mixing() -> None:
     assert reads_of(lambda A, Q: Q + 1e-7 * A.float().mean()) == ("A", "Q")
 
 
-def test_a_parameter_that_reads_people_outside_torch_is_refused() -> None:
+def test_a_parameter_that_reads_units_outside_torch_is_refused() -> None:
     def program(n: int) -> None:
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
@@ -387,12 +387,12 @@ def test_a_parameter_that_reads_people_outside_torch_is_refused() -> None:
         read_sites(program)
 
 
-@pytest.mark.parametrize("law", [dist.Bernoulli(0.5), dist.Categorical(torch.ones(3)), dist.Geometric(0.3)])
-def test_a_law_made_outside_the_program_is_read_again_and_again(law: Any) -> None:
+@pytest.mark.parametrize("distribution", [dist.Bernoulli(0.5), dist.Categorical(torch.ones(3)), dist.Geometric(0.3)])
+def test_a_distribution_made_outside_the_program_is_read_again_and_again(distribution: Any) -> None:
     def program(n: int) -> None:
-        pyro.sample("theta", law)
+        pyro.sample("theta", distribution)
         with pyro.plate("units", n):
-            pyro.sample("D", dist.Normal(pyro.sample("A", law).float(), 1.0))
+            pyro.sample("D", dist.Normal(pyro.sample("A", distribution).float(), 1.0))
 
     assert [read_sites(program).reads["D"] for _ in range(3)] == [("A",)] * 3
 
@@ -417,7 +417,7 @@ def test_what_is_not_read_is_not_found() -> None:
             G = pyro.sample("G", dist.Gamma(A + 0.1, 1.0))  # takes a number of random numbers that depends on A
             with poutine.mask(mask=A > 0):
                 Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-            pyro.deterministic("D", torch.log(-Q.abs()))  # NaN for everybody
+            pyro.deterministic("D", torch.log(-Q.abs()))  # NaN for all units
             pyro.sample("P", dist.Poisson(Q.exp()), infer={"enumerate": "sequential"})
             pyro.deterministic("Y", G)
 
@@ -515,7 +515,7 @@ def squared(n: int) -> None:
         (squared, r"'distance' has the shapes \(61, 61\) for 61 units and \(53, 53\) for 53"),
     ],
 )
-def test_programs_that_are_no_model_of_people_are_refused(program: Any, match: str) -> None:
+def test_programs_that_are_no_model_of_units_are_refused(program: Any, match: str) -> None:
     with pytest.raises(GraphError, match=match):
         read_sites(program)
 
@@ -564,7 +564,7 @@ def test_reading_a_large_model_takes_few_runs() -> None:
 # -- a step that fails is a refusal -----------------------------------------------------------------------------------
 
 T = dist.transforms
-LAWS: dict[str, Callable[[], Any]] = {
+DISTRIBUTIONS: dict[str, Callable[[], Any]] = {
     "Gumbel": lambda: dist.Gumbel(0.0, 1.0),
     "sigmoid inverted": lambda: dist.TransformedDistribution(dist.Uniform(0.0, 1.0), [T.SigmoidTransform().inv]),
     "tanh inverted": lambda: dist.TransformedDistribution(dist.Uniform(-1.0, 1.0), [T.TanhTransform().inv]),
@@ -574,14 +574,14 @@ LAWS: dict[str, Callable[[], Any]] = {
 }
 
 
-def shifted(law: Callable[[], Any], prior: Callable[[], Any] | None = None) -> Program:
-    """M is A plus noise from a distribution; a parameter from a prior moves everybody alike."""
+def shifted(distribution: Callable[[], Any], prior: Callable[[], Any] | None = None) -> Program:
+    """M is A plus noise from a distribution; a parameter from a prior moves all units alike."""
 
     def program(n: int) -> None:
         b = 0.0 if prior is None else pyro.sample("b", prior())
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.4))
-            M = pyro.deterministic("M", A + pyro.sample("U", law()) + b)
+            M = pyro.deterministic("M", A + pyro.sample("U", distribution()) + b)
             pyro.sample("Y", dist.Bernoulli(logits=M))
 
     return program
@@ -598,11 +598,11 @@ def both_readings(program: Program) -> list[Callable[[], Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 @pytest.mark.parametrize("as_prior", [False, True])
-def test_laws_that_hold_their_own_inverse_are_read(name: str, as_prior: bool) -> None:
+def test_distributions_that_hold_their_own_inverse_are_read(name: str, as_prior: bool) -> None:
     normal = lambda: dist.Normal(0.0, 1.0)  # noqa: E731
-    program = shifted(normal, LAWS[name]) if as_prior else shifted(LAWS[name])
+    program = shifted(normal, DISTRIBUTIONS[name]) if as_prior else shifted(DISTRIBUTIONS[name])
     graph, nodes = both_readings(program)
     assert graph() == (("A", "M"), ("M", "Y"))
     with warnings.catch_warnings():
@@ -613,14 +613,14 @@ def test_laws_that_hold_their_own_inverse_are_read(name: str, as_prior: bool) ->
 
 @pytest.mark.parametrize("made", [T.SigmoidTransform, T.TanhTransform, lambda: T.AffineTransform(0.0, 2.0)])
 def test_parents_are_found_behind_an_inverse(made: Callable[[], Any]) -> None:
-    def law(A: Tensor, Q: Tensor) -> Any:
+    def distribution(A: Tensor, Q: Tensor) -> Any:
         class Hidden(dist.TransformedDistribution):  # type: ignore[misc]
             def log_prob(self, value: Tensor) -> Tensor:
                 raise NotImplementedError
 
         return Hidden(dist.Uniform(0.0 * A, 1.0 + Q.abs()), [made().inv, T.AffineTransform(A, 1.0).inv])
 
-    assert reads_of(law) == ("A", "Q")
+    assert reads_of(distribution) == ("A", "Q")
 
 
 READING = [
@@ -655,7 +655,7 @@ def test_a_step_of_the_reading_that_fails_is_a_refusal(
 
 
 @pytest.mark.parametrize("error", [RuntimeError, RecursionError, ValueError, TypeError, IndexError])
-def test_a_law_that_cannot_be_read_is_named(error: type[Exception]) -> None:
+def test_a_distribution_that_cannot_be_read_is_named(error: type[Exception]) -> None:
     class Broken(dist.Normal):  # type: ignore[misc]
         def log_prob(self, value: Tensor) -> Tensor:
             raise error("no density here")
@@ -673,7 +673,7 @@ def test_a_law_that_cannot_be_read_is_named(error: type[Exception]) -> None:
             read()
 
 
-def test_a_law_without_density_and_numbers_is_refused() -> None:
+def test_a_distribution_without_density_and_numbers_is_refused() -> None:
     class Closed(dist.Normal):  # type: ignore[misc]
         def __init__(self, A: Tensor) -> None:
             super().__init__(0.0, 1.0)
@@ -725,7 +725,7 @@ def test_a_site_that_can_never_be_changed_alone_is_named() -> None:
         read_sites(program)
 
 
-def test_a_program_that_fails_with_other_people_is_refused() -> None:
+def test_a_program_that_fails_with_other_units_is_refused() -> None:
     first: list[Tensor] = []
 
     def program(n: int) -> None:
@@ -740,13 +740,13 @@ def test_a_program_that_fails_with_other_people_is_refused() -> None:
         read_sites(program)
 
 
-# -- where units stand -----------------------------------------------------------------------------------------------
+# -- the index of a unit -----------------------------------------------------------------------------------------------
 
 KNOWN = torch.linspace(-1.0, 1.0, 3000)
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         lambda A, Q: A * KNOWN[: len(A)] + Q,
         lambda A, Q: Q + torch.arange(len(A)) % 2,
@@ -760,13 +760,13 @@ KNOWN = torch.linspace(-1.0, 1.0, 3000)
         lambda A, Q: torch.stack([Q, Q + torch.arange(len(A))], -1),
     ],
 )
-def test_equations_that_depend_on_the_place_are_refused(law: Callable[[Tensor, Tensor], Any]) -> None:
+def test_equations_that_depend_on_the_index_are_refused(distribution: Callable[[Tensor, Tensor], Any]) -> None:
     match = r"'D' depends on a unit's index among the n units.*with_covariates\(program, table\).*in place of x\[:n\]"
     with pytest.raises(GraphError, match=match):
-        reads_of(law)
+        reads_of(distribution)
 
 
-def test_indices_of_the_plate_are_places() -> None:
+def test_indices_of_the_plate_are_indices() -> None:
     def program(n: int) -> None:
         with pyro.plate("units", n) as place:
             A = pyro.sample("A", dist.Bernoulli(0.5))
@@ -779,7 +779,7 @@ def test_indices_of_the_plate_are_places() -> None:
 
 
 @pytest.mark.parametrize("size", [53, 61, 997, 1009])
-def test_a_table_of_as_many_rows_as_people_is_no_place(size: int) -> None:
+def test_a_table_of_as_many_rows_as_units_is_no_index(size: int) -> None:
     weight = torch.arange(1.0, size + 1)
 
     def program(n: int) -> None:
@@ -821,7 +821,7 @@ def one_child(equation: Callable[[Tensor, int], Any]) -> Program:
         (lambda A, n: A * torch.ones(1000), LENGTH),
     ],
 )
-def test_what_shows_beyond_the_first_thousand_people_is_refused(
+def test_what_shows_beyond_the_first_thousand_units_is_refused(
     equation: Callable[[Tensor, int], Any], match: str
 ) -> None:
     sem = SEM(one_child(equation), CHAIN.unfair("A -> M -> Y"))
@@ -837,7 +837,7 @@ def test_what_shows_beyond_the_first_thousand_people_is_refused(
 
 
 @pytest.mark.parametrize("unit", ["noise", "shared"])
-def test_equations_are_compared_at_the_number_of_people_that_a_result_takes(unit: Any) -> None:
+def test_equations_are_compared_at_the_number_of_units_that_a_result_takes(unit: Any) -> None:
     program = one_child(lambda A, n: A * LONG[:n])
     sem = SEM(program, CHAIN.unfair("A -> M -> Y"), unit=unit, draws=2)
     baseline, _ = sem.worlds(1000, random_state=0)
@@ -870,7 +870,7 @@ def test_comparing_equations_changes_no_number() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_values_that_never_go_together_do_not_hide_a_place() -> None:
+def test_values_that_never_go_together_do_not_hide_an_index() -> None:
     def program(n: int) -> None:
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.02))
@@ -883,11 +883,11 @@ def test_values_that_never_go_together_do_not_hide_a_place() -> None:
         read_sites(program)
 
 
-def test_data_of_another_number_of_people_are_named_as_such() -> None:
+def test_data_of_another_number_of_units_are_named_as_such() -> None:
     program = poutine.condition(one_child(lambda A, n: A), data={"U": torch.zeros(1000)})
-    with pytest.raises(GraphError, match=LENGTH) as told:
+    with pytest.raises(GraphError, match=LENGTH) as caught:
         read_sites(program)
-    assert "Rows of data are handed over as a table" in str(told.value)
+    assert "Rows of data are handed over as a table" in str(caught.value)
 
 
 # -- how often the program runs ---------------------------------------------------------------------------------------

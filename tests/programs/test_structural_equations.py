@@ -159,7 +159,7 @@ def test_data_are_still_told_from_computed_values() -> None:
     assert read_sites(program).reparametrised == frozenset()
 
 
-def test_straight_through_laws_mix_nobody() -> None:
+def test_straight_through_distributions_mix_no_units() -> None:
     program = drawn(lambda A: dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=A))
     assert read_sites(program).reads == {"A": (), "M": ("A",), "Y": ("M",)}
 
@@ -201,7 +201,7 @@ def test_a_subsample_is_named(plate: dict[str, Any]) -> None:
             ask()
 
 
-def test_a_subsample_of_as_many_people_as_asked_for_is_one() -> None:
+def test_a_subsample_of_as_many_units_as_asked_for_is_one() -> None:
     def program(n: int) -> None:
         with pyro.plate("units", 10_000, subsample_size=n):
             pyro.sample("A", dist.Bernoulli(0.4))

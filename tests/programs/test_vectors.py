@@ -268,8 +268,8 @@ def test_the_noise_of_a_multivariate_normal_is_that_of_its_cholesky_factor():
     def program(n):
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
-            law = dist.MultivariateNormal(A[..., None] * B, scale_tril=factors[A.long()])
-            M = pyro.sample("M", law)
+            distribution = dist.MultivariateNormal(A[..., None] * B, scale_tril=factors[A.long()])
+            M = pyro.sample("M", distribution)
             pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
 
     first, second = worlds_of(program, n=4000)
@@ -400,12 +400,14 @@ def test_a_vector_without_a_coupling_serves_as_noise_and_is_refused_elsewhere():
     assert np.abs(np.corrcoef(first["M[0]"], second["M[0]"])[0, 1]) < 0.06
 
 
-@pytest.mark.parametrize("law", [dist.OneHotCategorical(torch.ones(K)), dist.Normal(torch.zeros(K), 1.0).to_event(1)])
-def test_a_vector_that_is_given_data_is_refused(law):
+@pytest.mark.parametrize(
+    "distribution", [dist.OneHotCategorical(torch.ones(K)), dist.Normal(torch.zeros(K), 1.0).to_event(1)]
+)
+def test_a_vector_that_is_given_data_is_refused(distribution):
     def given(n):
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", law, obs=torch.eye(K)[torch.arange(n) % K])
+            M = pyro.sample("M", distribution, obs=torch.eye(K)[torch.arange(n) % K])
             pyro.sample("Y", dist.Normal(A + M.sum(-1), 1.0))
 
     with pytest.raises(GraphError, match=r"'M' is given data"):
@@ -444,28 +446,28 @@ def test_a_given_vector_moves_by_its_effect(program):
 
 
 @cache
-def plates(people):
+def plates(dim):
     """Noise in a plate of items; one for each individual besides, read by two nodes."""
 
     def program(n):
-        with pyro.plate("units", n, dim=people):
+        with pyro.plate("units", n, dim=dim):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             V = pyro.sample("V", dist.Normal(0.0, 1.0))
             D = pyro.deterministic("D", A + V)
-            with pyro.plate("items", K, dim=-3 - people):
+            with pyro.plate("items", K, dim=-3 - dim):
                 U = pyro.sample("U", dist.Normal(0.0, 1.0))
-                M = pyro.deterministic("M", A * (B if people == -2 else B[:, None]) + D + U)
+                M = pyro.deterministic("M", A * (B if dim == -2 else B[:, None]) + D + U)
                 H = pyro.deterministic("H", 2 * U + M)
-            items = (M + H).movedim(-3 - people, -1)
-            pyro.sample("Y", dist.Normal(score(items.split(1, -1) if people == -2 else items.unbind(-1)), 1.0))
+            items = (M + H).movedim(-3 - dim, -1)
+            pyro.sample("Y", dist.Normal(score(items.split(1, -1) if dim == -2 else items.unbind(-1)), 1.0))
 
     return program
 
 
-@pytest.mark.parametrize("people", [-1, -2])
+@pytest.mark.parametrize("dim", [-1, -2])
 @pytest.mark.parametrize("method", ["auto", pytest.param("svi", marks=pytest.mark.slow)])
-def test_given_noise_in_a_plate_of_items(people, method):
-    program, nodes = plates(people), ("A", "D", "M", "H", "Y")
+def test_given_noise_in_a_plate_of_items(dim, method):
+    program, nodes = plates(dim), ("A", "D", "M", "H", "Y")
     rows, graph = rows_of(program, nodes=nodes, n=4)
     assert graph.latent == ("U",)
     near = {} if method == "auto" else {"tolerance": 0.02}
@@ -547,9 +549,9 @@ def test_the_coupling_is_about_what_the_sensitive_attribute_reaches():
 
 def test_rows_without_a_graph_name_components():
     rows, _ = rows_of(jointly, n=4)
-    people = abduct(jointly, rows)
-    assert np.allclose(people.do({"A": 1}).rows[NAMES] - rows[NAMES], B.numpy(), atol=1e-4)
-    whole = people.do({"M[0]": 1.0, "M[1]": 2.0, "M[2]": 3.0}).rows
+    units = abduct(jointly, rows)
+    assert np.allclose(units.do({"A": 1}).rows[NAMES] - rows[NAMES], B.numpy(), atol=1e-4)
+    whole = units.do({"M[0]": 1.0, "M[1]": 2.0, "M[2]": 3.0}).rows
     assert np.allclose(whole["Y"] - rows["Y"], C.numpy() @ [1, 2, 3] - rows[NAMES].to_numpy() @ C.numpy(), atol=1e-4)
     some = abduct(jointly, rows, nodes=["A", "M"]).do({"A": 1}).rows
     assert list(some) == ["A", *NAMES]
@@ -692,26 +694,26 @@ FAMILIES = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_component_has_its_own_distribution(family):
     with isolated(0):
-        law = FAMILIES[family].expand(SHAPE)
-        values = law.sample()
+        distribution = FAMILIES[family].expand(SHAPE)
+        values = distribution.sample()
         for i in range(K):
-            one = component_of(law, (..., i))
+            one = component_of(distribution, (..., i))
             assert one.batch_shape == (5,)
             assert one.sample().shape == (5,)
-            assert torch.allclose(one.log_prob(values[..., i]), law.log_prob(values)[..., i])
+            assert torch.allclose(one.log_prob(values[..., i]), distribution.log_prob(values)[..., i])
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         dist.RelaxedBernoulli(torch.tensor(0.5), positive(0)),
         dist.FoldedDistribution(dist.Normal(positive(0), 1.0)),
         dist.Normal(positive(0), 1.0).mask(positive(1) > 0.5),
     ],
 )
-def test_what_cannot_be_taken_apart_is_told(law):
+def test_what_cannot_be_taken_apart_is_refused(distribution):
     with pytest.raises(NotImplementedError):
-        component_of(law.expand(SHAPE), (..., 0))
+        component_of(distribution.expand(SHAPE), (..., 0))
 
 
 def test_a_distribution_that_cannot_be_taken_apart_stays_a_site():
