@@ -67,7 +67,3 @@ def world_tables(
             data[column] = made[key]
         tables.append(pd.DataFrame(data, copy=False))
     return tables[0], tables[1]
-
-
-def _is_plain(values: pd.Series[Any]) -> bool:
-    return isinstance(values.dtype, np.dtype)
