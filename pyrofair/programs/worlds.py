@@ -255,8 +255,8 @@ def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = N
 Strategy = Literal["broadcast", "vectorised", "sequential"]
 """One run with the sensitive attribute as one number a world, or one for each unit; or a run for each node."""
 
-TRIAL = (2, 3, 50)
-"""The numbers of units with which a program is tried: as many as there are worlds, and more."""
+TRIAL = 50
+"""The number of units with which a program is tried, besides one as small as the number of worlds."""
 
 
 class WorldAxisError(RuntimeError):
@@ -394,42 +394,134 @@ def read_by_classifier(equations: Equations) -> tuple[str, ...]:
 
 
 def choose_strategy(equations: Equations, coupling: Coupling) -> Strategy:
-    """Choose how to run a program: the quickest strategy that equals the definition on a few units.
+    """Choose how to run a program: the quickest strategy whose values satisfy the definition for a few units.
 
-    It is tried for the nodes that a classifier reads, which lets other noise idle, and for all nodes. A CouplingError
-    names a site that they need and that cannot be coupled; a GraphError a program that fails.
+    A CouplingError names a site that a classifier's columns need and that cannot be coupled; a GraphError a program
+    that fails.
     """
-    inputs = read_by_classifier(equations)
-    trials = []
-
-    def equals(noise: Noise, wanted: tuple[str, ...], slow: tuple[World, World], *, broadcast: bool) -> bool:
-        try:
-            fast = vectorised_worlds(equations, noise, wanted, broadcast=broadcast)
-        except Exception:  # whatever fails in the quick way, the definition is used in its place
-            return False
-        return all(_same(one, other) for one, other in zip(slow, fast, strict=True))
-
     with isolated(0), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for n in TRIAL:
-            noise = Noise(n, coupling)
-            with evaluating(n):
-                trials.append((noise, inputs, sequential_worlds(equations, noise, inputs)))
-            with suppress(CouplingError), evaluating(n):  # of a node that is shown, not read; using it raises
-                trials.append((noise, equations.sites, sequential_worlds(equations, noise)))
         strategies: tuple[Strategy, ...] = ("broadcast", "vectorised")
         for strategy in strategies:
-            if all(equals(*trial, broadcast=strategy == "broadcast") for trial in trials):
-                return strategy
+            try:
+                if _serves(equations, coupling, broadcast=strategy == "broadcast"):
+                    return strategy
+            except Exception:  # whatever fails in the quick way, the definition is used in its place
+                continue
+        with evaluating(TRIAL):  # which raises what it cannot evaluate
+            sequential_worlds(equations, Noise(TRIAL, coupling), read_by_classifier(equations))
     return "sequential"
 
 
-def _same(slow: World, fast: World) -> bool:
-    return all(
-        fast[site].shape == slow[site].shape
-        and torch.allclose(fast[site].double(), slow[site].double(), equal_nan=True)
-        for site in fast
-    )
+def _serves(equations: Equations, coupling: Coupling, *, broadcast: bool) -> bool:
+    """Return whether runs with an axis of worlds satisfy the definition for all nodes, and for a classifier's alone."""
+    inputs = read_by_classifier(equations)
+    for n in (len(_sides(equations, ())[0]), TRIAL):
+        noise = Noise(n, coupling)
+        try:
+            worlds = vectorised_worlds(equations, noise, broadcast=broadcast)
+        except CouplingError:  # of a node that is shown, not read; using it raises
+            states = [equations.states(regime) for regime in equations.unfair.regimes]
+            pairs = [pair for own in states for pair in equations.in_order({site: own[site] for site in inputs})]
+            worlds = vectorised_worlds(equations, noise, {site: None for site, _ in pairs}, broadcast=broadcast)
+        if not _satisfied(equations, noise, worlds):
+            return False
+    alone = vectorised_worlds(equations, noise, inputs, broadcast=broadcast)
+    return all(_same(one[site], other[site]) for one, other in zip(worlds, alone, strict=True) for site in inputs)
+
+
+def _satisfied(equations: Equations, noise: Noise, worlds: tuple[World, World]) -> bool:
+    """Return whether both worlds satisfy the definition: each node is as its equation at its parents' values gives it.
+
+    One run holds all nodes, in a block of units for each way to hold a node's parents. As nodes come in the order of
+    the program, values that satisfy all equations are those that :func:`sequential_worlds` computes one by one.
+    """
+    states = [equations.states(regime) for regime in equations.unfair.regimes]
+    blocks: list[dict[str, State | int]] = []
+    where: list[tuple[str, int, Tensor]] = []
+    for own, world in zip(states, worlds, strict=True):
+        for site, value in world.items():
+            needed = dict(zip(equations.causes[site], own[site].parts, strict=True))
+            fits = [all(block.get(parent, part) == part for parent, part in needed.items()) for block in blocks]
+            if True not in fits:
+                blocks.append({})
+                fits.append(True)
+            blocks[fits.index(True)] |= needed
+            where.append((site, fits.index(True), value))
+        if len(blocks) == 1:
+            blocks[0] |= {site: states[0][site] for site in worlds[0]}
+    if not where:
+        return True
+    for block in blocks[1:]:
+        block |= {site: states[1][site] for site in worlds[1] if site not in block}
+    values: list[World] = []
+    for block in blocks:
+        values.append({})
+        for site, part in block.items():
+            if not isinstance(part, State):
+                values[-1][site] = _sensitive_values(equations, noise.n, part)
+                continue
+            found = [world[site] for own, world in zip(states, worlds, strict=True) if own[site] is part]
+            if not found:  # a state that is shown in neither world
+                return False
+            values[-1][site] = found[0]
+    blocked = _Blocks(equations, noise, values)
+    return all(_same(blocked.block(site, index), value) for site, index, value in where)
+
+
+class _Blocks(RunOnNoise):
+    """Run the same units in several blocks, each with its own values of nodes, the baseline's first."""
+
+    def __init__(self, equations: Equations, noise: Noise, blocks: Sequence[World]) -> None:
+        shapes = equations.info.shapes
+        self.dims = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in shapes.items()}
+        self.n, self.count = noise.n, len(blocks)
+        every = Noise(noise.n * len(blocks), noise.coupling)
+        every.values = {name: self._repeat(name, value) for name, value in noise.values.items()}
+        for name, (own, other) in noise.pairs.items():
+            first = self._repeat(name, own)
+            every.pairs[name] = first, first if other is own else self._repeat(name, other)
+        super().__init__(every, equations.endogenous, {})
+        self.shape = equations.info.shape
+        self.nodes = {
+            site: torch.cat([block[site].expand(block[site].shape or (noise.n,)) for block in blocks], self.dims[site])
+            for site in blocks[0]
+            if any(block[site].ndim for block in blocks)
+        }
+        self.idle = equations.idle([site for site in blocks[0] if site in equations.sites])
+        self.found: World = {}
+        with quiet(), self:
+            equations.program(every.n)
+
+    def _repeat(self, name: str, value: Tensor) -> Tensor:
+        """Repeat what has the dimension of units in each block."""
+        dim = self.dims.get(name, 0)
+        per_unit = name in self.dims and value.ndim > dim and value.shape[dim] == self.n
+        return torch.cat([value] * self.count, dim) if per_unit else value
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        if name in self.idle or (name not in self.noise.pairs and name not in self.noise.values):
+            return draw_from(distribution)
+        own, other = self.noise.pair(name, distribution, self.shape(name, self.noise.n))
+        if other is not own:
+            now, dim = parameters_of(distribution), self.dims[name]
+            if len(distribution.batch_shape) > dim and distribution.batch_shape[dim] == self.noise.n:
+                own = choose_noise(own, other, [self._repeat(name, each.narrow(dim, 0, self.n)) for each in now], now)
+        return at_noise(name, distribution, own, self.noise.coupling)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        self.found[msg["name"]] = msg["value"]
+        msg["value"] = self.nodes.get(msg["name"], msg["value"])
+
+    def block(self, site: str, index: int) -> Tensor:
+        """Return the values that a node's equation gives it in a block."""
+        value, dim = self.found[site], self.dims[site]
+        per_unit = value.ndim > dim and value.shape[dim] == self.noise.n
+        return value.narrow(dim, index * self.n, self.n) if per_unit else value
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one.double(), other.double(), equal_nan=True)
 
 
 def both_worlds(

@@ -941,3 +941,15 @@ def test_another_number_of_units_takes_one_run_once() -> None:
     found.confirm(5)
     found.confirm(5)
     assert runs == [5]
+
+
+@pytest.mark.parametrize("sites", [3, 12, 40])
+def test_units_in_both_worlds_take_few_runs_of_any_program(sites: int) -> None:
+    program, runs = counted(sites)
+    chain = " -> ".join(f"X{i}" for i in range(sites))
+    sem = SEM(program, CausalGraph(chain, sensitive="X0", outcome=f"X{sites - 1}").unfair(chain))
+    assert len(sem.nodes(5, random_state=0)[0]) == 5
+    assert len(runs) <= 15
+    runs.clear()
+    sem.nodes(5, random_state=1)
+    assert len(runs) == 1
