@@ -196,14 +196,13 @@ def row_keys(columns: Sequence[Tensor], n: int) -> Keys:
 def keyed_uniform(keys: Keys, seed: int, name: str, shape: Sequence[int] = ()) -> Tensor:
     """Return uniform numbers in (0, 1), shape (*shape, n), that depend on the n keys, the seed and the name alone.
 
-    Two keys, seeds or names give independent numbers: a counter-based generator, in which splitmix64 mixes the key with
-    a stream for each of the numbers of a row.
+    Two keys, seeds or names give independent numbers: splitmix64 mixes the key with a stream for each of the numbers.
     """
     size = int(np.prod(shape, dtype=np.int64))
     digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
     first, step = np.uint64(int.from_bytes(digest, "big")), np.uint64(0x9E3779B97F4A7C15)
     streams = _mix(first + step * np.arange(1, size + 1, dtype=np.uint64))[:, None]
-    bits = _mix(_mix(keys ^ streams) + streams)
+    bits = _mix(keys ^ streams)
     return torch.from_numpy(((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(*shape, len(keys))
 
 

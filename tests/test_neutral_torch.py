@@ -36,7 +36,7 @@ def program(n: int) -> None:
 
 
 @functools.cache
-def make_table() -> pd.DataFrame:
+def table() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     q, a = rng.normal(size=120), rng.integers(0, 2, 120)
     m = a + q + rng.normal(size=120)
@@ -44,7 +44,7 @@ def make_table() -> pd.DataFrame:
 
 
 def rows() -> pd.DataFrame:
-    return make_table().drop(columns="Y")
+    return table().drop(columns="Y")
 
 
 FITTED: dict[str, Any] = {}
@@ -70,7 +70,7 @@ def posterior(method: str = "svi") -> Any:
     settings: dict[str, Any] = {"steps": 60} if method == "svi" else {"draws": 6, "warmup": 6, "chains": 1}
     return pf.fit_posterior(
         program,
-        make_table()[:40],
+        table()[:40],
         GRAPH,
         method=method,
         progress=False,
@@ -81,11 +81,11 @@ def posterior(method: str = "svi") -> Any:
 
 def penalised(source: Any = None) -> pf.PenalizedClassifier:
     classifier = pf.PenalizedClassifier(source=source, epochs=2, batch_size=60, random_state=0)
-    return classifier.fit(rows(), make_table()["Y"])
+    return classifier.fit(rows(), table()["Y"])
 
 
 def pscf() -> pf.PSCF:
-    return pf.PSCF(UNFAIR, epochs=2, hidden=4, encoder_hidden=(4,), random_state=0).fit(rows(), make_table()["Y"])
+    return pf.PSCF(UNFAIR, epochs=2, hidden=4, encoder_hidden=(4,), random_state=0).fit(rows(), table()["Y"])
 
 
 def gcomputation() -> pf.GComputation:
@@ -94,7 +94,7 @@ def gcomputation() -> pf.GComputation:
 
 
 def logistic() -> Any:
-    return LogisticRegression().fit(rows(), make_table()["Y"])
+    return LogisticRegression().fit(rows(), table()["Y"])
 
 
 B = {"b": np.array([0.5, 1.0])}
@@ -131,14 +131,14 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "effect_posterior": lambda: pf.effect_posterior(program, UNFAIR, fitted("logistic", logistic), B, people=99,
                                                     progress=False, random_state=0).samples,
     "GComputation": lambda: gcomputation().worlds(random_state=0),
-    "audit, IPW": lambda: pf.audit({"m": fitted("logistic", logistic)}, pf.IPW(UNFAIR), make_table(), n_boot=2,
+    "audit, IPW": lambda: pf.audit({"m": fitted("logistic", logistic)}, pf.IPW(UNFAIR), table(), n_boot=2,
                                    progress=False, random_state=0).table,
     "audit, GComputation": lambda: pf.audit({"m": fitted("logistic", logistic)}, fitted("g", gcomputation), signs(),
                                             n_boot=1, progress=False, random_state=0).table,
-    "audit, classifier": lambda: pf.audit({"m": fitted("plain", penalised)}, pf.IPW(UNFAIR), make_table(), n_boot=0).table,
+    "audit, classifier": lambda: pf.audit({"m": fitted("plain", penalised)}, pf.IPW(UNFAIR), table(), n_boot=0).table,
     "penalty_path": lambda: pf.penalty_path(
         pf.PenalizedClassifier("logistic", source=pf.IPW(UNFAIR), epochs=2, batch_size=60),
-        rows(), make_table()["Y"], strengths=[0.0, 1.0], n_boot=2, progress=False,
+        rows(), table()["Y"], strengths=[0.0, 1.0], n_boot=2, progress=False,
     ).intervals,
     "simulate.scenario": lambda: pf.simulate.scenario("hiring").draw(50, random_state=0),
 }  # fmt: skip
