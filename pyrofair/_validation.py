@@ -23,15 +23,15 @@ __all__ = [
     "require_label",
     "require_layers",
     "require_names",
-    "require_people",
     "require_rate",
     "require_real",
     "require_seed",
+    "require_units",
     "require_unmasked",
     "shown",
 ]
 
-MOST_PEOPLE = 2**31 - 1
+MOST_UNITS = 2**31 - 1
 MOST_SEED = 2**63 - 1
 MOST_RATE = 1e30
 
@@ -60,7 +60,7 @@ def require_integer(name: str, value: object, *, least: int = 1, most: int | Non
     raise DataError(f"{name}={shown(value)} must be an integer {span}.{hint and f' {hint}'}")
 
 
-def require_people(name: str, value: object) -> int:
+def require_units(name: str, value: object) -> int:
     """Return a number of units to draw, or refuse what is none, or more than a table can hold.
 
     Raises
@@ -68,7 +68,7 @@ def require_people(name: str, value: object) -> int:
     DataError
         With the setting and its value.
     """
-    return require_integer(name, value, most=MOST_PEOPLE)
+    return require_integer(name, value, most=MOST_UNITS)
 
 
 def require_real(

@@ -25,9 +25,9 @@ from pyrofair._validation import (
     require_flag,
     require_instance,
     require_integer,
-    require_people,
     require_rate,
     require_seed,
+    require_units,
 )
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -339,7 +339,7 @@ def predictive(
     np.float32(2.0)
     """
     if n is not None:
-        require_people("n", n)
+        require_units("n", n)
     if draws is not None:
         require_integer("draws", draws)
     if do is not None:

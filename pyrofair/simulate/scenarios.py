@@ -19,7 +19,7 @@ from pyro import poutine
 from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
-from pyrofair._validation import did_you_mean, require_choice, require_people, require_seed
+from pyrofair._validation import did_you_mean, require_choice, require_seed, require_units
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
@@ -196,13 +196,13 @@ class Scenario:
         n, random_state
             The number of units to simulate, and the seed. The same question is answered once.
         """
-        require_people("n", n)
+        require_units("n", n)
         require_seed(random_state)
         return _facts(self, n, random_state)
 
     def _simulate(self, n: int, random_state: int | np.random.Generator | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the values of all sites, and P(Y = 1) given all causes of Y."""
-        require_people("n", n)
+        require_units("n", n)
         with isolated(seed_from(random_state)), torch.no_grad(), poutine.trace() as tracer:
             self.program(int(n))
         sites: dict[str, Any] = dict(tracer.trace.nodes)

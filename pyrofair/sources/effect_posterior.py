@@ -22,9 +22,9 @@ from pyrofair._validation import (
     require_callable,
     require_flag,
     require_integer,
-    require_people,
     require_real,
     require_seed,
+    require_units,
 )
 from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.potential_outcomes import CounterfactualSample
@@ -45,7 +45,7 @@ LABELS = {"mean_unfair_effect": "mean unfair effect", "piu": "PIU", "p_y0": "P(Y
 QUANTITIES = tuple(LABELS)
 ROUNDING = 1e-9
 """A spread of probabilities below this is none."""
-MOST_PEOPLE = 10_000_000
+MOST_UNITS = 10_000_000
 """Beyond so many units no number is recommended."""
 BLUE, GREY = "#0072B2", "#666666"
 
@@ -250,7 +250,7 @@ def effect_posterior(
     >>> found.samples["piu"].round(1).ravel().tolist()
     [0.0, 0.2, 0.3]
     """
-    require_people("people", people)
+    require_units("people", people)
     require_settings(1, decisions, threshold)
     require_real("level", level, above=0.0, below=1.0)
     if draws is not None:
@@ -335,7 +335,7 @@ def _warn_of_chance(table: pd.DataFrame) -> None:
         worst = float((blurred["mc_error"] / blurred["sd"]).max())
         people = int(table["people"].iloc[0])
         wanted = math.ceil(people * (4 * worst) ** 2 / 1000) * 1000
-        advice = f"people={wanted} to make it a quarter" if wanted <= MOST_PEOPLE else "many more units"
+        advice = f"people={wanted} to make it a quarter" if wanted <= MOST_UNITS else "many more units"
         warnings.warn(
             f"With {people} units the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
             f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take {advice}.",

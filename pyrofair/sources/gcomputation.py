@@ -24,8 +24,8 @@ from pyrofair._validation import (
     require_instance,
     require_integer,
     require_layers,
-    require_people,
     require_seed,
+    require_units,
 )
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
@@ -545,7 +545,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "split_")
         if n is not None:
-            require_people("n", n)
+            require_units("n", n)
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units = self._units(rows, seed, n)

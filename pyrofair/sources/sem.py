@@ -19,8 +19,8 @@ from pyrofair._validation import (
     require_choice,
     require_instance,
     require_integer,
-    require_people,
     require_seed,
+    require_units,
 )
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -232,7 +232,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         baseline, switched : DataFrames of n rows
             Row i of both is one unit; in the program's precision, as in ``worlds``.
         """
-        require_people("n", n)
+        require_units("n", n)
         require_seed(random_state)
         equations = self.equations()
         people = self._population().draw(n, self._seed(random_state), self._held())
@@ -268,7 +268,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         _require_weights(sample_weight, df)
         require_seed(random_state)
-        size = require_people("n", n) if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
+        size = require_units("n", n) if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
         population, seed, held = self._population(), self._seed(random_state), self._held()
         if self.unit == "shared":
             people, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)

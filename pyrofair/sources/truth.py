@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import require_choice, require_people, require_real
+from pyrofair._validation import require_choice, require_real, require_units
 from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.scoring import positive_scores
 from pyrofair.graph.causal_graph import CausalGraph
@@ -144,7 +144,7 @@ def require_settings(n: int, decisions: str, threshold: float) -> None:
     """
     require_choice("decisions", decisions, DECISIONS)
     require_real("threshold", threshold, least=0.0, below=1.0)  # a decision is 1 where score > threshold
-    require_people("n", n)
+    require_units("n", n)
 
 
 def measure_truth(

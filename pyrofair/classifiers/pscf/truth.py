@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
-from pyrofair._validation import require_people, require_seed
+from pyrofair._validation import require_seed, require_units
 from pyrofair.classifiers.pscf.counterfactual import Replay
 from pyrofair.effects.estimate import Estimate
 from pyrofair.exceptions import GraphError
@@ -127,7 +127,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     DataError
         If ``n`` is no positive integer.
     """
-    require_people("n", n)
+    require_units("n", n)
     require_seed(random_state)
     replay: Replay = model.replay_
     graph = replay.unfair.graph
