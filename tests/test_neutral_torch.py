@@ -107,7 +107,7 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "PSCF.truth": lambda: fitted("pscf", pscf).truth(pf.SEM(program, UNFAIR, posterior=B), n=50, random_state=0).piu,
     "learn_mechanisms": lambda: laws().fits["M"].centre,
     "LearnedMechanisms.refit": lambda: fitted("laws", laws).refit(random_state=0, steps=3).fits["M"].centre,
-    "LearnedMechanisms.law": lambda: fitted("laws", laws).law("M", signs()),
+    "LearnedMechanisms.distribution": lambda: fitted("laws", laws).distribution("M", signs()),
     "LearnedMechanisms.calibration": lambda: fitted("laws", laws).calibration(),
     "LearnedMechanisms.sem": lambda: pf.SEM.from_mechanisms(fitted("laws", laws), UNFAIR, unit="shared", draws=3)
     .worlds(20, random_state=0),

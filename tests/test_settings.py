@@ -167,7 +167,7 @@ settings(
     unfair="paths",
     draws="count",
     shared="choice",
-    couple="choice or none",
+    joint="choice or none",
     most_units="count",
     families="mapping",
     parameters="choice",

@@ -17,7 +17,7 @@ from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Family, features
 
-__all__ = ["ConditionalDistribution", "LawOf", "LearnedProgram", "Network", "Numbers"]
+__all__ = ["ConditionalDistribution", "MechanismOf", "LearnedProgram", "Network", "Numbers"]
 
 PRIOR = 2.0
 """Prior standard deviation of a bias, and of a weight times the root of the number of weights of its kind that go
@@ -152,7 +152,7 @@ Numbers = Callable[[], Callable[[Mapping[str, Tensor]], Tensor]]
 """Parameters of one's own: a function that is called outside the plate of units, draws its parameters there by
 ``pyro.sample``, and returns a function from the values of the columns read to the family's numbers, (..., size)."""
 
-LawOf = Callable[[Mapping[str, Tensor]], Any]
+MechanismOf = Callable[[Mapping[str, Tensor]], Any]
 """From the values of the columns read, by name, to a distribution."""
 
 
@@ -177,25 +177,27 @@ class ConditionalDistribution:
     reads: Mapping[str, Family]
     numbers: Network | Numbers = field(repr=False)
 
-    def draw(self) -> LawOf:
+    def draw(self) -> MechanismOf:
         """Draw the parameters by ``pyro.sample``, and return the distribution as a function of the values read."""
         if not isinstance(self.numbers, Network):
             given = self.numbers()
-            return lambda values: self.family.law(self._checked(given({name: values[name] for name in self.reads})))
+            return lambda values: self.family.distribution(
+                self._checked(given({name: values[name] for name in self.reads}))
+            )
         return self.of(self.numbers.draw(self.column))
 
-    def of(self, parameters: Sequence[Tensor]) -> LawOf:
+    def of(self, parameters: Sequence[Tensor]) -> MechanismOf:
         """Return the distribution whose numbers its network computes with these weights and biases, layer by layer."""
         network, offset = self.numbers, self.family.offset
         assert isinstance(network, Network)  # told by the caller
 
         def law(values: Mapping[str, Tensor]) -> Any:
             read = [features(family, values[name]) for name, family in self.reads.items()]
-            return self.family.law(network(parameters, read) + offset)
+            return self.family.distribution(network(parameters, read) + offset)
 
         return law
 
-    def at(self, parameters: Mapping[str, Tensor]) -> LawOf:
+    def at(self, parameters: Mapping[str, Tensor]) -> MechanismOf:
         """Return the distribution at given parameters."""
         with poutine.block(), poutine.condition(data=dict(parameters)):
             return self.draw()
@@ -240,7 +242,7 @@ class LearnedProgram:
                 raise GraphError(
                     f"The distribution of {law.column!r} reads {missing[0]!r}, which was not learned, so no program "
                     f"draws "
-                    "units. Learn its node too (nodes=...). Single distributions are at .law(column, table)."
+                    "units. Learn its node too (nodes=...). Single distributions are at .distribution(column, table)."
                 )
 
     def __call__(self, n: int) -> None:

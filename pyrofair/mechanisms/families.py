@@ -25,11 +25,11 @@ from pyrofair.tables.tables import as_levels, encode_levels, is_categorical, rea
 
 __all__ = [
     "Binary",
-    "Categories",
+    "Categorical",
     "Continuous",
     "Family",
     "Positive",
-    "Whole",
+    "Integer",
     "choose_family",
     "decode",
     "encode",
@@ -40,7 +40,7 @@ __all__ = [
 
 LEAST_SCALE = 0.01
 """No component is narrower than so many standard deviations of its column: a value met twice is no distribution."""
-LEAST_WHOLE_SCALE = 0.05
+LEAST_INTEGER_SCALE = 0.05
 """The same for integers, in units: all its mass is on one of them long before."""
 SPREAD = 1.2
 """The components start evenly over so many standard deviations on both sides."""
@@ -60,7 +60,7 @@ class Family(Protocol):
     def offset(self) -> Tensor:
         """What to add to a network's output, shape (size,), so that output 0 is roughly the marginal distribution."""
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the distributions of scalars that numbers of shape (..., size) determine, batch shape (...)."""
 
 
@@ -86,14 +86,14 @@ class Binary:
         """The log-odds among all."""
         return torch.tensor([math.log(self.p) - math.log1p(-self.p)])
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the Bernoulli distribution of these log-odds."""
         law: TorchDistributionMixin = dist.Bernoulli(logits=out[..., 0])
         return law
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categorical:
     """One of k levels, coded 0 to k - 1: a categorical distribution. Ordered levels and few numbers too.
 
     Parameters
@@ -121,7 +121,7 @@ class Categories:
         """The logarithms of the frequencies."""
         return torch.tensor(self.frequencies).log()
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the categorical distribution of these logits."""
         family: Any = OrderedCategorical if self.ordered else dist.Categorical
         law: TorchDistributionMixin = family(logits=out)
@@ -129,7 +129,7 @@ class Categories:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Integer:
     """Integers between two ends: a mixture of normal distributions, rounded.
 
     Parameters
@@ -158,9 +158,9 @@ class Whole:
         """Components that cover the column evenly."""
         return _even(self.components)
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the rounded mixture."""
-        weights, loc, scale = _split(out, self.mean, self.sd, LEAST_WHOLE_SCALE / self.sd)
+        weights, loc, scale = _split(out, self.mean, self.sd, LEAST_INTEGER_SCALE / self.sd)
         return DiscretizedMixture(weights, loc, scale, self.low, self.high)
 
 
@@ -190,7 +190,7 @@ class Continuous:
         """Components that cover the column evenly."""
         return _even(self.components)
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units."""
         weights, loc, scale = _split(out, self.mean, self.sd, LEAST_SCALE)
         mixture: TorchDistributionMixin = dist.MixtureSameFamily(
@@ -203,9 +203,9 @@ class Continuous:
 class Positive(Continuous):
     """Positive real numbers: a mixture of log-normal distributions; ``mean`` and ``sd`` are those of the logarithms."""
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units: the exponential of one of normal distributions."""
-        law: TorchDistributionMixin = dist.TransformedDistribution(super().law(out), [ExpTransform()])
+        law: TorchDistributionMixin = dist.TransformedDistribution(super().distribution(out), [ExpTransform()])
         return law
 
 
@@ -233,10 +233,10 @@ def choose_family(
 ) -> Family:
     """Choose the family of a column by its type and its values.
 
-    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any kind, and integers of few
-    values: :class:`Categories`, with all declared categories, and integers in order. Other integers up to a
-    million in size: :class:`Whole`. Positive numbers whose standard deviation is at least a tenth of their mean:
-    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categories` of one level: nothing
+    Truth values and zeros and ones: :class:`Binary`. Categorical, text, two values of any kind, and integers of few
+    values: :class:`Categorical`, with all declared categories, and integers in order. Other integers up to a
+    million in size: :class:`Integer`. Positive numbers whose standard deviation is at least a tenth of their mean:
+    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categorical` of one level: nothing
     can be said of any other value, and it is refused by name where it comes.
 
     Parameters
@@ -259,9 +259,9 @@ def choose_family(
     Examples
     --------
     >>> choose_family(pd.Series(["cook", "nurse", "cook"]))
-    Categories(levels=('cook', 'nurse'), ordered=False)
+    Categorical(levels=('cook', 'nurse'), ordered=False)
     >>> choose_family(pd.Series(range(100)))  # doctest: +ELLIPSIS
-    Whole(low=0, high=99, mean=..., sd=..., components=5)
+    Integer(low=0, high=99, mean=..., sd=..., components=5)
     >>> choose_family(pd.Series([-1.5, 0.5, 1.0]))  # doctest: +ELLIPSIS
     Continuous(mean=..., sd=..., components=5)
     """
@@ -282,11 +282,11 @@ def choose_family(
         return Positive(*moments(np.log(numbers), shares), components)
     mean, sd = moments(numbers, shares)
     if kind == "whole":
-        return Whole(int(numbers.min()), int(numbers.max()), mean, sd, components)
+        return Integer(int(numbers.min()), int(numbers.max()), mean, sd, components)
     return Continuous(mean, sd, components)
 
 
-def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categories:
+def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categorical:
     """Return the categories with half a row added to each, so that a declared one that was not met stays possible."""
     known = as_levels(values)
     numbers = known.to_numpy()
@@ -295,7 +295,7 @@ def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Cate
     n = int((shares > 0.0).sum())
     counts = n * np.bincount(encode_levels(values, known), weights=shares, minlength=len(known)) + 0.5
     ordered = values.cat.ordered if isinstance(values.dtype, pd.CategoricalDtype) else not is_categorical(values)
-    return Categories(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()), bool(ordered))
+    return Categorical(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()), bool(ordered))
 
 
 # -- values as numbers ------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
 
     Examples
     --------
-    >>> family = Categories(("low", "high"), (0.5, 0.5))
+    >>> family = Categorical(("low", "high"), (0.5, 0.5))
     >>> encode(family, pd.Series(["high", "low"]))
     tensor([1., 0.])
     """
@@ -328,7 +328,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
     wrong = np.zeros(len(numbers), dtype=bool)
     if isinstance(family, Binary):
         wrong, kind = (numbers != 0.0) & (numbers != 1.0), "0 and 1"
-    elif isinstance(family, Whole):
+    elif isinstance(family, Integer):
         wrong, kind = numbers != np.round(numbers), "integers"
     elif isinstance(family, Positive):
         wrong, kind = numbers <= 0.0, "positive numbers"
@@ -347,7 +347,7 @@ def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:
     known = getattr(family, "levels", None)
     if known is not None:
         return np.asarray(pd.Index(known).to_numpy()[plain.astype(np.int64)])
-    return plain.astype(np.int64) if isinstance(family, Binary | Whole) else plain
+    return plain.astype(np.int64) if isinstance(family, Binary | Integer) else plain
 
 
 def levels(family: Family) -> tuple[Hashable, ...] | None:
@@ -355,9 +355,9 @@ def levels(family: Family) -> tuple[Hashable, ...] | None:
 
     Examples
     --------
-    >>> levels(Categories((1, 2, 3), (0.2, 0.3, 0.5)))
+    >>> levels(Categorical((1, 2, 3), (0.2, 0.3, 0.5)))
     (1, 2, 3)
-    >>> levels(Categories((0, 1, 2), (0.2, 0.3, 0.5))) is None
+    >>> levels(Categorical((0, 1, 2), (0.2, 0.3, 0.5))) is None
     True
     """
     known: tuple[Hashable, ...] | None = getattr(family, "levels", None)
@@ -369,13 +369,13 @@ def support(family: Family) -> Tensor | None:
 
     Examples
     --------
-    >>> support(Whole(2, 5, 3.0, 1.0))
+    >>> support(Integer(2, 5, 3.0, 1.0))
     tensor([2., 3., 4., 5.])
     """
     known = getattr(family, "levels", None)
     if isinstance(family, Binary) or known is not None:
         return torch.arange(2.0 if known is None else float(len(known)))
-    if not isinstance(family, Whole) or family.high - family.low > 2 * MOST_WHOLE:
+    if not isinstance(family, Integer) or family.high - family.low > 2 * MOST_WHOLE:
         return None
     return torch.arange(float(family.low), family.high + 1.0)
 
@@ -388,7 +388,7 @@ def features(family: Family, values: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> features(Categories(("a", "b", "c"), (0.2, 0.3, 0.5)), torch.tensor([2.0, 0.0]))
+    >>> features(Categorical(("a", "b", "c"), (0.2, 0.3, 0.5)), torch.tensor([2.0, 0.0]))
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
     >>> features(Continuous(10.0, 2.0), torch.tensor([12.0]))

@@ -31,7 +31,7 @@ from pyrofair._validation import (
 )
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
-from pyrofair.mechanisms.families import Binary, Categories, Family, features
+from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex
 
 __all__ = [
@@ -762,7 +762,7 @@ def marginal_log_likelihood(law: ConditionalDistribution, rows: Rows, settings: 
         if not has_last_layer(alone):
             chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=MARGINAL_STEPS)
             centre = fit_law(alone, rows, chosen).centre
-        elif not isinstance(law.family, Binary | Categories):
+        elif not isinstance(law.family, Binary | Categorical):
             last = LastLayer.of(alone, centre, rows)
             for theta, _, _ in last.steps(last.read(centre)):
                 centre = last.write(theta, centre)

@@ -283,12 +283,12 @@ def require_fitting(family: Family, values: pd.Series[Any]) -> None:
         )
     try:
         size, offset = int(family.size), family.offset
-        law = family.law(offset.expand(3, size))
+        law = family.distribution(offset.expand(3, size))
         shapes = tuple(offset.shape), tuple(law.batch_shape), tuple(law.event_shape)
     except Exception as error:
         raise DataError(
             f"The family {kind} of {name!r} fails: {type(error).__name__}: {error}. A family has an integer size, "
-            "a tensor offset of shape (size,), and law(out), which makes distributions of numbers of shape (..., size)."
+            "a tensor offset of shape (size,), and distribution(out), which makes distributions of numbers of shape (..., size)."
         ) from error
     if shapes != ((size,), (3,), ()):
         raise DataError(
@@ -298,7 +298,7 @@ def require_fitting(family: Family, values: pd.Series[Any]) -> None:
         )
     numbers = encode(family, values)
     with torch.no_grad(), pyro.validation_enabled(False):
-        marginal: Any = family.law(offset.expand(len(numbers), size))
+        marginal: Any = family.distribution(offset.expand(len(numbers), size))
         wrong = ~(marginal.support.check(numbers) & marginal.log_prob(numbers).isfinite())
     if bool(wrong.any()):
         raise DataError(
@@ -388,7 +388,7 @@ class LearnedMechanisms:
             found[self.graph.outcome_column] = self.outcome_labels
         return found
 
-    def law(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
+    def distribution(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
         """Return the distribution of a column for each row of a table.
 
         Parameters
@@ -670,7 +670,7 @@ def learn_mechanisms(
     >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
     >>> laws = learn_mechanisms(df, graph, nodes=["M"], parameters="linear", components=1, progress=False,
     ...                          random_state=0)
-    >>> law = laws.law("M", pd.DataFrame({"A": [0, 1]}))
+    >>> law = laws.distribution("M", pd.DataFrame({"A": [0, 1]}))
     >>> bool(((law.mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
     True
     """

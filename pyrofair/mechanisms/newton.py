@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
-from pyrofair.mechanisms.families import Binary, Categories, Continuous, Whole, features
+from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, features
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.fitting import Rows
@@ -33,7 +33,7 @@ ARRIVED, MOST_MOVES = 1e-4, 8
 
 def has_last_layer(law: ConditionalDistribution) -> bool:
     """Tell whether a distribution's numbers come from a network, and its family is one of ours, with curvatures."""
-    return isinstance(law.numbers, Network) and isinstance(law.family, Binary | Categories | Continuous | Whole)
+    return isinstance(law.numbers, Network) and isinstance(law.family, Binary | Categorical | Continuous | Integer)
 
 
 def is_convex(law: ConditionalDistribution) -> bool:
@@ -48,8 +48,8 @@ def is_simple(law: ConditionalDistribution) -> bool:
     distribution.
     """
     family = law.family
-    return isinstance(family, Binary | Categories) or (
-        isinstance(family, Continuous | Whole) and family.components == 1
+    return isinstance(family, Binary | Categorical) or (
+        isinstance(family, Continuous | Integer) and family.components == 1
     )
 
 
@@ -150,7 +150,7 @@ class LastLayer:
         return self.inputs @ theta + self.law.family.offset.double()
 
     def _fit(self, out: Tensor) -> Tensor:
-        each: Tensor = self.law.family.law(out).log_prob(self.values)  # type: ignore[no-untyped-call]
+        each: Tensor = self.law.family.distribution(out).log_prob(self.values)  # type: ignore[no-untyped-call]
         return -(self.weight * each).sum()
 
     def _curvature(self, theta: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class LastLayer:
         found = torch.stack(
             [torch.autograd.grad(slope[:, i].sum(), out, retain_graph=True)[0] for i in range(size)], 1
         ).detach()
-        if isinstance(self.law.family, Binary | Categories):
+        if isinstance(self.law.family, Binary | Categorical):
             return found
         known, vectors = torch.linalg.eigh(0.5 * (found + found.transpose(1, 2)))
         clipped: Tensor = vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(1, 2))

@@ -36,7 +36,7 @@ from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.sources.gformula import (
-    LawGraph,
+    MechanismGraph,
     Units,
     collect_units,
     draw_caused,
@@ -53,14 +53,14 @@ from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.learn import LearnedMechanisms
 
-__all__ = ["HALVES", "PARTS", "GComputation", "SplitLaws"]
+__all__ = ["HALVES", "PARTS", "GComputation", "SplitMechanisms"]
 
 HALVES = ("half 0", "half 1")
 PARTS = ("all", *HALVES)
 
 
 @dataclass(frozen=True)
-class SplitLaws:
+class SplitMechanisms:
     """Distributions learned from all rows or from a random half of them, when first asked for.
 
     The distributions of a half end as a bootstrap replicate does, so that replicates lie around them, whatever fits
@@ -85,7 +85,7 @@ class SplitLaws:
     learn: Callable[..., LearnedMechanisms] | None
     families: Mapping[str, Family] | None
     seed: int
-    origin: SplitLaws | None = None
+    origin: SplitMechanisms | None = None
     learned: dict[str, LearnedMechanisms | None] = field(default_factory=dict)
     starts: dict[str, LearnedMechanisms] = field(default_factory=dict)
 
@@ -105,13 +105,13 @@ class SplitLaws:
                 self.learned[which] = self._learn(which) if self.learn else None
             return self.learned[which]
 
-    def reweighted(self, rows: Rows) -> SplitLaws:
+    def reweighted(self, rows: Rows) -> SplitMechanisms:
         """Return the distributions of the same rows with other weights: a bootstrap replicate, fitted in a few
         steps.
         """
         return replace(self, rows=rows, origin=self, learned={}, starts={})
 
-    def before(self) -> SplitLaws:
+    def before(self) -> SplitMechanisms:
         """Return a replicate's distributions of all rows, with the halves' distributions of its origin."""
         if self.origin is None:
             return self
@@ -178,7 +178,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     shared
         Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
         is drawn from its learned distribution with A = baseline, so that no propensity is needed.
-    couple
+    joint
         ``"consistent"``: in audits, know that where what unfair edges switch is the same in both worlds, all else is;
         the ends of PIU are then linear programs (:mod:`pyrofair.effects.conditional_bounds`). It needs few values,
         and takes longer.
@@ -199,7 +199,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ----------
     estimand_ : Estimand
         The formulas.
-    laws_ : LearnedMechanisms
+    mechanisms_ : LearnedMechanisms
         The learned mechanisms.
 
     References
@@ -217,10 +217,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     """
 
     estimand_: Estimand
-    graph_: LawGraph
+    graph_: MechanismGraph
     seed_: int
     nuisances_: Nuisances
-    split_: SplitLaws
+    split_: SplitMechanisms
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         *,
         draws: int = 200,
         shared: Literal["observed", "learned"] = "observed",
-        couple: Literal["consistent"] | None = None,
+        joint: Literal["consistent"] | None = None,
         most_units: int = 5000,
         families: Mapping[str, Family] | None = None,
         parameters: Any = "network",
@@ -242,7 +242,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.unfair = unfair
         self.draws = draws
         self.shared = shared
-        self.couple = couple
+        self.joint = joint
         self.most_units = most_units
         self.families = families
         self.parameters = parameters
@@ -281,7 +281,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self._check_halves(a, weight)
         warn_unused(df, self.unfair.graph)
         fitted.estimand_ = estimand
-        fitted.graph_ = LawGraph.of(estimand)
+        fitted.graph_ = MechanismGraph.of(estimand)
         fitted.seed_ = seed_from(fitted.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None, fitted.folds)
@@ -290,14 +290,14 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         learn = partial(
             learn_mechanisms, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how
         )
-        fitted.split_ = SplitLaws(rows, learn if nodes else None, fitted.families, fitted.seed_)
+        fitted.split_ = SplitMechanisms(rows, learn if nodes else None, fitted.families, fitted.seed_)
         fitted._check_units()
         fitted.split_.of("all")
         self.__dict__ = fitted.__dict__
         return self
 
     @property
-    def laws_(self) -> LearnedMechanisms | None:
+    def mechanisms_(self) -> LearnedMechanisms | None:
         """The learned mechanisms; None if nothing is drawn."""
         check_is_fitted(self, "split_")
         return self.split_.of("all")
@@ -382,7 +382,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         for name in ("draws", "most_units", "components"):
             require_integer(name, getattr(self, name))
         require_choice("shared", self.shared, ("observed", "learned"))
-        require_choice("couple", self.couple, (None, "consistent"))
+        require_choice("joint", self.joint, (None, "consistent"))
         require_layers("hidden", self.hidden)
         require_flag("progress", self.progress)
         require_seed(self.random_state)
@@ -530,7 +530,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Their errors are independent given the units, which the ends of PIU given units need. Parameters as for
         :meth:`worlds`.
         """
-        paired = self.couple == "consistent" and bool(self.graph_.drawn)
+        paired = self.joint == "consistent" and bool(self.graph_.drawn)
         return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=paired) for which in HALVES)
 
     def _worlds(
@@ -592,4 +592,4 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         units = self._units(self.rows_, self.seed_, None)
         few = min(self.draws, 50)
         with PYRO_LOCK, neutral_torch():
-            return outside_support(self.laws_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)
+            return outside_support(self.mechanisms_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DrawnWorld",
-    "LawGraph",
+    "MechanismGraph",
     "Units",
     "collect_units",
     "draw_caused",
@@ -87,7 +87,7 @@ def sample_units(units: Units, n: int, seed: int) -> Units:
 
 
 @dataclass(frozen=True)
-class LawGraph:
+class MechanismGraph:
     """The nodes of an identified pair of worlds, the shared ones before those that are drawn anew in each.
 
     Parameters
@@ -131,12 +131,12 @@ class LawGraph:
         return (
             f"A unit is a value of what both worlds share: {shared}. In each world {drawn} is drawn anew by learned "
             "distributions; intervals rest on distributions fitted again, not on whether their form is right (see "
-            "laws_.calibration()).",
+            "mechanisms_.calibration()).",
             f"Distributions are asked only where {self.graph.sensitive} and its companions were met (see overlap()).",
         )
 
     @classmethod
-    def of(cls, estimand: Estimand) -> LawGraph:
+    def of(cls, estimand: Estimand) -> MechanismGraph:
         """Read the distributions off an estimand.
 
         Shared nodes never read drawn ones: a path through a drawn node goes on along the same first edge, and would be
@@ -214,7 +214,7 @@ class DrawnWorld:
 
 def draw_worlds(
     laws: LearnedMechanisms | None,
-    graph: LawGraph,
+    graph: MechanismGraph,
     units: Units,
     *,
     draws: int,
@@ -267,7 +267,7 @@ def _combinations(laws: LearnedMechanisms, columns: Sequence[str]) -> float:
     return prod(inf if each is None else len(each) for each in values)
 
 
-def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: pd.DataFrame) -> DrawnWorld:
+def _as_the_outcome_reads(world: DrawnWorld, graph: MechanismGraph, which: int, like: pd.DataFrame) -> DrawnWorld:
     """Return a world with the sensitive attribute that the outcome reads there."""
     name = graph.graph.sensitive_column
     label = repeat_label(like[name], graph.graph.label(graph.outcome_arms[which]), world.rows.index)
@@ -276,7 +276,7 @@ def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: 
 
 def pair_worlds(
     laws: LearnedMechanisms,
-    graph: LawGraph,
+    graph: MechanismGraph,
     units: Units,
     *,
     draws: int,
@@ -304,13 +304,13 @@ def pair_worlds(
     columns = graph.graph.columns_of(switched)
     if _combinations(laws, columns) > exact:
         raise DataError(
-            f"couple='consistent' takes each value of {', '.join(columns)} by itself, and they have more than {exact} "
-            "together, or are no categories or integers. Use couple=None."
+            f"joint='consistent' takes each value of {', '.join(columns)} by itself, and they have more than {exact} "
+            "together, or are no categories or integers. Use joint=None."
         )
     if late := [node for node in switched if {*graph.given[node]} & {*graph.drawn} - {*switched}]:
         raise DataError(
-            f"couple='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node that "
-            "they do not. Use couple=None."
+            f"joint='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node that "
+            "they do not. Use joint=None."
         )
     start = DrawnWorld(units.rows, units.weight, np.arange(len(units.weight)))
     one, other = (_all_values(laws, graph, switched, which, start, like, least=0.0) for which in (0, 1))
@@ -325,7 +325,7 @@ def pair_worlds(
 
 
 def draw_caused(
-    laws: LearnedMechanisms, graph: LawGraph, roots: Units, most: int, seed: int, like: pd.DataFrame
+    laws: LearnedMechanisms, graph: MechanismGraph, roots: Units, most: int, seed: int, like: pd.DataFrame
 ) -> Units:
     """Return units with the shared nodes that the sensitive attribute causes drawn too, at its baseline.
 
@@ -348,7 +348,7 @@ def draw_caused(
 
 def draw_nodes(
     laws: LearnedMechanisms,
-    graph: LawGraph,
+    graph: MechanismGraph,
     nodes: Sequence[str],
     which: int,
     rows: pd.DataFrame,
@@ -383,7 +383,9 @@ def draw_nodes(
             size = max(1, MOST_ENTRIES // _width(laws, column))
             value = torch.cat(
                 [
-                    quantile(column, laws.law(column, read.iloc[first : first + size]), at[first : first + size])
+                    quantile(
+                        column, laws.distribution(column, read.iloc[first : first + size]), at[first : first + size]
+                    )
                     for first in range(0, len(rows), size)
                 ]
             )
@@ -400,7 +402,7 @@ def _width(laws: LearnedMechanisms, column: str) -> int:
 
 def _all_values(
     laws: LearnedMechanisms,
-    graph: LawGraph,
+    graph: MechanismGraph,
     nodes: Sequence[str],
     which: int,
     world: DrawnWorld,
@@ -413,7 +415,7 @@ def _all_values(
             family = laws.families[column]
             values = support(family)
             assert values is not None  # told by the caller
-            law = laws.law(column, _as_read(world.rows, graph, node, which))
+            law = laws.distribution(column, _as_read(world.rows, graph, node, which))
             p = law.log_prob(values[:, None]).double().exp().numpy().T
             place, level = np.nonzero(p >= least)
             share = p[place, level] / np.where(p >= least, p, 0.0).sum(axis=1)[place]
@@ -423,7 +425,7 @@ def _all_values(
     return world
 
 
-def _as_read(rows: pd.DataFrame, graph: LawGraph, node: str, which: int) -> pd.DataFrame:
+def _as_read(rows: pd.DataFrame, graph: MechanismGraph, node: str, which: int) -> pd.DataFrame:
     """Return rows with the sensitive attribute as a node reads it."""
     arm = graph.arms[which].get(node)
     if arm is None:
@@ -441,7 +443,7 @@ def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
 
 def outside_support(
     laws: LearnedMechanisms | None,
-    graph: LawGraph,
+    graph: MechanismGraph,
     units: Units,
     rows: Rows,
     *,

@@ -24,7 +24,7 @@ from torch import Tensor
 import pyrofair as pf
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.mechanisms import fitting as law_fitting
-from pyrofair.mechanisms.families import Binary, Categories, Continuous, Positive, Whole
+from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Positive, Integer
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.newton import LastLayer
 
@@ -72,16 +72,16 @@ def laws(frame: pd.DataFrame) -> LearnedMechanisms:
 
 def test_families_follow_the_columns(laws: LearnedMechanisms) -> None:
     kinds = {name: type(family) for name, family in laws.families.items()}
-    assert kinds == {"A": Binary, "Q": Categories, "D": Whole, "M": Continuous, "Y": Binary}
+    assert kinds == {"A": Binary, "Q": Categorical, "D": Integer, "M": Continuous, "Y": Binary}
     assert laws.levels == {"Q": (-1, 0, 1)}
 
 
 def test_laws_are_near_the_true_ones(laws: LearnedMechanisms) -> None:
     table = pd.DataFrame({"A": [0, 1, 1], "Q": [0, 0, 1]})
     torch.manual_seed(0)
-    count = laws.law("D", table).sample((5000,)).mean(0)
+    count = laws.distribution("D", table).sample((5000,)).mean(0)
     assert count.tolist() == pytest.approx(np.exp([1.5, 2.0, 2.7]), rel=0.12)
-    mean = laws.law("M", table).mean
+    mean = laws.distribution("M", table).mean
     assert mean.tolist() == pytest.approx([0.0, 2.0, 3.0], abs=0.35)
 
 
@@ -136,9 +136,9 @@ def test_posteriors_have_the_width_of_the_data(frame: pd.DataFrame) -> None:
         assert weight.mean() == pytest.approx(2.0, abs=0.2)
         assert 0.01 < weight.std() < 0.12
     table = pd.DataFrame({"A": [0], "Q": [0]})
-    assert found.law("M", table, draw=3).mean.item() != found.law("M", table, draw=4).mean.item()
+    assert found.distribution("M", table, draw=3).mean.item() != found.distribution("M", table, draw=4).mean.item()
     with pytest.raises(DataError, match="draw=300 is none of the 300 draws"):
-        found.law("M", table, draw=300)
+        found.distribution("M", table, draw=300)
 
 
 # -- whose parameters, which columns ----------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Counts:
     size = 1
     offset = torch.tensor([1.5])
 
-    def law(self, out: Tensor) -> Any:
+    def distribution(self, out: Tensor) -> Any:
         return dist.Poisson(out[..., 0].clamp(max=8.0).exp())
 
 
@@ -168,7 +168,7 @@ def test_families_and_parameters_of_ones_own(frame: pd.DataFrame) -> None:
     own = {"D": Counts(), "M": Continuous(0.0, 1.0, components=1)}
     found = learn(frame, families=own, parameters={"M": slope, "D": "linear"}, learning_rate=0.05, steps=500)
     assert found.posterior["b"] == pytest.approx(2.0, abs=0.2)
-    rate = found.law("D", pd.DataFrame({"A": [1], "Q": [1]})).mean
+    rate = found.distribution("D", pd.DataFrame({"A": [1], "Q": [1]})).mean
     assert rate.item() == pytest.approx(np.exp(2.7), rel=0.1)
     assert found.calibration().set_index("column").loc["D", "pit_p"] > 0.001
     sem = pf.SEM(found.program, UNFAIR, posterior=found.posterior)
@@ -206,7 +206,7 @@ def test_weights_count_rows(frame: pd.DataFrame) -> None:
     weight = np.where(frame["A"] == 1, 3.0, 1.0)
     found = learn(frame, nodes=["A"], sample_weight=weight, learning_rate=0.05)
     share = weight[frame["A"] == 1].sum() / weight.sum()
-    assert found.law("A", frame.head(1)).probs.item() == pytest.approx(share, abs=0.02)
+    assert found.distribution("A", frame.head(1)).probs.item() == pytest.approx(share, abs=0.02)
     with pytest.raises(DataError, match="10 rows with a weight above 0; at least 20"):
         learn(frame, sample_weight=np.arange(len(frame)) < 10)
     with pytest.raises(DataError, match="sample_weight must be finite"):
@@ -301,14 +301,14 @@ def test_labels_of_text_become_codes_and_the_sensitive_attribute_0_and_1() -> No
     )
     found = learn(df, graph)
     assert found.levels == {"job": ("cook", "nurse"), "pay": ("low", "high")}
-    share = found.law("job", pd.DataFrame({"sex": ["f", "m"]})).probs[:, 1]
+    share = found.distribution("job", pd.DataFrame({"sex": ["f", "m"]})).probs[:, 1]
     assert share.tolist() == pytest.approx([0.2, 0.8], abs=0.08)
     sites: Any = poutine.trace(found.program).get_trace(50).nodes
     assert {*sites["sex"]["value"].tolist()} <= {0.0, 1.0}
     with pytest.raises(DataError, match="'chef', not seen in fit"):
-        found.law("pay", pd.DataFrame({"sex": ["f"], "job": ["chef"]}))
+        found.distribution("pay", pd.DataFrame({"sex": ["f"], "job": ["chef"]}))
     with pytest.raises(DataError, match="holds 'x' besides"):
-        found.law("job", pd.DataFrame({"sex": ["x"]}))
+        found.distribution("job", pd.DataFrame({"sex": ["x"]}))
 
 
 def test_numeric_labels_of_the_sensitive_attribute_are_kept_in_the_program() -> None:
@@ -383,7 +383,7 @@ def test_calibration_sees_a_wrong_law() -> None:
 
 def test_words_and_history(laws: LearnedMechanisms) -> None:
     assert repr(laws) == "LearnedMechanisms(5 columns, 1350 training and 150 held-out rows, posterior='point')"
-    assert "  D | A, Q: Whole, " in str(laws)
+    assert "  D | A, Q: Integer, " in str(laws)
     history = laws.history
     assert list(history) == ["column", "step", "loss", "held_out"]
     for name, own in history.groupby("column"):
@@ -403,7 +403,7 @@ def test_an_early_law_is_not_kept_for_luck() -> None:
     history = found.history.query("column == 'M'")
     assert history["step"][history["held_out"].idxmax()] <= 100
     gap = df.groupby("A")["M"].mean().diff()[1]
-    assert found.law("M", pd.DataFrame({"A": [0, 1]})).mean.diff().item() == pytest.approx(gap, abs=0.1)
+    assert found.distribution("M", pd.DataFrame({"A": [0, 1]})).mean.diff().item() == pytest.approx(gap, abs=0.1)
 
 
 def test_to_inference_data(laws: LearnedMechanisms) -> None:
@@ -417,7 +417,7 @@ def test_to_inference_data(laws: LearnedMechanisms) -> None:
 def test_laws_can_be_pickled(laws: LearnedMechanisms) -> None:
     again = pickle.loads(pickle.dumps(laws))
     table = pd.DataFrame({"A": [0], "Q": [1]})
-    assert again.law("M", table).mean.item() == laws.law("M", table).mean.item()
+    assert again.distribution("M", table).mean.item() == laws.distribution("M", table).mean.item()
 
 
 # -- replicates, interruption, convergence ----------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def test_a_posterior_with_correlations_is_as_wide_as_textbooks_say() -> None:
     settings = {"parameters": "linear", "posterior": "multivariate", "posterior_draws": 1000, "steps": 1500}
     laws = learn(pd.DataFrame({"A": A, "X": X, "Y": Y}), graph, nodes=["Y"], validation_fraction=0.0, **settings)
     table = pd.DataFrame({"A": [0, 1, 0], "X": [0.0, 0.0, 1.0]})
-    logits = np.array([laws.law("Y", table, draw=i).logits.numpy() for i in range(1000)])
+    logits = np.array([laws.distribution("Y", table, draw=i).logits.numpy() for i in range(1000)])
     found = np.column_stack([logits[:, 0], logits[:, 1:] - logits[:, :1]])
 
     design = np.column_stack([np.ones(2000), A, X])
@@ -451,7 +451,7 @@ def test_refit_moves_as_far_as_the_data_say(frame: pd.DataFrame) -> None:
     table = pd.DataFrame({"A": [0, 1], "Q": [0, 1]})
     rng = np.random.default_rng(0)
     weights = [rng.exponential(size=1500) for _ in range(24)]
-    means = torch.stack([found.refit(weight, i).law("M", table).mean for i, weight in enumerate(weights)])
+    means = torch.stack([found.refit(weight, i).distribution("M", table).mean for i, weight in enumerate(weights)])
     cells = [(frame["A"] == 0) & (frame["Q"] == 0), (frame["A"] == 1) & (frame["Q"] == 1)]
     simple = np.array([[np.average(frame["M"][cell], weights=w[cell]) for cell in cells] for w in weights])
     assert means.std(0).tolist() == pytest.approx(simple.std(axis=0), rel=0.4)
@@ -473,7 +473,7 @@ def narrow() -> tuple[NDArray[np.float64], ...]:
     table = pd.DataFrame({"A": [0, 1]})
 
     def told(laws: LearnedMechanisms) -> list[float]:
-        law = laws.law("H", table)
+        law = laws.distribution("H", table)
         values = torch.arange(1.0, float(H.max()) + 1.0).unsqueeze(1)
         each = law.log_prob(values).exp()
         return [*each[39].tolist(), *(values * each).sum(0).tolist()]
@@ -628,7 +628,7 @@ def spread(n: int, parameters: Any, replicates: int) -> tuple[float, float, floa
     found = []
     for i in range(replicates):
         weight = n * rng.dirichlet(np.ones(n))
-        p = laws.refit(weight, i).law("M", table).probs.numpy()
+        p = laws.refit(weight, i).distribution("M", table).probs.numpy()
         exact = [np.average(M[a == A], weights=weight[train][a == A]) for a in (0, 1)]
         found.append((p[1] - p[0], exact[1] - exact[0]))
     (one, other), both = np.std(found, axis=0), np.corrcoef(np.transpose(found))
@@ -678,7 +678,7 @@ def test_replicates_spread_as_influence_values_say(n: int, parameters: Any) -> N
     train = laws.rows.train.numpy()
 
     def effect(found: LearnedMechanisms) -> float:
-        p0, p1 = (found.law("M", table).probs.mean().item() for table in places)
+        p0, p1 = (found.distribution("M", table).probs.mean().item() for table in places)
         return p1 - p0
 
     X = np.column_stack([np.ones(n), A, (Q - laws.families["Q"].mean) / laws.families["Q"].sd])  # type: ignore[attr-defined]
@@ -715,9 +715,9 @@ def test_linear_laws_are_at_their_optimum() -> None:
     laws = learn_mechanisms(df, graph, nodes=["Z", "Y"], progress=False, random_state=0, **settings)
     table = pd.DataFrame({"A": [0, 1, 1], "X": [0.0, 0.5, 2.0], "Z": [0.0, 1.0, -1.0]})
     line = LinearRegression().fit(df[["A", "X"]], Z).predict(table[["A", "X"]])
-    assert laws.law("Z", table).mean.tolist() == pytest.approx(line.tolist(), abs=0.01)
+    assert laws.distribution("Z", table).mean.tolist() == pytest.approx(line.tolist(), abs=0.01)
     curve = LogisticRegression(C=np.inf, tol=1e-8).fit(df[["A", "Z"]], df["Y"]).predict_proba(table[["A", "Z"]])[:, 1]
-    assert laws.law("Y", table).probs.tolist() == pytest.approx(curve.tolist(), abs=0.003)
+    assert laws.distribution("Y", table).probs.tolist() == pytest.approx(curve.tolist(), abs=0.003)
 
 
 def test_a_fit_that_still_rises_is_told(frame: pd.DataFrame) -> None:
@@ -749,7 +749,7 @@ class Wide(Counts):
 
 
 class Vector(Counts):
-    def law(self, out: Tensor) -> Any:
+    def distribution(self, out: Tensor) -> Any:
         return dist.Normal(out, 1.0).to_event(1)  # type: ignore[no-untyped-call]
 
 
@@ -770,7 +770,7 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
         ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"families": {"M": Continuous}}, r"families\['M'\] is the class Continuous; a family is an instance"),
         ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* distributions of 0 and 1"),
-        ({"families": {"D": Whole(0, 3, 1.0, 1.0)}}, "family Whole of 'D' gives the value .* no probability"),
+        ({"families": {"D": Integer(0, 3, 1.0, 1.0)}}, "family Integer of 'D' gives the value .* no probability"),
         ({"families": {"M": Positive(0.0, 1.0)}}, "distributions of positive numbers"),
         ({"families": {"D": Wide()}}, "family Wide of 'D' .* has an offset of shape"),
         ({"families": {"D": None}}, "family NoneType of 'D' fails: AttributeError"),
@@ -832,9 +832,9 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
     with pytest.raises(DataError, match="never takes the value 1"):
         learn(frame[frame["A"] == 0])
     with pytest.raises(DataError, match=r"No distribution of 'q' was learned.* Did you mean 'Q'"):
-        laws.law("q", frame)
+        laws.distribution("q", frame)
     with pytest.raises(DataError, match="lacks the column 'Q'"):
-        laws.law("D", frame[["A"]])
+        laws.distribution("D", frame[["A"]])
     with pytest.raises(DataError, match="must be a pandas DataFrame"):
         learn(frame.to_numpy())  # type: ignore[arg-type]
 
@@ -863,7 +863,7 @@ def test_hiring_is_learned(seed: int) -> None:
     for (a, q), rows in df.groupby(["A", "Q"]):
         values, counts = np.unique(a + np.floor(0.5 * q * drawn), return_counts=True)
         inside = (values >= df["D"].min()) & (values <= df["D"].max())
-        law = found.law("D", pd.DataFrame({"A": [a], "Q": [q]}))
+        law = found.distribution("D", pd.DataFrame({"A": [a], "Q": [q]}))
         mass = law.log_prob(torch.tensor(values[inside], dtype=torch.float32)).exp().numpy()
         share = counts[inside] / 20_000
         distance += [0.5 * (np.abs(mass - share).sum() + (1 - mass.sum()))] * len(rows)

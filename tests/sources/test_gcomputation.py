@@ -21,7 +21,7 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.mechanisms import fitting as law_learning
 from pyrofair.sources.gcomputation import GComputation
-from pyrofair.sources.gformula import LawGraph
+from pyrofair.sources.gformula import MechanismGraph
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; {Q A} -> N; {Q A D M N} -> Y"
 GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
@@ -85,7 +85,7 @@ def test_agrees_with_saturated_weights(unfair: pf.UnfairPaths) -> None:
 def test_no_unfair_path_no_difference() -> None:
     one, other = fitted(GRAPH.unfair()).worlds(random_state=0)
     pd.testing.assert_frame_equal(one.rows, other.rows)
-    assert fitted(GRAPH.unfair()).laws_ is None
+    assert fitted(GRAPH.unfair()).mechanisms_ is None
 
 
 def test_units_are_what_both_worlds_share() -> None:
@@ -152,7 +152,7 @@ def test_consistent_couplings_are_never_wider() -> None:
     some = people(1500)
     plain, tight = (
         pf.audit({"m": Scores()}, source.fit(some), some, n_boot=0, progress=False, random_state=0)
-        for source in (make(couple=couple, parameters="linear") for couple in (None, "consistent"))
+        for source in (make(joint=joint, parameters="linear") for joint in (None, "consistent"))
     )
     keys = ["decisions", "quantity"]
     one, other = (report.table.set_index(keys)["estimate"] for report in (plain, tight))
@@ -169,7 +169,7 @@ def test_consistent_couplings_are_never_wider() -> None:
 
 def test_a_latent_cause_makes_a_law_read_all_before_it() -> None:
     graph = pf.CausalGraph("{A H} -> D; {A Q} -> N; H -> Q; {A D N Q} -> Y", sensitive="A", outcome="Y", latent=["H"])
-    laws = LawGraph.of(pf.identify(graph.unfair("A -> Y", "A -> D -> Y")))
+    laws = MechanismGraph.of(pf.identify(graph.unfair("A -> Y", "A -> D -> Y")))
     assert laws.units == ("Q", "N")
     assert laws.drawn == ("D",)
     assert set(laws.given["D"]) == {"A", "Q", "N"}
@@ -342,7 +342,7 @@ def test_overlap() -> None:
     [
         ({"draws": 0}, "draws=0 must be an integer of at least 1"),
         ({"shared": "both"}, "shared='both' is not known"),
-        ({"couple": "tight"}, "couple='tight' is not known"),
+        ({"joint": "tight"}, "joint='tight' is not known"),
         ({"most_units": 1.5}, "most_units=1.5"),
     ],
 )
@@ -355,7 +355,7 @@ def test_unknown_settings(settings: dict[str, Any], said: str) -> None:
 
 def test_consistent_needs_few_values() -> None:
     df = people(1000).assign(D=np.random.default_rng(0).normal(size=1000))
-    source = make(couple="consistent", parameters="linear", components=1).fit(df)
+    source = make(joint="consistent", parameters="linear", components=1).fit(df)
     with pytest.raises(DataError, match="takes each value of D by itself"):
         source.views()
 

@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
-from pyrofair.mechanisms.families import Continuous, Family, Whole, features
+from pyrofair.mechanisms.families import Continuous, Family, Integer, features
 
 __all__ = [
     "LatentSEM",
@@ -104,7 +104,7 @@ class Narrow:
         The spread that the distribution keeps for itself, as a share of the column's standard deviation.
     """
 
-    family: Whole | Continuous
+    family: Integer | Continuous
     own: float
 
     @property
@@ -117,9 +117,11 @@ class Narrow:
         """The mean among all."""
         return torch.zeros(1)
 
-    def law(self, out: Tensor) -> Any:
+    def distribution(self, out: Tensor) -> Any:
         """Return the distributions of these places."""
-        return self.family.law(torch.cat([torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))], -1))
+        return self.family.distribution(
+            torch.cat([torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))], -1)
+        )
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,8 @@ class LatentSEM(nn.Module):
     def _drawn_from(self, column: str) -> Family:
         """Return the family of a column's distribution, narrow where a latent variable explains the spread."""
         family = self.families[column]
-        if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Whole | Continuous):
-            least = WHOLE_NOISE / family.sd if isinstance(family, Whole) else 0.0
+        if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Integer | Continuous):
+            least = WHOLE_NOISE / family.sd if isinstance(family, Integer) else 0.0
             return Narrow(replace(family, components=1), max(self.own_noise, least))
         return family
 
@@ -260,7 +262,7 @@ class LatentSEM(nn.Module):
             parts.append(latent)
         shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))  # type: ignore[no-untyped-call]
         read = torch.cat([part.expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
-        return self._drawn_from(column).law(self.laws[self.places[column]](read))
+        return self._drawn_from(column).distribution(self.laws[self.places[column]](read))
 
     def posterior(self, node: str, values: Values) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation of a node's latent variable given its family, shapes (n, k)."""
