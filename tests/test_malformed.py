@@ -661,7 +661,7 @@ def _posterior(**settings: Any) -> Any:
 
 
 def _effects(**settings: Any) -> Any:
-    given = {"program": plain, "unfair": THROUGH, "model": Says(), "posterior": {"b": [0.1, 0.5]}, "people": 50}
+    given = {"program": plain, "unfair": THROUGH, "model": Says(), "posterior": {"b": [0.1, 0.5]}, "n": 50}
     given = given | {"progress": False, "random_state": 0} | settings
     return pf.effect_posterior(given.pop("program"), **given)
 

@@ -128,7 +128,7 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
         program, rows()[:5], parameters={"b": 1.0}, method="svi", tolerance=0.5,
                                        draws=20, random_state=0).noise,
     "predictive": lambda: pf.inference.predictive(program, B, n=20, do={"A": 1}, random_state=0),
-    "effect_posterior": lambda: pf.effect_posterior(program, UNFAIR, fitted("logistic", logistic), B, people=99,
+    "effect_posterior": lambda: pf.effect_posterior(program, UNFAIR, fitted("logistic", logistic), B, n=99,
                                                     progress=False, random_state=0).samples,
     "GComputation": lambda: gcomputation().worlds(random_state=0),
     "audit, IPW": lambda: pf.audit({"m": fitted("logistic", logistic)}, pf.IPW(UNFAIR), people(), n_boot=2,

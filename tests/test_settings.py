@@ -208,6 +208,7 @@ settings(
     n="people",
     random_state="seed",
     decisions="choice",
+    score_noise="choice",
     threshold="threshold",
 )
 settings(
@@ -278,7 +279,8 @@ settings(
     besides="model posterior",
     sem_or_program="callable",
     unfair="paths",
-    people="people",
+    n="people",
+    score_noise="choice",
     draws="count or none",
     decisions="choice",
     threshold="threshold",

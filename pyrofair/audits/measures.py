@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from pyrofair.effects.conditional_bounds import (
 )
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Worlds
-from pyrofair.effects.scoring import positive_scores
+from pyrofair.effects.scoring import DECISIONS, Decisions, decide, positive_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.tables.tables import require_aligned
@@ -40,15 +40,8 @@ __all__ = [
     "view_signs",
 ]
 
-Decisions = Literal["threshold", "score"]
-DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 WorldScores = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROUNDING = 1e-9
-
-
-def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) -> NDArray[np.float64]:
-    """Return the scores themselves, or 1 where they exceed the threshold and 0 elsewhere."""
-    return scores if decisions == "score" else (scores > threshold).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Family, features
 
-__all__ = ["ConditionalDistribution", "MechanismOf", "LearnedProgram", "Network", "Numbers"]
+__all__ = ["ConditionalDistribution", "LearnedProgram", "MechanismOf", "Network", "Numbers"]
 
 PRIOR = 2.0
 """Prior standard deviation of a bias, and of a weight times the root of the number of weights of its kind that go

@@ -23,6 +23,7 @@ from pyrofair._validation import (
     require_units,
 )
 from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.abduction import Method, Settings, counterfactuals, read_inverses
@@ -44,7 +45,7 @@ from pyrofair.programs.world_tables import (
     read_levels,
     world_tables,
 )
-from pyrofair.sources.truth import Truth, TruthDecisions, measure_truth, require_settings
+from pyrofair.sources.truth import DecisionRule, ScoreNoise, Truth, measure_truth
 from pyrofair.tables.tables import read_weight
 
 if TYPE_CHECKING:
@@ -368,8 +369,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         model: Any,
         n: int = 100_000,
         random_state: int | None = None,
-        decisions: TruthDecisions = "threshold",
+        decisions: Decisions = "threshold",
         threshold: float = 0.5,
+        score_noise: ScoreNoise = "shared",
     ) -> Truth:
         """Return how unfair a model is to n units drawn from the program, each of whom is seen in both worlds.
 
@@ -382,9 +384,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         random_state
             Seeds the draw.
         decisions, threshold
-            Whether a score makes a decision by exceeding the threshold (``"threshold"``) or is the probability of one,
-            drawn with one noise in both worlds (``"shared"``) or with a noise in each (``"own"``). Drawn decisions are
-            averaged over exactly.
+            Whether a score makes a decision by exceeding the threshold (``"threshold"``), or is the probability of one
+            (``"score"``). Drawn decisions are averaged over exactly.
+        score_noise
+            With ``"score"``: whether decisions are drawn with one noise in both worlds (``"shared"``) or with a noise
+            in each (``"own"``).
 
         Returns
         -------
@@ -403,7 +407,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         ----------
         Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.sources.Truth`.
         """
-        require_settings(n, decisions, threshold)
+        rule = DecisionRule(decisions, threshold, score_noise)
+        require_units("n", n)
         require_seed(random_state)
         population, columns, held = self._population(), self.unfair.graph.input_columns, self._held()
         people = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
@@ -413,8 +418,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             self._tables(people, columns, n),
             pd.DataFrame(dict(zip(columns, actual, strict=True))),
             self.unfair.graph,
-            decisions=decisions,
-            threshold=threshold,
+            rule,
             coupling=population.named_coupling,
             coupled=population.coupled,
             parameters=population.priors.use(held, len(people.sizes)),
@@ -436,7 +440,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         DataFrame
-            With columns decisions, coupling, quantity, estimate, error, posterior_sd, n.
+            With columns decisions, score_noise, coupling, quantity, estimate, error, posterior_sd, n.
         """
         seed = self._seed(settings.pop("random_state", None))
         found = []

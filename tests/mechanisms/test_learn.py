@@ -24,7 +24,7 @@ from torch import Tensor
 import pyrofair as pf
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.mechanisms import fitting as law_fitting
-from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Positive, Integer
+from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, Positive
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.newton import LastLayer
 

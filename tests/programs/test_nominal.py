@@ -149,7 +149,7 @@ def test_the_coupling_is_named_by_what_it_is_about() -> None:
 
     sem = SEM(program, UNFAIR, posterior={"b": [0.0, 0.5]})
     assert sem.truth(YesTo(1), n=500, random_state=0).coupling == "monotone"
-    assert effect_posterior(sem, None, YesTo(1), {"b": [0.5]}, people=500, progress=False).coupling == "monotone"
+    assert effect_posterior(sem, None, YesTo(1), {"b": [0.5]}, n=500, progress=False).coupling == "monotone"
     assert set(sem.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"monotone", "independent", "antithetic"}
     nominal = SEM(drawn_from(dist.Categorical), UNFAIR)
     assert set(nominal.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"gumbel", "independent"}

@@ -21,7 +21,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.simulate.scenarios import scenario
 from pyrofair.sources.sem import SEM
-from pyrofair.sources.truth import Truth, measure_truth
+from pyrofair.sources.truth import DecisionRule, Truth, measure_truth
 
 COUPLINGS = ("monotone", "independent", "antithetic")
 
@@ -56,7 +56,7 @@ COIN = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_piu_depends_on_the_named_coupling_and_not_on_the_seed(seed: int) -> None:
     table = SEM(coin, COIN).truths(Known(lambda X: X["D"]), n=50_000, random_state=seed)
-    assert list(table) == ["decisions", "coupling", "quantity", "estimate", "error", "posterior_sd", "n"]
+    assert list(table) == ["decisions", "score_noise", "coupling", "quantity", "estimate", "error", "posterior_sd", "n"]
     assert len(table) == 12
     piu = table[table["quantity"] == "piu"].set_index("coupling")
     for coupling, right in zip(COUPLINGS, (0.35, 0.55, 0.85), strict=True):
@@ -115,6 +115,12 @@ def joint(p0: float, p1: float, coupling: str) -> dict[tuple[int, int], float]:
     return {(1, 1): both, (1, 0): p0 - both, (0, 1): p1 - both, (0, 0): 1 - p0 - p1 + both}
 
 
+def rule(decisions: str) -> dict[str, Any]:
+    """Return the settings of thresholded decisions, or of drawn ones by their noise."""
+    how = ("threshold", "shared") if decisions == "threshold" else ("score", decisions)
+    return dict(zip(("decisions", "score_noise"), how, strict=True))
+
+
 def enumerated(coupling: str, decisions: str) -> dict[str, float]:
     """Sum over all units: their Q, A, and both potential values of D and of M."""
     cells: dict[tuple[int, ...], list[tuple[float, float, float]]] = {}
@@ -158,15 +164,13 @@ def test_a_discrete_model_by_enumeration(decisions: Any, coupling: Any) -> None:
     right = enumerated(coupling, decisions)
     assert right["piu"] == pytest.approx(PIU.get((decisions, coupling), right["piu"]), abs=1e-12)
     assert right["mean_unfair_effect"] == pytest.approx(0.69 if decisions == "threshold" else 0.3)
-    truth = SEM(discrete, DISCRETE, coupling=coupling).truth(
-        Known(scored), n=40_000, random_state=1, decisions=decisions
-    )
+    truth = SEM(discrete, DISCRETE, coupling=coupling).truth(Known(scored), n=40_000, random_state=1, **rule(decisions))
     assert near(truth.mean_unfair_effect, right["mean_unfair_effect"])
     assert near(truth.piu, right["piu"])
     assert near(truth.conditional_sd, right["conditional_sd"])
     assert truth.paper_condmean == pytest.approx(right["paper_condmean"], abs=0.01)
     assert truth.definition1_sd == truth.conditional_sd
-    assert truth.decisions == decisions
+    assert (truth.decisions, truth.score_noise) == tuple(rule(decisions).values())
     assert truth.n == 40_000
 
 
@@ -192,7 +196,7 @@ def test_the_spread_is_over_people_and_over_individuals_when_a_feature_is_contin
     model = Known(lambda X: 0.1 + 0.6 * X["D"])
     fair = "A -> D -> Y"
     truth = SEM(hidden, CausalGraph("A -> D -> Y; A -> Y", sensitive="A", outcome="Y").unfair(fair)).truth(
-        model, n=50_000, random_state=0, decisions="shared"
+        model, n=50_000, random_state=0, decisions="score"
     )
     # The effect is .6 (1 - U). Cells: (A=0, D=0) with .3 and effect .6; (0, 1) with .2 and 0; (1, 1) with .5 and .36.
     mean = 0.3 * 0.6 + 0.5 * 0.36
@@ -203,7 +207,7 @@ def test_the_spread_is_over_people_and_over_individuals_when_a_feature_is_contin
     assert truth.grouping == "3 groups of identical A, D"
 
     graph = CausalGraph("A -> D; {A D Q} -> Y", sensitive="A", outcome="Y")
-    alone = SEM(hidden, graph.unfair(fair)).truth(model, n=20_000, random_state=0, decisions="shared")
+    alone = SEM(hidden, graph.unfair(fair)).truth(model, n=20_000, random_state=0, decisions="score")
     assert near(alone.conditional_sd, 0.6 * np.sqrt(0.4 * 0.6))
     assert alone.conditional_sd.value > right
     assert alone.paper_condmean == pytest.approx(np.sqrt(alone.piu.value), rel=1e-3)
@@ -228,7 +232,12 @@ def given(c0: Any, c1: Any, group: Any, decisions: Any = "shared") -> Truth:
     worlds = (pd.DataFrame({"M": c0}), pd.DataFrame({"M": c1}))
     people = pd.DataFrame({"M": group})
     return measure_truth(
-        Known(lambda X: X["M"]), worlds, people, graph, decisions=decisions, threshold=0.5, coupling="monotone"
+        Known(lambda X: X["M"]),
+        worlds,
+        people,
+        graph,
+        DecisionRule(threshold=0.5, **rule(decisions)),
+        coupling="monotone",
     )
 
 
@@ -261,7 +270,9 @@ def test_the_formulas_on_five_people() -> None:
 
 def test_standard_errors_are_the_spread_of_the_estimates() -> None:
     sem = SEM(discrete, DISCRETE, coupling="independent")
-    truths = [sem.truth(Known(scored), n=400, random_state=seed, decisions="own") for seed in range(150)]
+    truths = [
+        sem.truth(Known(scored), n=400, random_state=seed, decisions="score", score_noise="own") for seed in range(150)
+    ]
     for name in ("mean_unfair_effect", "piu", "conditional_sd"):
         found = [getattr(truth, name) for truth in truths]
         assert np.std([f.value for f in found]) == pytest.approx(np.mean([f.error for f in found]), rel=0.2), name
@@ -374,7 +385,8 @@ def test_a_model_that_reads_more_than_the_graph_allows_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"decisions": "score"}, r"decisions='score' is not known; it is 'threshold', 'shared' or 'own'"),
+        ({"decisions": "shared"}, r"decisions='shared' is not known; it is 'threshold' or 'score'"),
+        ({"score_noise": "none"}, r"score_noise='none' is not known; it is 'shared' or 'own'"),
         ({"threshold": 1.0}, r"threshold=1.0 must be a number of at least 0 and below 1"),
         ({"n": 0}, r"n=0 must be an integer from 1"),
         ({"n": 10.0}, r"n=10.0 must be an integer from 1"),
