@@ -43,16 +43,16 @@ __all__ = [
     "Rows",
     "Settings",
     "fit_law",
-    "fit_laws",
+    "fit_mechanisms",
     "log_likelihood",
-    "make_laws",
+    "make_mechanisms",
     "marginal_log_likelihood",
     "refit_law",
-    "refit_laws",
+    "refit_mechanisms",
     "require_settings",
     "reweigh_rows",
     "split_rows",
-    "try_laws",
+    "try_mechanisms",
 ]
 
 Guide = Literal["point", "normal", "multivariate"]
@@ -121,7 +121,7 @@ class Fit:
 
     Attributes
     ----------
-    law
+    mechanism
         The distribution.
     centre
         For each parameter the median of the guide, at which the held-out rows are judged.
@@ -135,7 +135,7 @@ class Fit:
         What to warn of; empty if nothing.
     """
 
-    law: ConditionalDistribution
+    mechanism: ConditionalDistribution
     centre: dict[str, Tensor]
     draws: dict[str, Tensor] = field(repr=False)
     state: tuple[Tensor, ...] = field(repr=False)
@@ -322,7 +322,7 @@ def refit_law(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
     DataError, KeyboardInterrupt
         As for :func:`fit_law`.
     """
-    law = fit.law
+    law = fit.mechanism
     if settings.posterior != "point" or not fit.centre:
         return fit_law(law, rows, settings, start=fit)
     if not has_last_layer(law):
@@ -343,7 +343,7 @@ def refit_law(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
 
 def _settle(fit: Fit, rows: Rows, settings: Settings) -> Fit:
     """Fit a point to all rows at once by L-BFGS, starting from another."""
-    run = _Run(fit.law, rows, settings, fit)
+    run = _Run(fit.mechanism, rows, settings, fit)
     optimiser = torch.optim.LBFGS(run.own, max_iter=MOST_ITERATIONS, line_search_fn="strong_wolfe")
     elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
 
@@ -356,7 +356,7 @@ def _settle(fit: Fit, rows: Rows, settings: Settings) -> Fit:
 
     loss = float(optimiser.step(closure))  # type: ignore[no-untyped-call]
     if not all(bool(each.isfinite().all()) for each in run.own):
-        raise DataError(f"The loss of {fit.law.column!r} is {loss} with other weights.")
+        raise DataError(f"The loss of {fit.mechanism.column!r} is {loss} with other weights.")
     run.average = run.raw()
     run.look(loss)
     return run.finish(run.state(), "", False)
@@ -550,7 +550,7 @@ FEWEST_TRAINED, TRIED = 10, 3
 RESERVED = ("people", "row", "rows")
 
 
-def make_laws(
+def make_mechanisms(
     reads: Mapping[str, Sequence[str]],
     families: Mapping[str, Family],
     parameters: Parameters | Mapping[str, Parameters],
@@ -617,7 +617,7 @@ def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) ->
     return Rows(values, weight / weight[places[held:]].mean(), places[held:], places[:held])
 
 
-def try_laws(laws: Sequence[ConditionalDistribution], rows: Rows) -> None:
+def try_mechanisms(laws: Sequence[ConditionalDistribution], rows: Rows) -> None:
     """Run each distribution on a few rows before any is fitted.
 
     Parameters
@@ -693,7 +693,7 @@ def _apart(seed: int, column: str) -> Iterator[None]:
         yield
 
 
-def fit_laws(
+def fit_mechanisms(
     laws: Sequence[ConditionalDistribution], rows: Rows, settings: Settings, seed: int, progress: bool
 ) -> tuple[dict[str, Fit], list[str]]:
     """Fit distributions one after the other, and return what there is to warn of.
@@ -706,7 +706,7 @@ def fit_laws(
     with (
         isolated(seed),
         _quiet(),
-        tqdm(total=settings.steps * len(laws), desc="laws", disable=not progress, leave=False) as bar,
+        tqdm(total=settings.steps * len(laws), desc="mechanisms", disable=not progress, leave=False) as bar,
     ):
         for i, law in enumerate(laws, 1):
             bar.set_postfix_str(law.column)
@@ -722,7 +722,9 @@ def fit_laws(
     return fits, texts
 
 
-def refit_laws(fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int) -> dict[str, Fit]:
+def refit_mechanisms(
+    fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int
+) -> dict[str, Fit]:
     """Fit the same distributions again, starting from what they are, whatever held-out rows say.
 
     Parameters

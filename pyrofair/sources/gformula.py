@@ -270,7 +270,7 @@ class GFormula:
 
     def _reads(self, column: str) -> list[str]:
         """Return the columns that a column's distribution reads."""
-        return [*self._learned.fits[column].law.reads]
+        return [*self._learned.fits[column].mechanism.reads]
 
     def _combinations(self, nodes: Sequence[str]) -> float:
         """Return how many values nodes can have together; infinity if a distribution has no finite support."""

@@ -199,7 +199,7 @@ def measure_truth(
     """
     *_, effect, differs = rule.compare(type(model).__name__, model, worlds, graph)
     n = len(effect)
-    group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy()
+    group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
     ends = np.cumsum([0, *(sizes or [n])])
     parts = [slice(start, end) for start, end in pairwise(ends)]
     cells = [_cells(group[part]) for part in parts]

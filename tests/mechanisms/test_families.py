@@ -41,7 +41,7 @@ FAMILIES: list[Any] = [
 ]
 
 
-def some_law(family: Family, *batch: int) -> Any:
+def some_distribution(family: Family, *batch: int) -> Any:
     noise = torch.randn(*batch, family.size, generator=torch.Generator().manual_seed(0))
     return family.distribution(family.offset + 0.5 * noise)
 
@@ -128,7 +128,7 @@ def test_size_and_spread_choose_a_scale(values: Any, kind: type) -> None:
         ([f"id {i}" for i in range(100)], "100 different categories in 100 rows, such as 'id 0', 'id 1', 'id 2': most"),
     ],
 )
-def test_what_no_law_could_be_learned_of_is_refused(values: Any, message: str) -> None:
+def test_what_no_mechanism_could_be_learned_of_is_refused(values: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         choose_family(pd.Series(values, name="V"))
 
@@ -153,30 +153,32 @@ def test_a_declared_level_that_was_not_met_stays_possible() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_a_law_has_its_shapes_and_a_density(family: Family) -> None:
-    law = some_law(family, 4, 3)
+def test_a_mechanism_has_its_shapes_and_a_density(family: Family) -> None:
+    distribution = some_distribution(family, 4, 3)
     assert family.offset.shape == (family.size,)
-    assert tuple(law.batch_shape) == (4, 3)
-    assert tuple(law.event_shape) == ()
+    assert tuple(distribution.batch_shape) == (4, 3)
+    assert tuple(distribution.event_shape) == ()
     known = support(family)
     if known is not None:
-        assert law.log_prob(known[:, None, None]).exp().sum(0).flatten().tolist() == pytest.approx([1.0] * 12, abs=1e-5)
-    wide = law.expand((2, 4, 3))
-    value = law.sample()
-    torch.testing.assert_close(wide.log_prob(value)[1], law.log_prob(value))
+        assert distribution.log_prob(known[:, None, None]).exp().sum(0).flatten().tolist() == pytest.approx(
+            [1.0] * 12, abs=1e-5
+        )
+    wide = distribution.expand((2, 4, 3))
+    value = distribution.sample()
+    torch.testing.assert_close(wide.log_prob(value)[1], distribution.log_prob(value))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_a_law_can_be_coupled_by_its_quantile_function(family: Family) -> None:
-    law, u = some_law(family, 3), torch.linspace(0.01, 0.99, 50)[:, None]
-    value = quantile("V", law, u)
+def test_a_mechanism_can_be_coupled_by_its_quantile_function(family: Family) -> None:
+    distribution, u = some_distribution(family, 3), torch.linspace(0.01, 0.99, 50)[:, None]
+    value = quantile("V", distribution, u)
     assert value.shape == (50, 3)
     assert bool((value.diff(dim=0) >= 0).all())
-    assert all(each.shape[0] == 3 for each in law_parameters(law))
-    if hasattr(law, "cdf") and isinstance(family, Integer | Continuous | Positive):
-        high = law.cdf(value)
+    assert all(each.shape[0] == 3 for each in law_parameters(distribution))
+    if hasattr(distribution, "cdf") and isinstance(family, Integer | Continuous | Positive):
+        high = distribution.cdf(value)
         assert bool((high >= u - 1e-5).all())
-        low = law.cdf(value - 1.0) if isinstance(family, Integer) else high
+        low = distribution.cdf(value - 1.0) if isinstance(family, Integer) else high
         assert bool((low <= u + 1e-4).all())
 
 
@@ -184,11 +186,11 @@ def test_a_support_that_is_too_large_to_write_down_is_none() -> None:
     assert support(Integer(-(10**15), 10**15, 0.0, 1e14)) is None
 
 
-def test_offset_is_roughly_the_marginal_law() -> None:
+def test_offset_is_roughly_the_marginal_distribution() -> None:
     values = pd.Series(np.random.default_rng(0).normal(50.0, 12.0, 4000).round())
     family = choose_family(values)
-    law = family.distribution(family.offset)
-    drawn = law.sample((20_000,))
+    distribution = family.distribution(family.offset)
+    drawn = distribution.sample((20_000,))
     assert float(drawn.mean()) == pytest.approx(50.0, abs=1.0)
     assert float(drawn.std()) == pytest.approx(12.0, rel=0.15)
 
@@ -198,15 +200,17 @@ def test_offset_is_roughly_the_marginal_law() -> None:
 
 def test_rounded_mixture_against_scipy() -> None:
     weights, loc, scale = torch.tensor([0.3, 0.7]), torch.tensor([-1.0, 4.0]), torch.tensor([0.8, 2.5])
-    law = DiscretizedMixture(weights.log(), loc, scale, -5, 12)
+    distribution = DiscretizedMixture(weights.log(), loc, scale, -5, 12)
     k = np.arange(-5, 13)
     ends = np.concatenate([[-np.inf], k[:-1] + 0.5, [np.inf]])
     below = sum(
         w * stats.norm.cdf(ends, m, s) for w, m, s in zip(weights.tolist(), loc.tolist(), scale.tolist(), strict=True)
     )
-    np.testing.assert_allclose(law.log_prob(torch.tensor(k, dtype=torch.float32)).exp(), np.diff(below), atol=1e-6)
+    np.testing.assert_allclose(
+        distribution.log_prob(torch.tensor(k, dtype=torch.float32)).exp(), np.diff(below), atol=1e-6
+    )
     torch.manual_seed(0)
-    counts = np.bincount((law.sample((50_000,)).numpy() + 5).astype(int), minlength=18)
+    counts = np.bincount((distribution.sample((50_000,)).numpy() + 5).astype(int), minlength=18)
     assert stats.chisquare(counts, 50_000 * np.diff(below) / np.diff(below).sum()).pvalue > 0.001
 
 
@@ -223,19 +227,25 @@ def test_rounded_mixture_is_exact_in_both_tails(scale: float) -> None:
 
 def test_rounded_mixture_has_gradients_at_its_ends() -> None:
     numbers = [torch.randn(3, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(3)]
-    law = DiscretizedMixture(numbers[0], numbers[1], numbers[2].exp(), -2, 3)
-    law.log_prob(torch.tensor([-2.0, 0.0, 3.0])).sum().backward()
+    distribution = DiscretizedMixture(numbers[0], numbers[1], numbers[2].exp(), -2, 3)
+    distribution.log_prob(torch.tensor([-2.0, 0.0, 3.0])).sum().backward()
     assert all(bool(torch.isfinite(each.grad).all()) for each in numbers if each.grad is not None)
 
 
 def test_rounded_mixture_knows_its_support() -> None:
-    law = DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), -2, 3)
-    assert law.support.check(torch.tensor([-3.0, -2.0, 0.5, 3.0, 4.0])).tolist() == [False, True, False, True, False]
+    distribution = DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), -2, 3)
+    assert distribution.support.check(torch.tensor([-3.0, -2.0, 0.5, 3.0, 4.0])).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     with pytest.raises(ValueError, match="within the support"):
-        law.log_prob(torch.tensor(0.5))
+        distribution.log_prob(torch.tensor(0.5))
     free = DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), -2, 3, validate_args=False)
     assert free.log_prob(torch.tensor([0.5, 4.0])).tolist() == [-torch.inf, -torch.inf]
-    assert law.cdf(torch.tensor([-2.5, 3.0, 9.0])).tolist() == [0.0, 1.0, 1.0]
+    assert distribution.cdf(torch.tensor([-2.5, 3.0, 9.0])).tolist() == [0.0, 1.0, 1.0]
     with pytest.raises(PyrofairError, match="integers as ends"):
         DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), 0.5, 3)
     with pytest.raises(PyrofairError, match="low <= high"):
@@ -255,7 +265,7 @@ def test_rounded_mixture_knows_its_support() -> None:
         (Continuous(0.0, 1.0), ["a", "b"], "distributions of numbers"),
     ],
 )
-def test_a_value_that_no_law_takes_is_refused_by_name(family: Family, values: list[Any], message: str) -> None:
+def test_a_value_that_no_mechanism_takes_is_refused_by_name(family: Family, values: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         encode(family, pd.Series(values, name="V"))
 

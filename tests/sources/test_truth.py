@@ -135,14 +135,14 @@ def enumerated(coupling: str, decisions: str) -> dict[str, float]:
             differs = c0 + c1 - 2 * c0 * c1 if decisions == "own" else abs(c1 - c0)
             if p_qa * p_d * p_m > 0:
                 cells.setdefault((a, q, d[a], m[a]), []).append((p_qa * p_d * p_m, c1 - c0, differs))
-    people = [person for cell in cells.values() for person in cell]
-    effect = sum(p * t for p, t, _ in people)
+    units = [person for cell in cells.values() for person in cell]
+    effect = sum(p * t for p, t, _ in units)
     weight = np.array([sum(p for p, _, _ in cell) for cell in cells.values()])
     mu = np.array([sum(p * t for p, t, _ in cell) for cell in cells.values()]) / weight
     share = np.array([sum(p * d for p, _, d in cell) for cell in cells.values()]) / weight
     return {
         "mean_unfair_effect": effect,
-        "piu": sum(p * d for p, _, d in people),
+        "piu": sum(p * d for p, _, d in units),
         "conditional_sd": float(np.sqrt(weight @ (mu - effect) ** 2)),
         "paper_condmean": float(np.sqrt((share.sum() - share.mean()) / len(share))),
     }
@@ -192,7 +192,7 @@ def hidden(n: int) -> None:
         pyro.deterministic("D", torch.maximum(A, U))
 
 
-def test_the_spread_is_over_people_and_over_individuals_when_a_feature_is_continuous() -> None:
+def test_the_spread_is_over_units_and_over_individuals_when_a_feature_is_continuous() -> None:
     model = Known(lambda X: 0.1 + 0.6 * X["D"])
     fair = "A -> D -> Y"
     truth = SEM(hidden, CausalGraph("A -> D -> Y; A -> Y", sensitive="A", outcome="Y").unfair(fair)).truth(
@@ -230,11 +230,11 @@ def given(c0: Any, c1: Any, group: Any, decisions: Any = "shared") -> Truth:
     """Measure the truth of a model whose only feature is its score."""
     graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
     worlds = (pd.DataFrame({"M": c0}), pd.DataFrame({"M": c1}))
-    people = pd.DataFrame({"M": group})
+    units = pd.DataFrame({"M": group})
     return measure_truth(
         Known(lambda X: X["M"]),
         worlds,
-        people,
+        units,
         graph,
         DecisionRule(threshold=0.5, **rule(decisions)),
         coupling="monotone",
@@ -255,7 +255,7 @@ def test_the_noise_within_small_groups_is_not_taken_for_spread() -> None:
     assert near(spread.conditional_sd, 0.2)
 
 
-def test_the_formulas_on_five_people() -> None:
+def test_the_formulas_on_five_units() -> None:
     c0, c1, group = [0.2, 0.6, 0.5, 0.9, 0.1], [0.6, 0.4, 0.5, 0.7, 0.8], [1, 1, 1, 2, 2]
     soft, own, hard = (given(c0, c1, group, decisions) for decisions in ("shared", "own", "threshold"))
     assert soft.mean_unfair_effect.value == pytest.approx(np.mean([0.4, -0.2, 0.0, -0.2, 0.7]))
@@ -339,13 +339,13 @@ def test_a_seed_decides_and_global_state_stays() -> None:
 @pytest.mark.parametrize("estimator", [LogisticRegression(), DecisionTreeClassifier(max_depth=3, random_state=0)])
 def test_any_classifier_will_do(estimator: Any) -> None:
     h = scenario("hiring")
-    people = h.draw(500, random_state=0)
+    units = h.draw(500, random_state=0)
     features = ["M", "D", "Q", "A"]
     sem = SEM(h.program, h.unfair)
-    named = estimator.fit(people[features], people["Y"])
+    named = estimator.fit(units[features], units["Y"])
     found = sem.truth(named, n=3000, random_state=0)
     assert 0.0 < found.piu.value < 0.5
-    blind = estimator.fit(people[["Q", "M"]], people["Y"])
+    blind = estimator.fit(units[["Q", "M"]], units["Y"])
     assert sem.truth(blind, n=3000, random_state=0).piu.value == 0.0
 
 
@@ -366,9 +366,9 @@ def test_the_oracle_keeps_its_accuracy_at_hardly_any_unfairness() -> None:
     fresh = h.draw(50_000, random_state=99)
     found = []
     for seed in range(3):
-        people = h.draw(5_000, random_state=seed)
+        units = h.draw(5_000, random_state=seed)
         oracle = PenalizedClassifier(source=sem, penalty=disagreement, strength=2.0, progress=False, random_state=seed)
-        oracle.fit(people[features], people["Y"])
+        oracle.fit(units[features], units["Y"])
         found.append((oracle.score(fresh[features], fresh["Y"]), sem.truth(oracle, random_state=seed).piu.value))
     accuracy, piu = np.mean(found, axis=0)
     assert accuracy >= 0.948
