@@ -338,7 +338,7 @@ def test_given_data_and_vectors_are_refused_as_nodes() -> None:
     [
         ({"coupling": "same"}, "coupling='same' is not known; it is 'monotone', 'independent'"),
         ({"coupling": ["monotone"]}, r"coupling=\['monotone'\] is not known"),
-        ({"unit": "person"}, "unit='unit' is not known; it is 'noise' or 'shared'"),
+        ({"unit": "person"}, "unit='person' is not known; it is 'noise' or 'shared'"),
         ({"unit": "shared", "draws": 0}, "draws=0 must be an integer of at least 2"),
         ({"unit": "shared", "draws": 1}, "draws=1 must be an integer of at least 2"),
     ],
