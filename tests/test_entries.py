@@ -18,7 +18,8 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.sources import gcomputation as split_laws
 from pyrofair.sources.propensity import Rows
-from pyrofair.tables.tables import TableEncoder, read_table
+from pyrofair.tables.encoder import TableEncoder
+from pyrofair.tables.reading import read_table
 
 GRAPH = pf.CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -144,8 +145,8 @@ def test_a_few_codes_as_text_are_categories_and_told_of_once() -> None:
         pf.audit({"m": np.tile([0.2, 0.5, 0.8], 40)}, source, df, scores="prediction", n_boot=0)
     told = [str(each.message) for each in caught if "as text" in str(each.message)]
     assert told == [
-        "The column 'Q' holds numbers as text, such as '1', and is read as 3 categories. Make numbers of them, or say "
-        "so: df['Q'].astype('category')."
+        "The column 'Q' holds numbers as text, such as '1', and is read as 3 categories. Make numbers of them, or "
+        "declare them: df['Q'].astype('category')."
     ]
 
 

@@ -16,7 +16,8 @@ from sklearn.preprocessing import OneHotEncoder
 import pyrofair as pf
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.effects.scoring import positive_scores
-from pyrofair.tables.tables import read_sensitive, read_table, require_aligned, warn_unused
+from pyrofair.tables.labels import read_sensitive
+from pyrofair.tables.reading import read_table, require_aligned, warn_unused
 
 EDGES = "A -> job -> Y; A -> Y"
 

@@ -26,11 +26,11 @@ from pyrofair.graph.identification import identify
 from pyrofair.graph.paths import Path, Regime, UnfairPaths
 from pyrofair.sources.ipw import IPW
 
-# The tables list the cells of a distribution, a row each: few rows, whose number says nothing.
+# The tables list the cells of a distribution, a row each: few rows, whose number has no meaning.
 pytestmark = pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
 
 Values = NDArray[np.int64]
-Law = NDArray[np.float64]
+Probabilities = NDArray[np.float64]
 GROUPS = ("paper", 0, 1, "pooled")
 TARGETS: tuple[Target, Target] = ("prediction", "outcome")
 
@@ -46,20 +46,20 @@ class Sem:
     """
 
     graph: CausalGraph
-    noise: Mapping[str, Law]
+    noise: Mapping[str, Probabilities]
     equation: Mapping[str, Values]
-    score: Law
+    score: Probabilities
 
     @cached_property
-    def people(self) -> tuple[dict[str, Values], Law]:
+    def units(self) -> tuple[dict[str, Values], Probabilities]:
         """Every combination of noise, and its probability."""
-        grid = np.meshgrid(*(np.arange(len(law)) for law in self.noise.values()), indexing="ij")
+        grid = np.meshgrid(*(np.arange(len(p)) for p in self.noise.values()), indexing="ij")
         noise = {name: axis.ravel() for name, axis in zip(self.noise, grid, strict=True)}
-        return noise, np.prod([law[noise[name]] for name, law in self.noise.items()], axis=0)
+        return noise, np.prod([p[noise[name]] for name, p in self.noise.items()], axis=0)
 
     def read(self, regime: Regime | None, node: str, suffix: Path = ()) -> Values:
         """The value of a node for every unit, as read along the rest of a path; without a regime, as observed."""
-        graph, (noise, weight) = self.graph, self.people
+        graph, (noise, weight) = self.graph, self.units
         if node == graph.sensitive and regime is not None and suffix:
             return np.full(len(weight), regime.value((node, *suffix)))
         parents = (self.read(regime, parent, (node, *suffix)) for parent in graph.parents(node))
@@ -74,18 +74,18 @@ class Sem:
 
     def truth(self, regime: Regime, target: Target = "prediction") -> float:
         """P(Y = 1)."""
-        return float(self.people[1] @ self.target(regime, target))
+        return float(self.units[1] @ self.target(regime, target))
 
     @cached_property
-    def joint(self) -> Law:
+    def joint(self) -> Probabilities:
         """The distribution of the observed nodes, an axis for each in the order of ``graph.observed``."""
         nodes = self.graph.observed
-        law = np.zeros([int(self.equation[node].max()) + 1 for node in nodes])
-        np.add.at(law, tuple(self.read(None, node) for node in nodes), self.people[1])
-        return law
+        p = np.zeros([int(self.equation[node].max()) + 1 for node in nodes])
+        np.add.at(p, tuple(self.read(None, node) for node in nodes), self.units[1])
+        return p
 
     @cached_property
-    def table(self) -> tuple[pd.DataFrame, Law]:
+    def table(self) -> tuple[pd.DataFrame, Probabilities]:
         """A row for each cell of the observed nodes, and its probability."""
         cells = np.argwhere(self.joint > 0)
         frame = pd.DataFrame(index=range(len(cells)))
@@ -103,13 +103,13 @@ class Sem:
         return g_formula(part, target, self.graph.observed, self.joint, self.score)
 
 
-def g_formula(part: RegimeEstimand, target: Target, nodes: Path, joint: Law, score: Law) -> float:
+def g_formula(part: RegimeEstimand, target: Target, nodes: Path, joint: Probabilities, score: Probabilities) -> float:
     """P(Y = 1) by the factors of an estimand, from the joint distribution of the observed nodes, an axis for each."""
     graph = part.regime.unfair.graph
-    axis = {node: place for place, node in enumerate(nodes)}
+    axis = {node: i for i, node in enumerate(nodes)}
     sensitive = axis[graph.sensitive]
 
-    def law(node: str, given: Path, arm: int | None) -> Law:
+    def factor_of(node: str, given: Path, arm: int | None) -> Probabilities:
         kept = {node, *given, *([graph.sensitive] if arm is not None else [])}
         both = joint.sum(axis=tuple(axis[other] for other in nodes if other not in kept), keepdims=True)
         own = both / both.sum(axis=axis[node], keepdims=True)
@@ -117,9 +117,9 @@ def g_formula(part: RegimeEstimand, target: Target, nodes: Path, joint: Law, sco
 
     total = np.ones([1] * len(nodes))
     for factor in part.factors:
-        total = total * law(factor.node, factor.given, factor.arm)
+        total = total * factor_of(factor.node, factor.given, factor.arm)
     if target == "outcome":
-        own = law(graph.outcome, part.outcome_given, part.outcome_arm).take([1], axis=axis[graph.outcome])
+        own = factor_of(graph.outcome, part.outcome_given, part.outcome_arm).take([1], axis=axis[graph.outcome])
     else:
         own = score.transpose(np.argsort([axis[node] for node in graph.inputs]))
         own = np.expand_dims(own, tuple(axis[node] for node in nodes if node not in graph.inputs))
@@ -150,8 +150,8 @@ def random_model(graph: CausalGraph, rng: np.random.Generator, size: int = 3, mo
 def random_graph(rng: np.random.Generator, *, causes: int = 0, mediators: int = 0) -> CausalGraph:
     """A random graph, with latent common causes and latent mediators, its edges declared in random order."""
     letters = rng.permutation(list("BCDEFGHIJKLMN"))[: rng.integers(3, 6 - causes)].tolist()
-    place = int(rng.integers(0, 3))
-    order = [*letters[:place], "A", *letters[place:], "Y"]
+    at = int(rng.integers(0, 3))
+    order = [*letters[:at], "A", *letters[at:], "Y"]
     edges = [pair for pair in combinations(order, 2) if rng.random() < 0.55]
     for number in range(causes):
         edges += [(f"U{number}", str(node)) for node in rng.choice(order, size=2, replace=False)]
@@ -292,14 +292,14 @@ def local_dependence(sem: Sem, regime: Regime, target: Target) -> float:
     It is zero wherever P(Y = 1) is a function of the observed distribution: both are polynomials in the distributions
     of the noise, and the gradient of the one is then a combination of the gradients of the other.
     """
-    noise, weight = sem.people
+    noise, weight = sem.units
     nodes = [node for node in sem.graph.observed if target == "outcome" or node != sem.graph.outcome]
     values = [sem.read(None, node) for node in nodes]
     cell = np.unique(np.column_stack(values), axis=0, return_inverse=True)[1].ravel()
     score = sem.target(regime, target)
     observed, wanted = [], []
-    for node, law in sem.noise.items():
-        given = [np.where(noise[node] == value, weight / p, 0.0) for value, p in enumerate(law)]
+    for node, probabilities in sem.noise.items():
+        given = [np.where(noise[node] == value, weight / p, 0.0) for value, p in enumerate(probabilities)]
         observed += [np.bincount(cell, each - given[0]) for each in given[1:]]
         wanted += [(each - given[0]) @ score for each in given[1:]]
     gradients, gradient = np.array(observed), np.array(wanted)

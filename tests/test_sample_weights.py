@@ -22,7 +22,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.mechanisms import families
 from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.sources import gcomputation
-from pyrofair.tables.tables import TableEncoder
+from pyrofair.tables.encoder import TableEncoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 

@@ -35,7 +35,8 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import identify
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.tables.tables import feature_columns, read_outcome, read_sensitive, read_table, read_weight, warn_unused
+from pyrofair.tables.labels import read_outcome, read_sensitive
+from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

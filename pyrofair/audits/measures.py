@@ -26,7 +26,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample, Worlds
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide, positive_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.tables.tables import require_aligned
+from pyrofair.tables.reading import require_aligned
 
 __all__ = [
     "DECISIONS",

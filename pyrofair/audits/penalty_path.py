@@ -43,7 +43,8 @@ from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.tables.tables import feature_columns, read_outcome, read_table, read_weight, require_aligned, warn_unused
+from pyrofair.tables.labels import read_outcome
+from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

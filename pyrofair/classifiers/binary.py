@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
 from pyrofair._validation import require_unmasked
-from pyrofair.tables.tables import read_weight, require_aligned
+from pyrofair.tables.reading import read_weight, require_aligned
 
 __all__ = ["BinaryClassifier"]
 

@@ -49,17 +49,9 @@ from pyrofair.effects.group_agreement import compare_groups, disagreeing
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.tables.tables import (
-    TableEncoder,
-    feature_columns,
-    read_outcome,
-    read_sensitive,
-    read_table,
-    read_weight,
-    require_aligned,
-    sort_labels,
-    warn_unused,
-)
+from pyrofair.tables.encoder import TableEncoder
+from pyrofair.tables.labels import read_outcome, read_sensitive, sort_labels
+from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 
 __all__ = ["PenalizedClassifier"]
 

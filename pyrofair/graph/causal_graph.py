@@ -1,4 +1,4 @@
-"""Which columns of a table stand behind each node of a graph, and what else may have no column's name?"""
+"""Causal graphs whose nodes are columns of a table, with a sensitive attribute and an outcome."""
 
 from __future__ import annotations
 
@@ -32,13 +32,7 @@ __all__ = ["CausalGraph", "read_columns", "require_node", "unused_name"]
 
 
 def require_node(nodes: Sequence[str], name: str, role: str) -> None:
-    """Refuse a name that is no node.
-
-    Raises
-    ------
-    GraphError
-        With the nodes there are, and the one that may be meant.
-    """
+    """Refuse a name that is no node, with the nodes there are and the one that may be meant."""
     if not isinstance(name, str) or name not in nodes:
         raise GraphError(
             f"{shown(name)}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}."
@@ -49,22 +43,7 @@ def require_node(nodes: Sequence[str], name: str, role: str) -> None:
 def read_columns(
     listed: EdgeList, columns: Mapping[str, str | Sequence[str]], latent: tuple[str, ...]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the columns of each observed node: those given, or one of the same name.
-
-    Parameters
-    ----------
-    listed
-        The nodes.
-    columns
-        For some nodes the name of their column, or a list of names.
-    latent
-        The nodes that no table holds.
-
-    Raises
-    ------
-    GraphError
-        For an unknown node, a latent node with columns, a node without, or a column of two nodes.
-    """
+    """Return the columns of each observed node: those given, or one of the same name; no column twice."""
     for node in columns:
         require_node(listed.nodes, node, "a node with columns")
         if node in latent:
@@ -219,16 +198,14 @@ class CausalGraph:
         --------
         >>> import pyro, pyro.distributions as dist
         >>> def program(n):
-        ...     with pyro.plate("people", n):
+        ...     with pyro.plate("units", n):
         ...         A = pyro.sample("A", dist.Bernoulli(0.5))
         ...         M = pyro.sample("M", dist.Normal(2 * A, 1.0))
         ...         pyro.sample("Y", dist.Bernoulli(logits=M))
         >>> CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y").edges
         (('A', 'M'), ('M', 'Y'))
         """
-        from pyrofair.programs.vectors import (
-            read_scalar_sites,  # importing Pyro takes a second: other graphs need not wait
-        )
+        from pyrofair.programs.vectors import read_scalar_sites  # other graphs need no Pyro
 
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         nodes = require_names("nodes", nodes, "node names", error=GraphError)
@@ -251,6 +228,11 @@ class CausalGraph:
     def columns(self) -> dict[str, list[str]]:
         """The columns of each observed node, in the order of declaration."""
         return {node: list(names) for node, names in self.column_map}
+
+    @property
+    def node_of(self) -> dict[str, str]:
+        """The node of each column."""
+        return {column: node for node, names in self.column_map for column in names}
 
     @property
     def observed(self) -> tuple[str, ...]:
@@ -308,10 +290,9 @@ class CausalGraph:
         Ties are broken by first appearance in the declaration.
         """
         caused = set(nx.descendants(self._dag, self.sensitive))
-        place = self._place
 
         def rank(node: str) -> tuple[int, int]:
-            return (2 if node in caused else int(node == self.sensitive), place[node])
+            return (2 if node in caused else int(node == self.sensitive), self._index[node])
 
         return tuple(nx.lexicographical_topological_sort(self._dag, key=rank))
 
@@ -337,14 +318,10 @@ class CausalGraph:
 
     def with_ancestors(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """Return nodes and the ancestors of any of them, in the order of declaration."""
-        found: set[str] = set()
-        waiting = list(require_names("nodes", nodes, "node names", error=GraphError))
-        while waiting:
-            node = waiting.pop()
-            if node not in found:
-                self._require(node)
-                found.add(node)
-                waiting.extend(self._dag.predecessors(node))
+        found = {*require_names("nodes", nodes, "node names", error=GraphError)}
+        for node in tuple(found):
+            self._require(node)
+            found |= nx.ancestors(self._dag, node)
         return self._sorted(found)
 
     def directed_paths(self, source: str, target: str) -> PathSet:
@@ -382,14 +359,14 @@ class CausalGraph:
         Parameters
         ----------
         *paths
-            Paths as ``"A -> D -> Y"`` or as sequences of node names, or functions of a path that tell whether it is
+            Paths as ``"A -> D -> Y"`` or as sequences of node names, or functions of a path that return whether it is
             unfair, in graphs of at most 100,000 paths.
         direct
             Whether the edge from the sensitive attribute to the outcome is unfair.
         through
             Nodes: every path through any of them is unfair.
         predicate
-            A function that takes a path as a tuple of node names and tells whether it is unfair.
+            A function of a path, a tuple of node names, that returns whether it is unfair.
 
         Raises
         ------
@@ -447,22 +424,9 @@ class CausalGraph:
     def _drawn(self, unfair: UnfairPaths | None, ax: Axes | None = None, *, detached: bool = False) -> Axes:
         if unfair is not None:
             require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
-        labels = {
-            node: f"{node}\n{', '.join(names)}" if tuple(names) != (node,) else node for node, names in self.column_map
-        }
-        from pyrofair.graph.drawing import draw_dag  # Matplotlib is loaded for pictures only
+        from pyrofair.graph.drawing import draw_graph  # Matplotlib is loaded for pictures only
 
-        return draw_dag(
-            self.nodes,
-            self.edges,
-            latent=self.latent,
-            sensitive=self.sensitive,
-            outcome=self.outcome,
-            red=frozenset(unfair.edges if unfair is not None else ()),
-            labels=labels,
-            ax=ax,
-            detached=detached,
-        )
+        return draw_graph(self, unfair, ax, detached=detached)
 
     def _repr_png_(self) -> bytes | None:
         """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
@@ -497,11 +461,11 @@ class CausalGraph:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        return tuple(sorted(set(nodes), key=self._place.__getitem__))
+        return tuple(sorted(set(nodes), key=self._index.__getitem__))
 
     @cached_property
-    def _place(self) -> dict[str, int]:
-        return {node: place for place, node in enumerate(self.nodes)}
+    def _index(self) -> dict[str, int]:
+        return {node: index for index, node in enumerate(self.nodes)}
 
     def _require(self, node: str, role: str = "node") -> None:
         require_node(self.nodes, node, f"a {role}")
@@ -541,7 +505,7 @@ class CausalGraph:
 def _require_roles(
     sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object
 ) -> None:
-    """Refuse roles that are no names, labels that no column holds, and columns that are no dictionary."""
+    """Refuse roles that are no names, labels that no column can hold, and columns that are no dictionary."""
     for role, name in (("sensitive", sensitive), ("outcome", outcome)):
         require_instance(role, name, str, "the name of a node", error=GraphError)
     for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):

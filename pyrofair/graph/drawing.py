@@ -1,13 +1,12 @@
-"""What does the graph look like? Layers from causes to effects, unfair edges in red, latent nodes in grey."""
+"""Drawings of causal graphs: layers from causes to effects, unfair edges in red, latent nodes in grey."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -22,9 +21,12 @@ from scipy.spatial import KDTree
 
 from pyrofair._figures import ShownAxes, ShownFigure
 from pyrofair._validation import require_instance
-from pyrofair.exceptions import GraphError
 
-__all__ = ["draw_dag"]
+if TYPE_CHECKING:
+    from pyrofair.graph.causal_graph import CausalGraph
+    from pyrofair.graph.paths import UnfairPaths
+
+__all__ = ["draw_graph"]
 
 Edge: TypeAlias = tuple[str, str]
 Points: TypeAlias = NDArray[np.float64]
@@ -32,7 +34,7 @@ Points: TypeAlias = NDArray[np.float64]
 _RED, _GREY, _INK, _LATENT = "#CC3311", "#4D4D4D", "#1A1A1A", "#DDDDDD"  # Tol's red, told from grey by every eye
 _NAME_SIZE, _DETAIL_SIZE, _LINE = 11.0, 8.0, 1.2  # font sizes in points; line height in font sizes
 _NAME_WRAP, _DETAIL_WRAP = 14, 16  # characters
-_PAD, _LAYER_GAP, _NODE_GAP, _MARGIN, _LEGEND, _TITLE = 0.09, 0.58, 0.42, 0.08, 0.32, 0.35  # inches
+_PAD, _LAYER_GAP, _NODE_GAP, _MARGIN, _LEGEND = 0.09, 0.58, 0.42, 0.08, 0.32  # inches
 _LARGEST = 1.2  # how much larger than in a figure of its own a graph is drawn in given axes
 _CLEARANCE = 0.08  # inches between an edge and what it passes
 _BENDS = (0.0, *(sign * size / 20 for size in range(2, 17) for sign in (-1, 1)))
@@ -56,73 +58,29 @@ class _Box:
         return inside[:, 0] & inside[:, 1]
 
 
-def draw_dag(
-    nodes: Iterable[str],
-    edges: Iterable[Edge],
-    *,
-    latent: Collection[str] = (),
-    sensitive: str | None = None,
-    outcome: str | None = None,
-    red: Collection[Edge] = frozenset(),
-    labels: Mapping[str, str] | None = None,
-    ax: Axes | None = None,
-    title: str | None = None,
-    detached: bool = False,
+def draw_graph(
+    graph: CausalGraph, unfair: UnfairPaths | None = None, ax: Axes | None = None, *, detached: bool = False
 ) -> Axes:
-    """Draw a directed acyclic graph from left (causes) to right (effects).
+    """Draw a graph from left (causes) to right (effects) and return its axes, in inches.
 
-    Parameters
-    ----------
-    nodes, edges
-        The graph; edges are pairs (parent, child).
-    latent
-        Nodes drawn in grey with a dashed outline and dashed edges.
-    sensitive, outcome
-        Nodes drawn with a bold outline.
-    red
-        Edges drawn thick and red, on top of the others: those of the unfair paths.
-    labels
-        The text of a node, instead of its name. Lines after the first are set smaller: its columns, for instance.
-    ax
-        Axes to draw into. Left out, a figure of its own is made, as large as the graph needs.
-    title
-        Title of the axes.
-    detached
-        Whether a figure of its own is one that pyplot does not know.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes, in inches of a figure of its own.
-
-    Raises
-    ------
-    GraphError
-        When an edge, or a marked node or edge, is not in the graph, or when the graph has a cycle.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> edges = [("A", "M"), ("M", "Y"), ("A", "Y")]
-    >>> ax = draw_dag(["A", "M", "Y"], edges, red=[("A", "Y")], ax=Figure().add_subplot())
-    >>> [text.get_text() for text in ax.texts]
-    ['A', 'M', 'Y']
+    Latent nodes are grey with dashed outlines and edges, the sensitive attribute and the outcome have a bold outline,
+    the edges of unfair paths are thick, red and on top, and the columns of a node stand below its name if they have
+    other names. Without ``ax`` a figure is made, as large as the graph needs; pyplot does not know it if ``detached``.
     """
-    labels, roles = labels or {}, [name for name in (sensitive, outcome) if name is not None]
-    graph = _checked_graph(nodes, edges, red, [*latent, *roles, *labels])
-    boxes = _place(graph, {node: _measured(labels.get(node, node)) for node in graph})
+    if ax is not None:
+        require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
+    latent, roles = graph.latent, (graph.sensitive, graph.outcome)
+    red = frozenset(unfair.edges if unfair is not None else ())
+    texts = {node: f"{node}\n{', '.join(own)}" if own != [node] else node for node, own in graph.columns.items()}
+    boxes = _place(graph, {node: _measured(texts.get(node, node)) for node in graph.nodes})
     bends = _route(boxes, list(graph.edges))
     keys: list[Artist] = [Line2D([], [], color=_RED, linewidth=2.0, label="unfair path")] if red else []
     keys += [Patch(facecolor=_LATENT, edgecolor=_INK, linestyle="--", label="latent")] if latent else []
     low, high = _extent(boxes, bends)
     low[1] -= _LEGEND if keys else 0.0
     below = ((low[0] + high[0]) / 2, low[1])
-    if ax is not None:
-        require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
     if ax is None:
-        width = max(high[0] - low[0], _text_width(title or "", FontProperties(size="large").get_size_in_points()) + 0.3)
-        height = high[1] - low[1] + (_TITLE if title else 0.0)
-        size = (width + _MARGIN, height + _MARGIN)
+        size = tuple(high - low + _MARGIN)
         if detached:
             ax = ShownFigure(figsize=size, layout="constrained").add_subplot(axes_class=ShownAxes)
         else:
@@ -145,33 +103,10 @@ def draw_dag(
     if keys:
         legend = ax.legend(handles=keys, loc="lower center", ncols=2, frameon=False, fontsize=_DETAIL_SIZE * scale)
         legend.set_bbox_to_anchor(below, ax.transData)
-    if title:
-        ax.set_title(title)
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     ax.set_aspect("equal", adjustable="box")
     ax.set_axis_off()
     return ax
-
-
-def _checked_graph(
-    nodes: Iterable[str], edges: Iterable[Edge], red: Collection[Edge], marked: Iterable[str]
-) -> nx.DiGraph[str]:
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    if not graph:
-        raise GraphError("there is no node to draw. Pass at least one.")
-    for name in (*chain.from_iterable(edges := list(edges)), *marked):
-        if name not in graph:
-            raise GraphError(f"{name!r} is not a node of the drawing. The nodes: {', '.join(map(repr, graph))}.")
-    graph.add_edges_from(edges)
-    for parent, child in red:
-        if not graph.has_edge(parent, child):
-            raise GraphError(f"{parent} -> {child} is to be red, and is not an edge. The edges: {list(graph.edges)}.")
-    if not nx.is_directed_acyclic_graph(graph):
-        cycle = nx.find_cycle(graph)
-        path = " -> ".join([cycle[0][0], *(edge[1] for edge in cycle)])
-        raise GraphError(f"the graph has the cycle {path}, so it has no layers to draw. Remove an edge of the cycle.")
-    return graph
 
 
 def _text_width(text: str, size: float) -> float:
@@ -195,8 +130,11 @@ def _wrapped(text: str, width: int) -> list[str]:
     return [line.replace("_ ", "_") for line in lines] or [""]
 
 
-def _layers(graph: nx.DiGraph[str]) -> list[list[str]]:
+def _layers(causal: CausalGraph) -> list[list[str]]:
     """Layer by longest path, causes without causes as late as their effects allow, and order to cross less."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(causal.nodes)
+    graph.add_edges_from(causal.edges)
     depth = {node: index for index, layer in enumerate(nx.topological_generations(graph)) for node in layer}
     for node in graph:
         if graph.in_degree(node) == 0 and graph.out_degree(node) > 0:
@@ -212,7 +150,7 @@ def _layers(graph: nx.DiGraph[str]) -> list[list[str]]:
     return layers
 
 
-def _place(graph: nx.DiGraph[str], boxes: dict[str, _Box]) -> dict[str, _Box]:
+def _place(graph: CausalGraph, boxes: dict[str, _Box]) -> dict[str, _Box]:
     """Give each box its position: layers from left to right, and within a layer from top to bottom."""
     layers = _layers(graph)
     heights = [sum(boxes[node].height + _NODE_GAP for node in layer) - _NODE_GAP for layer in layers]

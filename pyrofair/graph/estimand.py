@@ -1,4 +1,4 @@
-"""What is to be estimated: the g-formula of both worlds, the weights that reproduce it, and the assumptions."""
+"""Printable estimands: the g-formula of both worlds, the weights that reproduce it, and the assumptions."""
 
 from __future__ import annotations
 
@@ -27,18 +27,9 @@ Event = tuple[str, int | None]
 
 @dataclass(frozen=True)
 class Factor:
-    """One distribution in the g-formula: P(node | given, A = arm).
+    """One distribution in the g-formula: P(node | given, A = arm), and all observed nodes ``before`` it in the order.
 
-    Parameters
-    ----------
-    node
-        The node whose distribution it is.
-    given
-        The nodes it is conditioned on, without the sensitive attribute.
-    before
-        All observed nodes before it in the order, without the sensitive attribute.
-    arm
-        The value of the sensitive attribute it is conditioned on, or None where that does not enter.
+    ``given`` and ``before`` lack the sensitive attribute A; ``arm`` is None where A does not enter.
     """
 
     node: str
@@ -57,6 +48,8 @@ class Weight:
         The group whose rows are weighted: 0, 1, or None for all rows.
     powers
         Pairs of (value of A, prefix of nodes) and the power of that propensity.
+    sensitive
+        The name of A.
     """
 
     group: int | None
@@ -81,14 +74,14 @@ class Weight:
         return np.asarray(result, dtype=np.float64)
 
     def __str__(self) -> str:
-        above, below = (self._product(sign, self._text) for sign in (1, -1))
+        above, below = self._products(tex=False)
         indicator = f"1[{self.sensitive}={self.group}] " if self.group is not None else ""
-        return f"{indicator}{above or '1'} / [{below}]" if below else f"{indicator}{above or '1'}"
+        return f"{indicator}{above or '1'}{f' / [{below}]' if below else ''}"
 
     @property
     def latex(self) -> str:
         """The weight as LaTeX."""
-        above, below = (self._product(sign, self._tex) for sign in (1, -1))
+        above, below = self._products(tex=True)
         indicator = rf"\mathbf{{1}}({_tex_name(self.sensitive)}={self.group}) " if self.group is not None else ""
         return rf"{indicator}\frac{{{above or '1'}}}{{{below or '1'}}}"
 
@@ -99,16 +92,14 @@ class Weight:
     def _repr_latex_(self) -> str | None:
         return _shown_latex(self.latex)
 
-    def _product(self, sign: int, write: Callable[[int, tuple[str, ...]], str]) -> str:
-        return " ".join(
-            " ".join([write(value, prefix)] * abs(power)) for (value, prefix), power in self.powers if power * sign > 0
-        )
-
-    def _text(self, value: int, prefix: tuple[str, ...]) -> str:
-        return _text((self.sensitive, value), [(node, None) for node in prefix])
-
-    def _tex(self, value: int, prefix: tuple[str, ...]) -> str:
-        return _tex((self.sensitive, value), [(node, None) for node in prefix])
+    def _products(self, *, tex: bool) -> tuple[str, str]:
+        """Write the numerator and the denominator."""
+        above: list[str] = []
+        below: list[str] = []
+        for (value, prefix), power in self.powers:
+            written = _probability((self.sensitive, value), [(node, None) for node in prefix], tex=tex)
+            (above if power > 0 else below).extend([written] * abs(power))
+        return " ".join(above), " ".join(below)
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,32 +175,28 @@ class RegimeEstimand:
         )
         return Weight(group, tuple(kept), self.regime.unfair.graph.sensitive)
 
-    def needed_values(self, place: int, group: int | None) -> set[int]:
-        """Return the values of the sensitive attribute that the order's node ``place`` must occur with.
-
-        These are the group itself and the arms of the distributions conditioned on that node.
-        """
-        later = {factor.arm for factor in self.factors[place + 1 :] if factor.arm is not None}
-        return {int(value) for value in (*later, *(() if group is None else (group,)))}
+    def needed_values(self, index: int, group: int | None) -> set[int]:
+        """Return the values of A that a node of the order must occur with: the group, and later nodes' arms."""
+        later = {factor.arm for factor in self.factors[index + 1 :]} | {group}
+        return {int(value) for value in later if value is not None}
 
     def needed_groups(self, group: int | None) -> tuple[int, ...]:
         """Return the observed groups whose rows an estimate rests on when a group, or both (None), are weighted.
 
-        These are the group itself and those whose conditional distributions occur in the world. There are none if the
-        sensitive attribute causes no feature and all rows are weighted.
+        There are none if the sensitive attribute causes no feature and all rows are weighted.
         """
         arms = {factor.arm for factor in self.factors} | {group}
         return tuple(value for value in (0, 1) if value in arms)
 
     def __str__(self) -> str:
         over = f"sum over {', '.join(self.order)} of " if self.order else ""
-        return f"P({self.regime.symbol} = 1) = {over}{self._laws(_text)}"
+        return f"P({self.regime.symbol} = 1) = {over}{self._factors(tex=False)}"
 
     @property
     def latex(self) -> str:
         """The g-formula as LaTeX."""
         over = rf"\sum_{{{', '.join(map(_tex_name, self.order))}}} " if self.order else ""
-        return rf"P({self.regime.latex} = 1) = {over}{self._laws(_tex)}"
+        return rf"P({self.regime.latex} = 1) = {over}{self._factors(tex=True)}"
 
     def __repr__(self) -> str:
         return f"<RegimeEstimand of {self.regime.symbol}: {len(self.factors)} factors; print it for the formula>"
@@ -217,20 +204,20 @@ class RegimeEstimand:
     def _repr_latex_(self) -> str | None:
         return _shown_latex(self.latex)
 
-    def _laws(self, write: Callable[[Event, Sequence[Event]], str]) -> str:
+    def _factors(self, *, tex: bool) -> str:
         """Write the distribution of the outcome and those of the features, the last in the order first."""
         graph = self.regime.unfair.graph
         own: list[Event] = [] if self.outcome_arm is None else [(graph.sensitive, self.outcome_arm)]
-        laws = [write((graph.outcome, 1), [*own, *((node, None) for node in self.outcome_given)])]
+        written = [_probability((graph.outcome, 1), [*own, *((node, None) for node in self.outcome_given)], tex=tex)]
         for factor in reversed(self.factors):
             arm: list[Event] = [] if factor.arm is None else [(graph.sensitive, factor.arm)]
-            laws.append(write((factor.node, None), [*((node, None) for node in factor.given), *arm]))
-        return " ".join(laws)
+            written.append(_probability((factor.node, None), [*((node, None) for node in factor.given), *arm], tex=tex))
+        return " ".join(written)
 
 
 @dataclass(frozen=True, repr=False)
 class Estimand:
-    """What the data tell about the two potential outcomes, and on which assumptions.
+    """The two potential outcomes as functions of the distribution of the data, and the assumptions that make them so.
 
     Parameters
     ----------
@@ -335,31 +322,18 @@ def _shown_latex(formula: str) -> str | None:
     return f"$$\n{formula}\n$$" if len(formula) <= LONGEST_SHOWN else None
 
 
-def _text(event: Event, given: Sequence[Event]) -> str:
-    """Write a probability as text: P(Y=1 | A=0, M)."""
+def _probability(event: Event, given: Sequence[Event], *, tex: bool) -> str:
+    r"""Write a probability: P(Y=1 | A=0, M) as text, and with \mid and escaped names as LaTeX."""
 
-    def write(one: Event) -> str:
-        return one[0] if one[1] is None else f"{one[0]}={one[1]}"
+    def write(node: str, value: int | None) -> str:
+        return (_tex_name(node) if tex else node) + ("" if value is None else f"={value}")
 
-    return f"P({write(event)}{' | ' + ', '.join(map(write, given)) if given else ''})"
-
-
-def _tex(event: Event, given: Sequence[Event]) -> str:
-    r"""Write a probability as LaTeX: P(Y=1 \mid A=0, M)."""
-
-    def write(one: Event) -> str:
-        return _tex_name(one[0]) + ("" if one[1] is None else f"={one[1]}")
-
-    condition = rf" \mid {', '.join(map(write, given))}" if given else ""
-    return f"P({write(event)}{condition})"
+    condition = (r" \mid " if tex else " | ") + ", ".join(write(*one) for one in given) if given else ""
+    return f"P({write(*event)}{condition})"
 
 
 def _tex_name(name: str) -> str:
-    r"""Write a node's name as LaTeX: one letter as it is, any other as escaped text.
-
-    >>> print(_tex_name("hours_per week%"))
-    \text{hours\_per week\%}
-    """
+    """Write a node's name as LaTeX: one letter as it is, any other as escaped text."""
     if len(name) == 1 and name.isalpha():
         return name
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

@@ -1,8 +1,9 @@
-"""Can the data tell the effect along the unfair paths, and by which formula?"""
+"""Identification: whether the observed data determine both potential outcomes, and by which formula."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import networkx as nx
@@ -81,54 +82,42 @@ class _Projection:
         if target == "outcome":
             self.nodes.append(self.outcome)
         self.latent = [node for node in inner if node in graph.latent]
-        self.place = {node: place for place, node in enumerate(self.nodes)}
-        self.reach = {node: self._reach(node) for node in (*self.nodes, *self.latent)}
+        self.index = {node: index for index, node in enumerate(self.nodes)}
+        # The observed nodes that each node leads to directly or through latent nodes only, effects before their causes.
+        reach: dict[str, set[str]] = {}
+        for node in reversed(inner):
+            below = ({child} if child in self.index else reach.get(child, set()) for child in graph.children(node))
+            reach[node] = set().union(*below)
         self.directed: nx.DiGraph[Any] = nx.DiGraph()
         self.directed.add_nodes_from(self.nodes)
-        self.directed.add_edges_from((node, child) for node in self.nodes for child in self.reach[node])
+        self.directed.add_edges_from((node, child) for node in inner if node in self.index for child in reach[node])
         self.caused = nx.descendants(self.directed, self.sensitive)
         self.confounded: nx.Graph[Any] = nx.Graph()
         self.confounded.add_nodes_from(self.nodes)
         for node in self.latent:
-            self.confounded.add_edges_from(
-                (one, other, {"latent": node}) for one in self.reach[node] for other in self.reach[node] if one < other
-            )
+            self.confounded.add_edges_from((*pair, {"latent": node}) for pair in combinations(sorted(reach[node]), 2))
         self.joined = {node for edge in self.confounded.edges for node in edge}
-
-    def _reach(self, node: str) -> list[str]:
-        """Return the observed nodes that a node leads to directly or through latent nodes only."""
-        hidden = set(self.latent)
-        found: set[str] = set()
-        waiting = list(self.graph.children(node))
-        while waiting:
-            child = waiting.pop()
-            if child not in found:
-                found.add(child)
-                waiting.extend(self.graph.children(child) if child in hidden else ())
-        return sorted(found & self.place.keys(), key=self.place.__getitem__)
 
     def estimand(self, arms: dict[str, int], regime: Regime) -> RegimeEstimand:
         """Return the estimand of a regime that has passed the checks."""
         order = [node for node in self.nodes if node not in (self.sensitive, self.outcome)]
         roots = [node for node in order if node not in self.caused]
-        factors = [self._factor(node, tuple(order[:place]), arms) for place, node in enumerate(order)]
+        factors = [self._factor(node, tuple(order[:i]), arms) for i, node in enumerate(order)]
         if self.target == "prediction":
             direct = (self.sensitive, self.outcome)
             outcome_arm = regime.value(direct) if direct in self.graph.edges else None
             outcome_given = tuple(node for node in self.graph.inputs if node != self.sensitive)
         else:
-            law = self._factor(self.outcome, tuple(order), arms)
-            outcome_arm, outcome_given = law.arm, law.given
+            own = self._factor(self.outcome, tuple(order), arms)
+            outcome_arm, outcome_given = own.arm, own.given
         return RegimeEstimand(regime, tuple(order), len(roots), tuple(factors), outcome_arm, outcome_given)
 
     def _factor(self, node: str, before: Path, arms: dict[str, int]) -> Factor:
-        """Return the distribution of a node: given its parents, or all nodes before it where a latent node joins it to
-        some.
-        """
+        """Return the distribution of a node given its parents; given all nodes before it, if a latent node joins it."""
         district = nx.node_connected_component(self.confounded, node)
         values = {arms[child] for child in district if child in arms} if node in self.caused else set()
         causes = {*self.directed.predecessors(node)} - {self.sensitive}
-        parents = tuple(sorted(causes, key=self.place.__getitem__))
+        parents = tuple(sorted(causes, key=self.index.__getitem__))
         return Factor(node, parents if len(district) == 1 else before, before, next(iter(values), None))
 
     def arms(self, regime: Regime) -> dict[str, int]:
@@ -151,10 +140,10 @@ class _Projection:
                     f"path {show_path(unfair)} and for the fair path {show_path(fair)}, so {child!r} would read both "
                     f"values of {self.sensitive!r}. Measure {hidden}, or call both paths unfair."
                 )
-        return {child: next(iter(by_value)) for child, by_value in carried.items() if child in self.place}
+        return {child: next(iter(by_value)) for child, by_value in carried.items() if child in self.index}
 
     def check_identified(self, arms: dict[str, int], regime: Regime) -> None:
-        """Refuse a regime that no formula identifies: a district that reads both values, or one that cannot be told."""
+        """Refuse a regime that no formula identifies: a district that reads both values, or is not reachable."""
         inside = self.directed.copy()
         inside.remove_node(self.sensitive)
         ends = {self.outcome} if self.target == "outcome" else set(self.graph.inputs) - {self.sensitive}
@@ -177,8 +166,8 @@ class _Projection:
                 raise NotIdentifiedError(
                     f"Not identified: {self.sensitive!r} shares a district with what it causes: "
                     f"{_braces(self.nodes, whole | district)}, joined by {self._joined_by(whole | district)}. No "
-                    f"data on these columns tell the effect of {self.sensitive!r} on {_braces(self.nodes, district)}. "
-                    "Measure the latent node."
+                    f"data on these columns determine the effect of {self.sensitive!r} on "
+                    f"{_braces(self.nodes, district)}. Measure the latent node."
                 )
 
     def check_formula(self, arms: dict[str, int], regime: Regime) -> None:
@@ -202,8 +191,7 @@ class _Projection:
             )
 
     def _reachable(self, district: set[str]) -> bool:
-        """Tell whether a district's distribution is identified: whether every other node can be fixed, one after
-        another.
+        """Whether a district's distribution is identified: every other node can be fixed, one after another.
 
         A node can be fixed when its district holds none of its own descendants among the nodes still random.
         """

@@ -1,4 +1,4 @@
-"""How is a graph written down? As edge strings, DOT, networkx graphs or pairs, all read into one `EdgeList`."""
+"""Graphs as they are written: edge strings, DOT, networkx graphs or pairs, all read into one :class:`EdgeList`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import networkx as nx
 
@@ -24,38 +24,18 @@ GraphSource: TypeAlias = "str | os.PathLike[str] | nx.DiGraph[str] | Iterable[tu
 """What `read_edges` reads."""
 
 _FORMS = "an edge string 'A -> D; D -> Y', a .dot or .gv file, a networkx.DiGraph, or a list of (parent, child) pairs"
-_ARROWS = ("->", "→")
-_WRITE_EDGE = "Write an edge from cause to effect, A -> B."
-_WRITE_GROUP = "Write a group as {A Q} -> Y."
-_BACKWARDS = ("the arrow points backwards", "Turn the edge around: A <- B is written B -> A.")
-_BOTH_WAYS = (
-    "an arrow both ways stands for a hidden common cause, and here that is a node of its own",
-    'Declare a latent node: U -> A; U -> B with latent=["U"].',
-)
-_OTHER_LINKS = {
-    "<-": _BACKWARDS,
-    "←": _BACKWARDS,
-    "<->": _BOTH_WAYS,
-    "↔": _BOTH_WAYS,
-    "--": ("'--' has no direction", _WRITE_EDGE),
-}
 # A bare name starts with anything but a dot and holds no ASCII punctuation but "_" and ".", no arrow, no typographic
 # dash or quote and no invisible mark: these are typing accidents far more often than names, and quotes let them in.
-_TOKEN = re.compile(
-    r"""
-      (?P<newline>\n)
-    | (?P<space>\s+?)
-    | (?P<link>[-<>=~]{2,} | [\u2190-\u21ff\u27f0-\u27ff\u2900-\u297f])
-    | (?P<mark>[{};,])
-    | "(?P<quoted>[^"\n]*)"
-    | (?P<name>(?!\.)(?:[\w.] | [^\x00-\x7f\s\u200b\u200e-\u206f\u2190-\u21ff\u2212\u27f0-\u27ff\u2900-\u297f\ufeff])+)
-    """,
-    re.VERBOSE,
+_NAME = re.compile(
+    r"(?!\.)(?:[\w.]|[^\x00-\x7f\s\u200b\u200e-\u206f\u2190-\u21ff\u2212\u27f0-\u27ff\u2900-\u297f\ufeff])+"
 )
-# The grammar of statements, over the kinds of the tokens.
-_SIDE = re.compile(r"n|\{[n,\n]*n[n,\n]*\}")
-_CHAIN = re.compile(rf"(?:{_SIDE.pattern})(?:\n*>\n*(?:{_SIDE.pattern}))*")
-_END = re.compile(r";|\n(?!\n*>)|$")
+_BACKWARDS = "Turn the edge around: A <- B is written B -> A."
+_BOTH_WAYS = 'For a hidden common cause, declare a latent node: U -> A; U -> B with latent=["U"].'
+_HINTS = {"<->": _BOTH_WAYS, "↔": _BOTH_WAYS, "<-": _BACKWARDS, "←": _BACKWARDS}
+_SYNTAX = (
+    "Write an edge from cause to effect, A -> B; a group in braces, {A Q} -> B; a name with spaces or punctuation in "
+    "double quotes, \"native-country\" -> B; and separate statements by ';' or new lines."
+)
 _DOT_QUOTED_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|(?://|\#)[^\n]*', re.DOTALL)
 _DOT_START = re.compile(r'\s*(strict\s+)?(di)?graph\s*("[^"]*"|[\w.]+)?\s*\{', re.IGNORECASE)
 _DOT_NOT_NODES = ("node", "edge", "graph", r"\n", r'"\n"', r"\r\n", r'"\r\n"')  # defaults, and artefacts of pydot
@@ -66,14 +46,7 @@ _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
 class EdgeList:
     """The nodes and directed edges of a graph, in the order in which its source names them.
 
-    Parameters
-    ----------
-    nodes
-        Names, in order of first appearance.
-    edges
-        Pairs (parent, child), each once.
-    latent
-        The nodes that the source itself marks as latent.
+    Each edge (parent, child) stands once; ``latent`` are the nodes that the source itself marks as latent.
     """
 
     nodes: tuple[str, ...]
@@ -84,27 +57,15 @@ class EdgeList:
 def read_edges(source: GraphSource) -> EdgeList:
     """Read the nodes and edges of a directed graph from any of the forms in which one is written.
 
-    Parameters
-    ----------
-    source
-        One of
+    * An edge string: statements separated by ``;`` or newlines, each a chain ``A -> B -> C`` whose links are names or
+      groups ``{A Q}``. ``→`` reads like ``->``; a name with spaces or punctuation stands in double quotes; a name or
+      group alone declares nodes without edges.
+    * DOT text that starts with ``digraph``, or a path that ends in ``.dot`` or ``.gv`` (a string that holds an arrow
+      is never a path). The node attribute ``latent=true`` marks a latent node.
+    * A ``networkx.DiGraph`` with names as nodes; the node attribute ``latent=True`` marks a latent node.
+    * An iterable of (parent, child) pairs of names. A set has no order, so it is read in sorted order.
 
-        * an edge string: statements separated by ``;`` or newlines, each a chain ``A -> B -> C`` whose links are names
-          or groups ``{A Q}``. ``→`` reads like ``->``; a name with spaces or punctuation stands in double quotes; a
-          name or group alone declares nodes without edges;
-        * DOT text that starts with ``digraph``, or a path that ends in ``.dot`` or ``.gv`` (a string that holds an
-          arrow is never a path). The node attribute ``latent=true`` marks a latent node;
-        * a ``networkx.DiGraph`` with names as nodes; the node attribute ``latent=True`` marks a latent node;
-        * an iterable of (parent, child) pairs of names. A set has no order, so it is read in sorted order.
-
-    Returns
-    -------
-    EdgeList
-
-    Raises
-    ------
-    GraphError
-        When the source cannot be read, is not directed, or has an edge from a node to itself. Cycles pass.
+    What cannot be read, is not directed, or has an edge from a node to itself is a GraphError. Cycles pass.
 
     Examples
     --------
@@ -120,34 +81,20 @@ def read_edges(source: GraphSource) -> EdgeList:
     if isinstance(source, str):
         if _DOT_START.match(_DOT_QUOTED_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " ", source)):
             return _from_dot(source, "the DOT text")
-        if not any(mark in source for mark in (*_ARROWS, "\n")) and source.strip().lower().endswith((".dot", ".gv")):
+        if not any(mark in source for mark in ("->", "→", "\n")) and source.strip().lower().endswith((".dot", ".gv")):
             return _from_file(Path(source.strip()))
-        return _from_string(source)
+        draft = _Draft()
+        for sides in _statements(source):
+            draft.add(*sides)
+        return draft.finish(f"the edge string {source!r}")
     if isinstance(source, bytes) or (pairs := listed(source)) is None:
         raise GraphError(f"no graph can be read from {shown(source)}, of type {type(source).__name__}. Pass {_FORMS}.")
     return _from_pairs(pairs, ordered=not isinstance(source, Set))
 
 
 def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
-    """Read one directed path, written as ``"A -> D -> Y"`` or as a sequence of names.
+    """Read one directed path of at least two different nodes, written ``"A -> D -> Y"`` or as a sequence of names.
 
-    Parameters
-    ----------
-    path
-        At least two different names, from the first node of the path to the last.
-
-    Returns
-    -------
-    tuple of str
-        The nodes along the path.
-
-    Raises
-    ------
-    GraphError
-        When this is not one path, or when the path meets a node twice.
-
-    Examples
-    --------
     >>> read_path("A -> D -> Y")
     ('A', 'D', 'Y')
     """
@@ -201,88 +148,35 @@ class _Draft:
         return EdgeList(tuple(self.latent), tuple(self.edges), latent)
 
 
-class _Token(NamedTuple):
-    kind: str  # one of the letters that _SIDE, _CHAIN and _END are written in: n (name) > { } , ; and newline
-    text: str
-    name: str
-    start: int
+def _statements(text: str) -> Iterator[list[list[str]]]:
+    """Parse an edge string: each statement is the list of its sides, the names between two arrows."""
+    quoted: list[str] = []
 
+    def hide(found: re.Match[str]) -> str:
+        quoted.append(found[1])
+        return f' "{len(quoted) - 1}" '  # a number in quotes stands for the quoted name
 
-def _refuse(text: str, token: _Token, problem: str, remedy: str) -> NoReturn:
-    """Raise the error that shows the line of the token with a caret below it."""
-    begin = text.rfind("\n", 0, token.start) + 1
-    line, column = text[begin:].split("\n", 1)[0], token.start - begin
-    where = f"line {text.count(chr(10), 0, begin) + 1}, column {column + 1}"
-    raise GraphError(f"{where}: {problem}. {remedy}\n    {line}\n    {' ' * column}{'^' * len(token.text)}")
+    def written(piece: str) -> str:
+        return re.sub(r'"(\d+)"', lambda number: f'"{quoted[int(number[1])]}"', piece.strip())
 
+    def name(word: str, statement: str) -> str:
+        if number := re.fullmatch(r'"(\d+)"', word):
+            return quoted[int(number[1])]
+        if _NAME.fullmatch(word):
+            return word
+        fact = f"{written(word)!r} is neither a name nor a group of names" if word else "an arrow has no node beside it"
+        hint = next((hint for mark, hint in _HINTS.items() if mark in statement), _SYNTAX)
+        raise GraphError(f"{fact} in the edge string {written(statement)!r}. {hint}")
 
-def _tokens(text: str) -> Iterator[_Token]:
-    position = 0
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            bad = _Token("", text[position], "", position)
-            if bad.text == '"':
-                _refuse(text, bad, "this quote is not closed", 'Write a name on one line, as in "marital status" -> Y.')
-            remedy = 'Write an edge as A -> B, and a name with punctuation in double quotes, "native-country" -> Y.'
-            _refuse(text, bad, f"{bad.text!r} cannot be read outside double quotes", remedy)
-        name = found["quoted"] if found["name"] is None else found["name"]
-        kind = "n" if name is not None else ">" if found["link"] else found[0]
-        token = _Token(kind, found[0], name or "", position)
-        if found["link"] and token.text not in _ARROWS:
-            _refuse(text, token, *_OTHER_LINKS.get(token.text, (f"{token.text!r} is not an arrow", _WRITE_EDGE)))
-        if not found["space"]:
-            yield token
-        position = found.end()
-
-
-def _statements(text: str) -> Iterator[list[tuple[str, ...]]]:
-    """Parse an edge string: each statement is the list of its sides, the names or groups between the arrows."""
-    tokens = list(_tokens(text))
-    kinds = "".join(token.kind for token in tokens)
-    start = 0
-    while start < len(kinds):
-        if kinds[start] in ";\n":
-            start += 1
-            continue
-        chain = _CHAIN.match(kinds, start)
-        end = chain.end() if chain else start
-        if chain is None or not _END.match(kinds, end):
-            _explain(text, tokens, kinds, start, end)
-        spans = (side.span() for side in _SIDE.finditer(kinds, start, end))
-        yield [tuple(token.name for token in tokens[slice(*span)] if token.kind == "n") for span in spans]
-        start = end
-
-
-def _explain(text: str, tokens: list[_Token], kinds: str, start: int, end: int) -> NoReturn:
-    """Say what is wrong with the statement that begins at token ``start`` and reads well up to token ``end``."""
-    following = [index for index in range(end, len(kinds)) if kinds[index] != "\n"]
-    token = tokens[following[0]]
-    if token.kind == ">" and start < end:
-        if len(following) == 1 or tokens[following[1]].kind != "{":
-            _refuse(text, token, f"nothing stands after {token.text!r}", _WRITE_EDGE)
-        token = tokens[following[1]]
-    elif token.kind == "}":
-        _refuse(text, token, "this brace was never opened", _WRITE_GROUP)
-    elif start < end:
-        begin = kinds.rfind(">", start, end) + 1 or start
-        run = next(index for index in range(end, len(kinds) + 1) if kinds[index : index + 1] not in tuple("n,{}"))
-        names = " ".join(part.text for part in tokens[begin:run] if part.kind == "n")
-        before = text[tokens[start].start : tokens[begin].start]
-        after = re.split("[;\n]", text[tokens[run - 1].start + len(tokens[run - 1].text) :])[0].rstrip()
-        remedy = f"Write a group in braces, {before}{{{names}}}{after}, or separate two statements with ';'."
-        _refuse(text, token, f"no arrow stands before {token.text!r}", remedy)
-    if token.kind != "{":
-        _refuse(text, token, f"nothing stands before {token.text!r}", _WRITE_EDGE)
-    stop = next((part.text for part in tokens[tokens.index(token) + 1 :] if part.kind not in "n,\n"), "the end")
-    _refuse(text, token, "these braces are empty" if stop == "}" else f"no '}}' before {stop!r}", _WRITE_GROUP)
-
-
-def _from_string(text: str) -> EdgeList:
-    draft = _Draft()
-    for sides in _statements(text):
-        draft.add(*sides)
-    return draft.finish(f"the edge string {text!r}")
+    plain = re.sub(r"\s*(?:->|→)\s*", "->", re.sub(r'"([^"\n]*)"', hide, text))
+    plain = re.sub(r"\{[^{};]*\}", lambda group: group[0].replace("\n", " "), plain)
+    for statement in filter(str.strip, re.split("[;\n]", plain)):
+        sides = []
+        for side in map(str.strip, statement.split("->")):
+            group = re.fullmatch(r"\{([^{}]*)\}", side)
+            words = [word for word in re.split(r"[\s,]+", group[1]) if word] if group else []
+            sides.append([name(word, statement) for word in words or [side]])
+        yield sides
 
 
 def _from_pairs(pairs: Sequence[Any], *, ordered: bool) -> EdgeList:
@@ -324,12 +218,12 @@ def _from_dot(text: str, what: str) -> EdgeList:
         # pydot 4.0 builds its grammar, when it is first imported, in ways that pyparsing 3.3 deprecates.
         warnings.simplefilter("ignore")
         import pydot.dot_parser
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):  # pydot prints its syntax errors
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):  # pydot prints its syntax errors
         graphs = pydot.graph_from_dot_data(text)
     if not graphs:
-        raise GraphError(f"{what} is not valid DOT:\n{said.getvalue().rstrip()}")
-    with contextlib.redirect_stdout(said):
+        raise GraphError(f"{what} is not valid DOT:\n{printed.getvalue().rstrip()}")
+    with contextlib.redirect_stdout(printed):
         # pydot drops what follows the last graph that it can read; one more graph at the end shows that it read all.
         proof = pydot.graph_from_dot_data(f"{text}\ndigraph {{}}")
     if len(graphs) != 1 or len(proof or ()) != 2:
@@ -342,7 +236,10 @@ def _from_dot(text: str, what: str) -> EdgeList:
 
 
 def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, Any]) -> list[str]:
-    """Read a (sub)graph of pydot statement by statement, and return the nodes that it names."""
+    """Read a (sub)graph of pydot statement by statement, and return the nodes that it names.
+
+    ``networkx.nx_pydot`` drops subgraphs, default attributes and the order of statements.
+    """
     named: list[str] = []
     statements = [one for kind in ("nodes", "edges", "subgraphs") for many in graph[kind].values() for one in many]
     for statement in sorted(statements, key=lambda one: one["sequence"]):

@@ -1,11 +1,10 @@
-"""Sets of directed paths as states along edges: they are counted, compared and walked without listing the paths."""
+"""Sets of directed paths as finite automata, which are counted, compared and walked without listing the paths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import TypeVar, overload
 
 __all__ = ["Path", "PathSet", "parting_node", "partings", "show_count", "show_path", "show_paths", "smallest_automaton"]
@@ -19,29 +18,17 @@ _HASHED_AS_TUPLE = 1000
 
 
 def show_path(path: Iterable[str]) -> str:
-    """Write a path as text.
-
-    >>> show_path(("A", "D", "Y"))
-    'A -> D -> Y'
-    """
+    """Write a path as text: ``A -> D -> Y``."""
     return " -> ".join(path)
 
 
 def show_count(number: int) -> str:
-    """Write a count of paths as text: exactly up to 10^12, and by a power of two beyond.
-
-    >>> show_count(1048576), show_count(2**200 + 1)
-    ('1,048,576', 'at least 2^200')
-    """
+    """Write a count of paths as text: exactly up to 10^12, and by a power of two beyond, ``at least 2^200``."""
     return f"{number:,}" if number <= 10**12 else f"at least 2^{number.bit_length() - 1}"
 
 
 def show_paths(paths: PathSet) -> str:
-    """Write the first paths of a set as text, and how many there are if these are not all.
-
-    >>> show_paths(PathSet((("Y", ()), ("D", (0,)), ("A", (1, 0)))))
-    'A -> D -> Y; A -> Y'
-    """
+    """Write the first paths of a set as text, and how many there are if these are not all."""
     shown = "; ".join(map(show_path, paths[:SHOWN])) or "none"
     return shown if paths.size <= SHOWN else f"{shown}; ... ({show_count(paths.size)} paths)"
 
@@ -50,9 +37,9 @@ def show_paths(paths: PathSet) -> str:
 class PathSet(Sequence[Path]):
     """A set of directed paths from one node to another, as the smallest automaton that accepts them.
 
-    It is a sequence of tuples of node names, depth first in the order of declaration. Its length, membership, single
-    paths and comparison cost what its states and edges cost, however many paths there are. It equals the tuple or list
-    of its paths.
+    It is a sequence of tuples of node names, depth first in the order of declaration, and equals the tuple or list of
+    its paths. Its length, membership, single paths and comparison cost what its states and edges cost, however many
+    paths there are.
 
     Parameters
     ----------
@@ -102,25 +89,6 @@ class PathSet(Sequence[Path]):
             state = None if state is None else self.step(state, node)
         return state is not None and not self.states[state][1]
 
-    def __iter__(self) -> Iterator[Path]:
-        if not self.states:
-            return
-        path: list[str] = [self.states[-1][0]]
-        waiting = [iter(self.states[-1][1])]
-        if len(self.states) == 1:
-            yield tuple(path)
-        while waiting:
-            state = next(waiting[-1], None)
-            if state is None:
-                waiting.pop()
-                path.pop()
-                continue
-            node, following = self.states[state]
-            path.append(node)
-            waiting.append(iter(following))
-            if not following:
-                yield tuple(path)
-
     @overload
     def __getitem__(self, index: int) -> Path: ...
 
@@ -129,21 +97,18 @@ class PathSet(Sequence[Path]):
 
     def __getitem__(self, index: int | slice) -> Path | tuple[Path, ...]:
         if isinstance(index, slice):
-            start, stop, step = index.indices(self.size)
-            if step > 0 and start == 0:
-                return tuple(islice(self, start, stop, step))
-            return tuple(self[place] for place in range(start, stop, step))
-        place = index + self.size if index < 0 else index
-        if not 0 <= place < self.size:
+            return tuple(self[each] for each in range(*index.indices(self.size)))
+        rank = index + self.size if index < 0 else index
+        if not 0 <= rank < self.size:
             raise IndexError(f"There is no path {index}; the set has {show_count(self.size)}.")
         state = len(self.states) - 1
         path = [self.states[state][0]]
         while self.states[state][1]:
             for each in self.states[state][1]:
                 state = each
-                if place < self._sizes[state]:
+                if rank < self._sizes[state]:
                     break
-                place -= self._sizes[state]
+                rank -= self._sizes[state]
             path.append(self.states[state][0])
         return tuple(path)
 
@@ -155,7 +120,7 @@ class PathSet(Sequence[Path]):
         return NotImplemented
 
     def __hash__(self) -> int:
-        # As the equal tuple, where that is short enough for anybody to have it.
+        # As the equal tuple, where that is short enough to exist.
         return hash(tuple(self)) if self.size <= _HASHED_AS_TUPLE else hash(self.states)
 
     def __repr__(self) -> str:
@@ -212,14 +177,8 @@ class PathSet(Sequence[Path]):
     def select(self, begin: S, step: Callable[[S, str, str], S | None], accept: Callable[[S], bool]) -> PathSet:
         """Return the paths that another automaton accepts.
 
-        Parameters
-        ----------
-        begin
-            Its state at the first node.
-        step
-            Its state after an edge, from its state before, the edge's first node and its second; None to refuse.
-        accept
-            Whether it accepts a path that ends in a state.
+        It begins in a state, steps along an edge from state and edge to the next state or None (refused), and accepts
+        a path that ends in some of its states.
         """
 
         def follow(pair: tuple[int, S]) -> list[tuple[int, S]]:
@@ -257,16 +216,16 @@ class PathSet(Sequence[Path]):
         return self.select(True, lambda _, *edge: None if edge in barred else True, bool)
 
     def first_past(self, hidden: Collection[str]) -> dict[str, Path]:
-        """Return, for each node that is the first on a path after its start that is not hidden, the first such path."""
+        """Return for each node that comes first after the start on a path, hidden ones aside, the first such path."""
         found: dict[str, Path] = {}
-        for state, prefix in _depth_first(self.states[-1][1] if self.states else (), self._if_hidden(hidden)):
-            if self.states[state][0] not in hidden:
-                way = (*(self.states[each][0] for each in prefix), *self.rest(state))
-                found.setdefault(self.states[state][0], (self.states[-1][0], *way))
+        states = self.states
+        for state, way in _depth_first(
+            states[-1][1] if states else (), lambda each: states[each][1] if states[each][0] in hidden else ()
+        ):
+            if states[state][0] not in hidden:
+                prefix = (states[-1][0], *(states[each][0] for each in way))
+                found.setdefault(states[state][0], (*prefix, *self.rest(state)))
         return found
-
-    def _if_hidden(self, hidden: Collection[str]) -> Callable[[int], Iterable[int]]:
-        return lambda state: self.states[state][1] if self.states[state][0] in hidden else ()
 
 
 def smallest_automaton(
@@ -274,16 +233,8 @@ def smallest_automaton(
 ) -> PathSet:
     """Build the set of the paths that an automaton without cycles accepts; equal sets have equal states.
 
-    Parameters
-    ----------
-    start
-        The state at the first node.
-    name
-        The node of a state; the states that follow one state have different nodes.
-    follow
-        The states that follow a state, in the order of declaration.
-    ends
-        Whether a state is the end of accepted paths. All such states have one node, and nothing follows them.
+    ``name`` is the node of a state, ``follow`` its next states in the order of declaration, of different nodes, and
+    ``ends`` whether accepted paths end there. All such states have one node, and nothing follows them.
     """
     known: dict[S, int | None] = {}
     table: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -305,10 +256,7 @@ def smallest_automaton(
 def partings(one: PathSet, other: PathSet) -> dict[str, tuple[Path, Path]]:
     """Return each node where a path of one set and a path of the other part after a common first edge.
 
-    Returns
-    -------
-    dict of node to (path of the one, path of the other)
-        The first such pair of each node, in the order of the sets.
+    With each comes the first such pair (path of the one, path of the other) in the order of the sets.
     """
     found: dict[str, tuple[Path, Path]] = {}
     if not one or not other:
@@ -320,7 +268,7 @@ def partings(one: PathSet, other: PathSet) -> dict[str, tuple[Path, Path]]:
         return [(each, right[node]) for each, node in named if node in right]
 
     ends = (len(one.states) - 1, len(other.states) - 1)
-    for pair, before in _depth_first(common(ends), common):
+    for pair, way in _depth_first(common(ends), common):
         node = one.states[pair[0]][0]
         if node in found:
             continue
@@ -334,34 +282,24 @@ def partings(one: PathSet, other: PathSet) -> dict[str, tuple[Path, Path]]:
             None,
         )
         if split is not None:
-            prefix = (one.states[-1][0], *(one.states[state][0] for state, _ in before), node)
+            prefix = (one.states[-1][0], *(one.states[state][0] for state, _ in way), node)
             found[node] = (*prefix, *one.rest(split[0])), (*prefix, *other.rest(split[1]))
     return found
 
 
-def _depth_first(roots: Iterable[S], follow: Callable[[S], Iterable[S]]) -> Iterator[tuple[S, list[S]]]:
-    """Yield each state once, with those that lead to it, in the order of the first way to it."""
+def _depth_first(roots: Iterable[S], follow: Callable[[S], Iterable[S]]) -> Iterator[tuple[S, tuple[S, ...]]]:
+    """Yield each state once, with those that lead to it on the first way to it."""
     seen: set[S] = set()
-    way: list[S] = []
-    waiting = [iter(tuple(roots))]
+    waiting: list[tuple[S, tuple[S, ...]]] = [(root, ()) for root in reversed([*roots])]
     while waiting:
-        state = next(waiting[-1], None)
-        if state is None:
-            waiting.pop()
-            if way:
-                way.pop()
-        elif state not in seen:
+        state, way = waiting.pop()
+        if state not in seen:
             seen.add(state)
             yield state, way
-            way.append(state)
-            waiting.append(iter(tuple(follow(state))))
+            waiting.extend((each, (*way, state)) for each in reversed([*follow(state)]))
 
 
 def parting_node(one: Path, other: Path) -> str:
-    """Return the last node that two paths have in common before they part.
-
-    >>> parting_node(("A", "M", "Y"), ("A", "M", "D", "Y"))
-    'M'
-    """
+    """Return the last node that two paths have in common before they part: M for A -> M -> Y and A -> M -> D -> Y."""
     length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return one[length - 1]

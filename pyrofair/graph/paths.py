@@ -1,8 +1,8 @@
-"""Which paths are unfair, and what value of the sensitive attribute each of them carries in each of two worlds."""
+"""Unfair paths, and the value of the sensitive attribute that each path carries in each of two worlds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LISTED", "Path", "Regime", "UnfairPaths", "select_paths", "show_path", "witness_message"]
 
 LISTED = 100_000
-"""How many paths a function of a path is tried on, at most."""
+"""The most paths that a function of a path is tried on."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class UnfairPaths:
         ----------
         Chikahara et al. (2021), definition 3; Avin, Shpitser and Pearl (2005).
         """
-        place = {node: i for i, node in enumerate(self.graph.nodes)}
+        index = {node: i for i, node in enumerate(self.graph.nodes)}
         found = [(witness, *pair) for witness, pair in partings(self.paths, self.fair_paths).items()]
-        return sorted(found, key=lambda each: tuple([place[node] for node in path] for path in each[1:]))
+        return sorted(found, key=lambda each: tuple([index[node] for node in path] for path in each[1:]))
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw the graph with the unfair paths in red."""
@@ -200,11 +200,11 @@ def _lines(word: str, paths: PathSet) -> Iterable[str]:
 
 
 def witness_message(witness: str, unfair: Path, fair: Path) -> str:
-    """Say why a recanting witness prevents identification."""
+    """Return why a recanting witness prevents identification."""
     return (
         f"Not identified: {witness!r} is a recanting witness. The unfair path {show_path(unfair)} and the fair path "
-        f"{show_path(fair)} part only there, so {witness!r} would have to take two values at once, and no data tell "
-        f"their joint distribution. Call both paths unfair, or both fair."
+        f"{show_path(fair)} part only there, so {witness!r} would have to take two values at once, and no data "
+        "determine their joint distribution. Call both paths unfair, or both fair."
     )
 
 
@@ -216,7 +216,7 @@ def select_paths(
     through: Sequence[str],
     tests: Sequence[Callable[[Path], bool]],
 ) -> PathSet:
-    """Return the directed paths that are named, direct, through a node, or accepted by a test, in graph order."""
+    """Return the directed paths that are named, direct, through a node, or accepted by a test."""
     every = graph.directed_paths(graph.sensitive, graph.outcome)
     chosen = {_existing(graph, read_path(path), every) for path in named}
     if direct:
@@ -240,30 +240,25 @@ def select_paths(
     return _named_or_through(every, chosen, frozenset(through))
 
 
-def _named_or_through(every: PathSet, named: Iterable[Path], through: frozenset[str]) -> PathSet:
-    """Return the paths that are named or run through a node, by the prefixes of those that are named."""
-    taken, away = -1, -2
-    prefixes: list[dict[str, int]] = [{}]
-    whole: set[int] = {taken}
-    for path in named:
-        state = 0
-        for node in path[1:]:
-            if node not in prefixes[state]:
-                prefixes[state][node] = len(prefixes)
-                prefixes.append({})
-            state = prefixes[state][node]
-        whole.add(state)
+def _named_or_through(every: PathSet, named: Collection[Path], through: frozenset[str]) -> PathSet:
+    """Return the paths that are named or run through a node."""
+    prefixes = {path[:length] for path in named for length in range(1, len(path) + 1)}
 
-    def step(state: int, _: str, node: str) -> int | None:
-        if state == taken or node in through:
-            return taken
-        follows = away if state == away else prefixes[state].get(node, away)
-        return None if follows == away and not through else follows
+    def step(state: tuple[bool, Path], _: str, node: str) -> tuple[bool, Path] | None:
+        met, prefix = state  # whether such a node was met, and the path so far if a named one begins so, else ()
+        follows = (*prefix, node)
+        if met or node in through:
+            return True, ()
+        if prefix and follows in prefixes:
+            return False, follows
+        return (False, ()) if through else None
 
-    return every.select(0, step, whole.__contains__)
+    begin = (False, next(iter(prefixes))[:1] if prefixes else ())
+    return every.select(begin, step, lambda state: state[0] or state[1] in named)
 
 
 def _existing(graph: CausalGraph, path: Path, every: PathSet) -> Path:
+    """Return a path that is among all of them, or refuse it with the edge or the node that is missing."""
     if path in every:
         return path
     for node in path:

@@ -17,8 +17,7 @@ from pyrofair.effects.scoring import positive_scores
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
-from pyrofair.programs.world_tables import Levels, labels_of
-from pyrofair.tables.tables import as_column
+from pyrofair.tables.labels import Levels, as_column, labels_of
 
 __all__ = [
     "CounterfactualWorld",

@@ -26,7 +26,9 @@ from pyrofair.programs.provenance import is_deterministic
 from pyrofair.programs.sites import PEOPLE, Program, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
-from pyrofair.tables.tables import is_categorical, read_sensitive, read_table, warn_unused
+from pyrofair.tables.column_types import is_categorical
+from pyrofair.tables.labels import read_sensitive
+from pyrofair.tables.reading import read_table, warn_unused
 
 __all__ = ["Evidence", "GivenRows", "Reading", "read_people", "read_rows", "require_possible", "unequal"]
 

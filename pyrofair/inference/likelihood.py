@@ -30,8 +30,8 @@ from pyrofair.programs.provenance import is_deterministic
 from pyrofair.programs.sites import Program, ProgramSites, read_sites
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.programs.vectors import Components, find_vectors
-from pyrofair.programs.world_tables import codes_of, levels_of_sites
-from pyrofair.tables.tables import read_outcome, read_sensitive, read_table, warn_unused
+from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
+from pyrofair.tables.reading import read_table, warn_unused
 
 __all__ = ["Likelihood", "PosteriorError", "read_likelihood"]
 
@@ -278,7 +278,7 @@ def _read_rows(
             info.require(parts.get(column, column) for column in columns)
             site_of |= {column: column for column in columns}
         node_of |= {site_of[column]: node for column in columns if column in site_of}
-    labels = levels_of_sites(levels, node_of, graph)
+    labels = read_levels(levels, node_of, graph)
     missing = isinstance(df, pd.DataFrame) and graph.outcome_column not in df.columns
     if missing:
         site_of.pop(graph.outcome_column, None)

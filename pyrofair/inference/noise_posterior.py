@@ -31,7 +31,7 @@ from pyrofair.inference.supposition import Crowd
 from pyrofair.programs.couplings import named_coupling
 from pyrofair.programs.noise import is_point
 from pyrofair.programs.structural_equations import Equations
-from pyrofair.programs.world_tables import require_do
+from pyrofair.tables.labels import require_do
 
 __all__ = ["Abduction"]
 

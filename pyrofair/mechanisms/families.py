@@ -20,8 +20,9 @@ from torch.distributions.transforms import ExpTransform
 from pyrofair._validation import require_integer
 from pyrofair.exceptions import DataError
 from pyrofair.programs.distributions import DiscretizedMixture, OrderedCategorical
-from pyrofair.tables.column_types import MOST_WHOLE, kind_of, moments
-from pyrofair.tables.tables import as_levels, encode_levels, is_categorical, read_table, read_weight
+from pyrofair.tables.column_types import MAX_INTEGER, column_type, is_categorical, moments
+from pyrofair.tables.labels import as_levels, encode_levels
+from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = [
     "Binary",
@@ -263,8 +264,8 @@ def choose_family(
     values = read_table(values.to_frame(name), [name])[name]
     shares = read_weight(weight, values)
     shares = shares / shares.sum()
-    kind = kind_of(values, shares, most_levels)
-    if kind == "categories":
+    kind = column_type(values, shares, most_levels)
+    if kind == "categorical":
         return _categories(values, shares)
     numbers = values.to_numpy(dtype=np.float64)
     if kind == "binary":
@@ -273,7 +274,7 @@ def choose_family(
     if kind == "positive":
         return Positive(*moments(np.log(numbers), shares), components)
     mean, sd = moments(numbers, shares)
-    if kind == "whole":
+    if kind == "integer":
         return Integer(int(numbers.min()), int(numbers.max()), mean, sd, components)
     return Continuous(mean, sd, components)
 
@@ -343,7 +344,7 @@ def support(family: Family) -> Tensor | None:
     known = getattr(family, "levels", None)
     if isinstance(family, Binary) or known is not None:
         return torch.arange(2.0 if known is None else float(len(known)))
-    if not isinstance(family, Integer) or family.high - family.low > 2 * MOST_WHOLE:
+    if not isinstance(family, Integer) or family.high - family.low > 2 * MAX_INTEGER:
         return None
     return torch.arange(float(family.low), family.high + 1.0)
 

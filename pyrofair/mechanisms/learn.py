@@ -58,7 +58,8 @@ from pyrofair.mechanisms.fitting import (
     try_mechanisms,
 )
 from pyrofair.programs.structural_equations import sensitive_levels
-from pyrofair.tables.tables import read_outcome, read_sensitive, read_table, read_weight
+from pyrofair.tables.labels import code_labels
+from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = ["LearnedMechanisms", "learn_mechanisms", "require_families", "require_fitting", "require_graph"]
 
@@ -142,24 +143,6 @@ def _plan_reads(
     if not reads:
         raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
     return reads
-
-
-def code_labels(
-    table: pd.DataFrame, graph: CausalGraph, *, both: bool = True
-) -> tuple[pd.DataFrame, tuple[Hashable, ...] | None]:
-    """Return a table with the sensitive attribute and the outcome, where it has them, as 0 and 1, and these labels.
-
-    The labels are the outcome's, negative first; None if they are 0 and 1, or absent. ``both`` requires both groups.
-    """
-    coded, labels = table.copy(), None
-    if graph.sensitive_column in table:
-        coded[graph.sensitive_column] = read_sensitive(table, graph, both=both)
-    if graph.outcome_column in table:
-        numbers, found = read_outcome(table[graph.outcome_column], graph.positive, what="The outcome")
-        coded[graph.outcome_column] = numbers
-        plain = tuple(each.item() if isinstance(each, np.generic) else each for each in found)
-        labels = None if plain == (0, 1) else plain
-    return coded, labels
 
 
 def require_families(own: object, columns: Sequence[str]) -> None:

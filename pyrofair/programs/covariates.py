@@ -18,7 +18,8 @@ from torch.distributions import constraints
 from pyrofair.exceptions import DataError
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.vectors import ScalarProgram
-from pyrofair.tables.tables import is_categorical, read_table
+from pyrofair.tables.column_types import is_categorical
+from pyrofair.tables.reading import read_table
 
 __all__ = ["ROW", "ProgramWithCovariates", "RowOfTable", "covariate_names", "covariates_of_rows", "with_covariates"]
 

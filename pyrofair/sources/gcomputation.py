@@ -38,7 +38,8 @@ from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.sources.gformula import GFormula, MechanismGraph, Units, collect_units, sample_units
 from pyrofair.sources.overlap import GroupSize, group_sizes
 from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
-from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, read_weight, warn_unused
+from pyrofair.tables.labels import read_sensitive
+from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 
 __all__ = ["HALVES", "PARTS", "GComputation", "SplitMechanisms"]
 

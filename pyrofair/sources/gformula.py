@@ -25,7 +25,7 @@ from pyrofair.graph.estimand import Estimand
 from pyrofair.mechanisms.families import decode, features, support
 from pyrofair.programs.couplings import quantile
 from pyrofair.sources.propensity import Rows
-from pyrofair.tables.tables import as_column, repeat_label, span_of
+from pyrofair.tables.labels import as_column, repeat_label, span_of
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.learn import LearnedMechanisms

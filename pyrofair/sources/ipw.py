@@ -23,7 +23,8 @@ from pyrofair.graph.identification import identify
 from pyrofair.graph.paths import Regime, UnfairPaths
 from pyrofair.sources.overlap import GroupOverlap, GroupSize, group_overlap
 from pyrofair.sources.propensity import FOLDS, Nuisances, Prefix, PropensityKind, Rows, make_propensity
-from pyrofair.tables.tables import feature_columns, read_sensitive, read_table, read_weight, repeat_label, warn_unused
+from pyrofair.tables.labels import read_sensitive, repeat_label
+from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 
 __all__ = ["IPW"]
 

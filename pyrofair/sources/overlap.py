@@ -14,7 +14,8 @@ from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLE
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.estimand import RegimeEstimand
 from pyrofair.sources.propensity import Nuisances
-from pyrofair.tables.tables import as_levels, encode_levels, is_categorical
+from pyrofair.tables.column_types import is_categorical
+from pyrofair.tables.labels import as_levels, encode_levels
 
 __all__ = ["FEWEST_ROWS", "Cell", "GroupOverlap", "GroupSize", "group_overlap", "group_sizes", "unsupported_cells"]
 

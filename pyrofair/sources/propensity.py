@@ -23,8 +23,11 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.estimand import RegimeEstimand
+from pyrofair.tables.column_types import is_categorical
+from pyrofair.tables.encoder import TableEncoder
+from pyrofair.tables.labels import as_levels, encode_levels
+from pyrofair.tables.reading import read_weight
 from pyrofair.tables.row_identity import match_rows
-from pyrofair.tables.tables import TableEncoder, as_levels, encode_levels, is_categorical, read_weight
 
 __all__ = ["FOLDS", "Nuisances", "Prefix", "Propensity", "PropensityKind", "Rows", "make_propensity"]
 

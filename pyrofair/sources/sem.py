@@ -37,16 +37,10 @@ from pyrofair.programs.parameters import MOST_DRAWS, require_posterior
 from pyrofair.programs.populations import People, Population, read_population
 from pyrofair.programs.sites import Program
 from pyrofair.programs.structural_equations import Equations
-from pyrofair.programs.world_tables import (
-    by_column,
-    codes_of_do,
-    codes_of_rows,
-    outcome_levels,
-    read_levels,
-    world_tables,
-)
+from pyrofair.programs.world_tables import world_tables
 from pyrofair.sources.truth import DecisionRule, ScoreNoise, Truth, measure_truth
-from pyrofair.tables.tables import read_weight
+from pyrofair.tables.labels import codes_of_do, codes_of_rows, levels_by_column, outcome_levels, read_levels
+from pyrofair.tables.reading import read_weight
 
 if TYPE_CHECKING:
     from pyrofair.inference.posterior import Posterior
@@ -168,7 +162,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         _require_weights(sample_weight, df)
         if isinstance(df, pd.DataFrame):
             self._given = df.dtypes
-        read_levels(self.levels, self.equations())
+        equations = self.equations()
+        read_levels(self.levels, equations.node_of, equations.unfair.graph)
         self._held(warn=False)
         return self
 
@@ -340,19 +335,21 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         if do is not None:
             require_instance("do", do, Mapping, "a dictionary from nodes to values, or None")
         equations = self.equations()
-        levels, held = outcome_levels(equations, df, read_levels(self.levels, equations)), self._held()
+        graph, node_of = equations.unfair.graph, equations.node_of
+        levels = outcome_levels(read_levels(self.levels, node_of, graph), node_of, graph, df)
+        labels, held = levels_by_column(levels, node_of, graph), self._held()
         found = counterfactuals(
             equations,
-            codes_of_rows(equations, df, levels),
+            codes_of_rows(df, labels),
             settings,
             coupling=self.coupling,
             posterior=held,
-            do=codes_of_do(equations, do, levels),
+            do=codes_of_do(do, {**labels, **levels}),
             random_state=self._seed(random_state),
         )
         used = self._population().priors.use(held, min(draws, MOST_DRAWS))
         types = self._types(getattr(df, "dtypes", None))
-        return replace(found.labelled(by_column(equations, levels), types), parameters=used)
+        return replace(found.labelled(labels, types), parameters=used)
 
     # -- ground truth -------------------------------------------------------------------------------------------------
 
@@ -453,7 +450,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         self, people: People, columns: Sequence[str], size: int, types: Mapping[Any, Any] | pd.Series[Any] | None = None
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         equations = self.equations()
-        levels = read_levels(self.levels, equations)
+        levels = read_levels(self.levels, equations.node_of, equations.unfair.graph)
         return world_tables(equations, people.worlds[:2], columns, size, levels, self._types(types))
 
     def _types(self, types: Mapping[Any, Any] | pd.Series[Any] | None) -> dict[Any, Any]:

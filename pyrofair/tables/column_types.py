@@ -1,4 +1,4 @@
-"""What kind of values does a column hold? Two, categories, integers, positive ones, or any; some are refused."""
+"""The measurement scale of a column: binary, categorical, integer, positive or continuous; some columns are refused."""
 
 from __future__ import annotations
 
@@ -8,63 +8,62 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype
+from pandas.api.types import is_bool_dtype, is_object_dtype
 
 from pyrofair.exceptions import DataError
-from pyrofair.tables.tables import is_categorical
 
-__all__ = ["MOST_WHOLE", "Kind", "kind_of", "moments"]
+__all__ = ["MAX_INTEGER", "ColumnType", "column_type", "is_categorical", "is_text", "moments"]
 
-Kind = Literal["binary", "categories", "whole", "positive", "continuous"]
+ColumnType = Literal["binary", "categorical", "integer", "positive", "continuous"]
 
-MOST_WHOLE = 1_000_000
+MAX_INTEGER = 1_000_000
 """Integers up to this size count; in single precision the halves between them are exact."""
 LEAST_RATIO = 0.1
 """Positive numbers vary on a logarithmic scale if their standard deviation is at least this share of their mean."""
 FEW_LEVELS = 20
-"""So many categories may be had by few rows."""
+"""Up to so many categories may have few rows each."""
 STEPS = 8
 """The least standard deviation, in steps of the precision at the largest value."""
 LARGEST, FARTHEST = 1e37, 1e15
 """Beyond these sizes of a value and of a standard deviation, or of one over it, densities overflow."""
 
 
-def kind_of(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: int) -> Kind:
-    """Return the kind of a column.
+def is_categorical(values: pd.Series[Any]) -> bool:
+    """Whether a column holds categories (categorical, text or object) rather than numbers."""
+    dtype = values.dtype
+    return isinstance(dtype, pd.CategoricalDtype) or is_object_dtype(dtype) or is_text(dtype)
 
-    Parameters
-    ----------
-    values
-        The column, n values as :func:`pyrofair.tables.tables.read_table` reads them.
-    shares
-        The weight of each, shape (n,), sum 1.
-    most_levels
-        So many different integers are categories; more are numbers.
 
-    Raises
-    ------
-    DataError
-        If most rows have a category of their own, or a program's precision is too low for the numbers.
+def is_text(dtype: object) -> bool:
+    """Whether a pandas type is one of text: ``str``, ``string`` in any storage, or a string type of Arrow."""
+    return isinstance(dtype, pd.StringDtype) or (isinstance(dtype, pd.ArrowDtype) and dtype.type is str)
+
+
+def column_type(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: int) -> ColumnType:
+    """Return the type of a column (n,) with the weight of each value (n,), sum 1.
+
+    Up to ``most_levels`` different integers are categories. A DataError if most rows have a category of their own, or a
+    program's precision is too low for the numbers.
 
     Examples
     --------
-    >>> kind_of(pd.Series([1e6 + 0.25, 1e6 + 10.0, 1e6 + 20.0]), np.full(3, 1 / 3), 20)
+    >>> column_type(pd.Series([1e6 + 0.25, 1e6 + 10.0, 1e6 + 20.0]), np.full(3, 1 / 3), 20)
     'continuous'
-    >>> kind_of(pd.Series([0.25, 1.0, 2.0]), np.full(3, 1 / 3), 20)
+    >>> column_type(pd.Series([0.25, 1.0, 2.0]), np.full(3, 1 / 3), 20)
     'positive'
     """
     if is_categorical(values):
         _require_levels(values)
-        return "categories"
+        return "categorical"
     numbers = values.to_numpy(dtype=np.float64)
     known = np.unique(numbers)
     if is_bool_dtype(values.dtype) or set(known) == {0.0, 1.0}:
         return "binary"
-    whole, largest = bool((known == np.round(known)).all()), float(np.abs(known).max())
-    if len(known) <= 2 or (whole and len(known) <= most_levels):
-        return "categories"
-    if whole and largest <= MOST_WHOLE:
-        return "whole"
+    integer, largest = bool((known == np.round(known)).all()), float(np.abs(known).max())
+    if len(known) <= 2 or (integer and len(known) <= most_levels):
+        return "categorical"
+    if integer and largest <= MAX_INTEGER:
+        return "integer"
     mean, sd = moments(numbers / largest, shares)
     positive = bool((known > 0.0).all()) and sd >= LEAST_RATIO * mean
     _require_resolved(values, largest, positive=positive)
@@ -72,7 +71,7 @@ def kind_of(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: in
 
 
 def moments(numbers: NDArray[np.float64], shares: NDArray[np.float64]) -> tuple[float, float]:
-    """Return mean and standard deviation, which is 1 where it would be 0."""
+    """Return the mean and the standard deviation, which is 1 where it would be 0."""
     mean = float(shares @ numbers)
     return mean, float(np.sqrt(shares @ (numbers - mean) ** 2)) or 1.0
 
@@ -82,8 +81,8 @@ def _require_levels(values: pd.Series[Any]) -> None:
     if count > FEW_LEVELS and 2 * count > len(values):
         raise DataError(
             f"The column {name!r} holds {count} different categories in {len(values)} rows, such as "
-            f"{', '.join(map(repr, values.unique()[:3]))}: most are those of one row, which tells nothing of others. "
-            "Join categories, leave an identifier out of the graph, or make numbers of text that holds them: "
+            f"{', '.join(map(repr, values.unique()[:3]))}: most occur in one row, which carries no information on "
+            "others. Join categories, leave an identifier out of the graph, or make numbers of text that holds them: "
             f"pd.to_numeric(df[{name!r}])."
         )
 

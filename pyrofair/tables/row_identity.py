@@ -1,4 +1,4 @@
-"""Which rows of one table are rows of another: told by their content, and by their index where contents repeat."""
+"""Rows of one table found in another, by their content, and by their index where contents repeat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pandas.api.types import is_numeric_dtype
 __all__ = ["hash_rows", "match_rows"]
 
 SIGMAS = 3.0
-"""By how much more than chance contents must agree before rows of other tables are taken for the same."""
+"""By how many standard deviations contents must agree more than chance makes, before rows are taken for the same."""
 CHANCE = 1e-6
 """How unlikely equal contents under equal labels must be before an index is believed."""
 TOLERANCE = 1e-6
@@ -27,12 +27,6 @@ def hash_rows(table: pd.DataFrame, *, single: bool = False) -> NDArray[np.uint64
     A number has one hash as an integer, a float or a boolean, in a column of numbers, objects or categories. With
     ``single`` numbers are rounded to single precision, so that a copy in ``float32`` has the hashes of its original in
     ``float64``, and numbers written as text count as numbers.
-
-    Examples
-    --------
-    >>> one, other = pd.DataFrame({"A": [0, 1], "M": [2, 3]}), pd.DataFrame({"M": [3.0, 2.0], "A": [True, False]})
-    >>> bool((hash_rows(one) == hash_rows(other)[::-1]).all())
-    True
     """
     columns = {str(name): _canonical(table[name], single) for name in sorted(table.columns, key=str)}
     return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(columns), index=False), dtype=np.uint64)
@@ -52,7 +46,7 @@ def _canonical(values: pd.Series[Any], single: bool) -> NDArray[np.uint64]:
 
 
 def _is_written(value: Any) -> bool:
-    """Tell whether a value is a number as text."""
+    """Whether a value is a number as text."""
     try:
         return isinstance(value, str) and bool(np.isfinite(float(value)))
     except ValueError:
@@ -67,21 +61,14 @@ def _hash_numbers(values: NDArray[np.float64], single: bool) -> NDArray[np.uint6
 
 
 def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
-    """Return for each row of a table its place among the rows of another, shape (n,), or -1 if it is none of these.
+    """Return for each row of a table (n,) its index among the rows of another table, or -1 if it is none of these.
 
     All rows are matched if both tables hold the same contents equally often, in whatever order. Of tables that overlap
     in part, rows are matched that have one label and one content in both, if labels and contents agree too well for
     chance; otherwise those whose content occurs once in either table, if these are more than independent samples of one
-    population would have in common. No row is matched twice.
-
-    Contents are compared as they are, and where not all rows are matched so, in single precision too: a copy in
-    ``float32``, in nullable or Arrow types, or with numbers written as text, holds the same rows. Numbers under one
-    label are the same up to a millionth.
-
-    Parameters
-    ----------
-    table, others
-        Tables of n and m rows with the same columns.
+    population would have in common. No row is matched twice. Contents are compared as they are, and where not all rows
+    are matched so, in single precision too: a copy in ``float32``, in nullable or Arrow types, or with numbers written
+    as text, holds the same rows. Numbers under one label are the same up to a millionth.
 
     Examples
     --------
@@ -108,19 +95,13 @@ class _Contents:
     def of(cls, table: pd.DataFrame, *, single: bool = False) -> _Contents:
         return cls(table, hash_rows(table, single=single), single)
 
-    @property
-    def index(self) -> pd.Index[Any]:
-        return self.table.index
-
     def match(self, other: _Contents) -> NDArray[np.int64]:
         if np.array_equal(self.hashes, other.hashes):
             return np.arange(len(self.hashes))
-        found = self._permuted(other)
-        if found is None:
-            found = self._by_label(other)
-        if found is None:
-            found = self._by_content(other)
-        return np.full(len(self.hashes), -1) if found is None else found
+        for way in (self._permuted, self._by_label, self._by_content):
+            if (found := way(other)) is not None:
+                return found
+        return np.full(len(self.hashes), -1)
 
     def _permuted(self, other: _Contents) -> NDArray[np.int64] | None:
         """Match all rows if the contents are the same, those with one label and one content to each other first."""
@@ -128,34 +109,34 @@ class _Contents:
             return None
         own, theirs = self._labelled(), other._labelled()
         if own is not None and theirs is not None:
-            place = theirs.get_indexer(own)
-            if (place >= 0).all():
-                return np.asarray(place, dtype=np.int64)
+            at = theirs.get_indexer(own)
+            if (at >= 0).all():
+                return np.asarray(at, dtype=np.int64)
         found = np.empty(len(self.hashes), dtype=np.int64)
         found[np.argsort(self.hashes, kind="stable")] = np.argsort(other.hashes, kind="stable")
         return found
 
     def _labelled(self) -> pd.MultiIndex | None:
         """Return labels with contents, if no label occurs twice."""
-        return pd.MultiIndex.from_arrays([self.index, self.hashes]) if self.index.is_unique else None
+        return pd.MultiIndex.from_arrays([self.table.index, self.hashes]) if self.table.index.is_unique else None
 
     def _by_label(self, other: _Contents) -> NDArray[np.int64] | None:
         """Match rows by their labels if all rows with one label have one content, and chance would not make it so."""
-        if not (self.index.is_unique and other.index.is_unique):
+        if not (self.table.index.is_unique and other.table.index.is_unique):
             return None
-        place = other.index.get_indexer(self.index).astype(np.int64)
-        common = place >= 0
-        if not common.any() or not self._same_as(other, common, place[common]):
+        at = other.table.index.get_indexer(self.table.index).astype(np.int64)
+        common = at >= 0
+        if not common.any() or not self._same_as(other, common, at[common]):
             return None
         share = np.unique(other.hashes, return_counts=True)[1] / len(other.hashes)
-        return place if float(share @ share) ** int(common.sum()) < CHANCE else None
+        return at if float(share @ share) ** int(common.sum()) < CHANCE else None
 
-    def _same_as(self, other: _Contents, rows: NDArray[np.bool_], place: NDArray[np.int64]) -> bool:
-        """Tell whether some rows hold what other ones do; in single precision numbers may differ by a rounding."""
-        if np.array_equal(self.hashes[rows], other.hashes[place]):
+    def _same_as(self, other: _Contents, rows: NDArray[np.bool_], at: NDArray[np.int64]) -> bool:
+        """Whether some rows hold what rows of the other do; in single precision numbers may differ by a rounding."""
+        if np.array_equal(self.hashes[rows], other.hashes[at]):
             return True
         return self.single and all(
-            _are_close(self.table.loc[rows, name], other.table[name].iloc[place]) for name in self.table.columns
+            _are_close(self.table.loc[rows, name], other.table[name].iloc[at]) for name in self.table.columns
         )
 
     def _by_content(self, other: _Contents) -> NDArray[np.int64] | None:
@@ -166,19 +147,19 @@ class _Contents:
         """
         n, m = len(self.hashes), len(other.hashes)
         mine, theirs = (_once(each.hashes) for each in (self, other))
-        both, place, their_place = np.intersect1d(self.hashes[mine], other.hashes[theirs], return_indices=True)
+        both, at, their_at = np.intersect1d(self.hashes[mine], other.hashes[theirs], return_indices=True)
         within = sum(_twice(each.hashes, apart.hashes) for each, apart in ((self, other), (other, self)))
         split, pairs = len(both), len(both) + within
         p = 2.0 * n * m / ((n + m) * (n + m - 1.0))
         if not split or (within and split <= pairs * p + SIGMAS * np.sqrt(pairs * p * (1.0 - p))):
             return None
         found = np.full(n, -1)
-        found[mine[place]] = theirs[their_place]
+        found[mine[at]] = theirs[their_at]
         return found
 
 
 def _are_close(values: pd.Series[Any], others: pd.Series[Any]) -> bool:
-    """Tell whether values are the same, numbers up to a rounding."""
+    """Whether values are the same, numbers up to a rounding."""
     if is_numeric_dtype(values.dtype) and is_numeric_dtype(others.dtype):
         one, other = (each.to_numpy(dtype=np.float64) for each in (values, others))
         return bool(np.isclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(other).mean())).all())
@@ -186,12 +167,12 @@ def _are_close(values: pd.Series[Any], others: pd.Series[Any]) -> bool:
 
 
 def _once(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the places of contents that occur once."""
+    """Return the indices of contents that occur once."""
     _, first, count = np.unique(hashes, return_index=True, return_counts=True)
     return np.asarray(first[count == 1], dtype=np.int64)
 
 
 def _twice(hashes: NDArray[np.uint64], others: NDArray[np.uint64]) -> int:
-    """Count contents that occur twice here and nowhere there."""
+    """Count contents that occur twice here and never in the others."""
     values, count = np.unique(hashes, return_counts=True)
     return int((~np.isin(values[count == 2], others)).sum())

@@ -21,7 +21,7 @@ from pyrofair.effects.functionals import effect_gap
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.sources.ipw import IPW
-from pyrofair.tables.tables import TableEncoder
+from pyrofair.tables.encoder import TableEncoder
 
 EDGES = "Q -> A; {A Q} -> D; {A Q Z} -> Y; D -> Y; Z -> D; K -> A"
 

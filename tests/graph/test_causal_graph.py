@@ -68,6 +68,11 @@ def test_latent_nodes_of_the_source_and_of_the_argument_join() -> None:
 # --- what it answers -------------------------------------------------------------------------------------------------
 
 
+def test_each_column_has_one_node() -> None:
+    graph = hiring(columns={"D": ["d1", "d2"]})
+    assert graph.node_of == {"Q": "Q", "A": "A", "d1": "D", "d2": "D", "M": "M", "Y": "Y"}
+
+
 def test_relations_come_in_the_order_of_declaration() -> None:
     graph = hiring("Z -> Y; A -> M; {B A} -> M; B -> A; M -> K; {M A} -> Y")
     assert graph.nodes == ("Z", "Y", "A", "M", "B", "K")
@@ -245,7 +250,7 @@ def test_text() -> None:
         ("A -> M -> Y", {"columns": {"M": []}}, "'M' is given no columns. Name at least one, or declare it latent"),
         ("A -> M -> Y", {"columns": {"M": "A"}}, "The column 'A' stands in 'A' and 'M'; a column belongs to one node"),
         ("A -> M -> Y", {"columns": {"M": ["m", "m"]}}, "The column 'm' stands in 'M', twice"),
-        ("A <- Y", {}, "the arrow points backwards"),
+        ("A <- Y", {}, "Turn the edge around"),
         ([("A", "Y"), "AY"], {}, "is not a .parent, child. pair of names"),
         (None, {}, "no graph can be read from None"),
     ],

@@ -15,16 +15,22 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from numpy.typing import NDArray
 
-from pyrofair.exceptions import GraphError
-from pyrofair.graph.drawing import draw_dag
-from pyrofair.graph.parse import EdgeList, read_edges
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.drawing import draw_graph
 
-HIRING = read_edges("A -> D; A -> M; Q -> D; Q -> M; {A Q D M} -> Y")
-ADULT = read_edges("{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y")
-LATENT = read_edges("digraph { H [latent=true]; A -> R; {A R} -> Y; H -> {R Y} }")
-LONG = read_edges('"parental occupation" -> years_of_schooling_completed -> "first job after school" -> B -> C -> D')
-WIDE = read_edges("{a b c d e f g h} -> Y; A -> {a c e g}; A -> Y")
-LABELS = {"C": "C\nage, native-country", "R": "R\nworkclass, occupation, hours-per-week"}
+HIRING = CausalGraph("A -> D; A -> M; Q -> D; Q -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+COLUMNS = {"C": ["age", "native-country"], "R": ["workclass", "occupation", "hours-per-week"]}
+ADULT = CausalGraph(
+    "{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y", sensitive="A", outcome="Y", columns=COLUMNS
+)
+LATENT = CausalGraph("digraph { H [latent=true]; A -> R; {A R} -> Y; H -> {R Y} }", sensitive="A", outcome="Y")
+LONG = CausalGraph(
+    '"parental occupation" -> years_of_schooling_completed -> "first job after school" -> B -> C -> D',
+    sensitive="parental occupation",
+    outcome="D",
+)
+WIDE = CausalGraph("{a b c d e f g h} -> Y; A -> {a c e g}; A -> Y", sensitive="A", outcome="Y")
+SMALL = CausalGraph("A -> Y", sensitive="A", outcome="Y")
 RED, GREY = "#cc3311", "#4d4d4d"
 
 
@@ -52,8 +58,7 @@ def boxes(ax: Axes) -> dict[str, FancyBboxPatch]:
 
 
 def test_red_edges_are_thick_and_on_top(ax: Axes) -> None:
-    red = frozenset({("A", "Y"), ("A", "D"), ("D", "Y")})
-    assert draw_dag(HIRING.nodes, HIRING.edges, red=red, ax=ax) is ax
+    assert draw_graph(HIRING, HIRING.unfair("A -> Y", "A -> D -> Y"), ax) is ax
     assert len(arrows(ax, RED)) == 3
     assert len(arrows(ax, GREY)) == 5
     assert min(a.get_linewidth() for a in arrows(ax, RED)) > max(a.get_linewidth() for a in arrows(ax, GREY))
@@ -61,7 +66,7 @@ def test_red_edges_are_thick_and_on_top(ax: Axes) -> None:
 
 
 def test_latent_nodes_are_grey_and_dashed(ax: Axes) -> None:
-    draw_dag(LATENT.nodes, LATENT.edges, latent=LATENT.latent, ax=ax)
+    draw_graph(LATENT, ax=ax)
     drawn = boxes(ax)
     assert set(drawn) == set("HARY")
     assert to_hex(drawn["H"].get_facecolor()) == "#dddddd"
@@ -71,38 +76,38 @@ def test_latent_nodes_are_grey_and_dashed(ax: Axes) -> None:
 
 
 def test_sensitive_attribute_and_outcome_have_a_bold_outline(ax: Axes) -> None:
-    draw_dag(HIRING.nodes, HIRING.edges, sensitive="A", outcome="Y", ax=ax)
+    draw_graph(HIRING, ax=ax)
     widths = {node: box.get_linewidth() for node, box in boxes(ax).items()}
     assert min(widths["A"], widths["Y"]) > max(widths["D"], widths["M"], widths["Q"])
 
 
 @pytest.mark.parametrize(
-    ("red", "latent", "expected"),
+    ("graph", "through", "expected"),
     [
-        ((), (), []),
-        ([("A", "R")], (), ["unfair path"]),
-        ((), ["H"], ["latent"]),
-        ([("A", "R")], ["H"], ["unfair path", "latent"]),
+        (HIRING, (), []),
+        (HIRING, "M", ["unfair path"]),
+        (LATENT, (), ["latent"]),
+        (LATENT, "R", ["unfair path", "latent"]),
     ],
 )
-def test_legend_names_what_is_there(
-    ax: Axes, red: list[tuple[str, str]], latent: list[str], expected: list[str]
-) -> None:
-    draw_dag(LATENT.nodes, LATENT.edges, red=red, latent=latent, ax=ax)
+def test_legend_names_what_is_there(ax: Axes, graph: CausalGraph, through: str, expected: list[str]) -> None:
+    draw_graph(graph, graph.unfair(through=through), ax)
     legend = ax.get_legend()
     assert ([text.get_text() for text in legend.get_texts()] if legend is not None else []) == expected
 
 
-def test_labels_replace_names_and_set_details_smaller(ax: Axes) -> None:
-    draw_dag(["C", "x_1$", "Q"], [("C", "Q")], labels={"C": LABELS["C"], "Q": "skill"}, ax=ax, title="Adult")
+def test_columns_are_written_smaller_below_their_node(ax: Axes) -> None:
+    graph = CausalGraph(
+        'C -> Q; "x_1$"', sensitive="C", outcome="Q", columns={"C": ["age"], "x_1$": ["age_2", "native-country"]}
+    )
+    draw_graph(graph, ax=ax)
     sizes = {text.get_text(): float(text.get_fontsize()) for text in ax.texts}
-    assert list(sizes) == ["C", "age,\nnative-country", "x_1$", "skill"]
-    assert sizes["age,\nnative-country"] < sizes["C"] == sizes["skill"]
-    assert ax.get_title() == "Adult"
+    assert list(sizes) == ["C", "age", "Q", "x_1$", "age_2,\nnative-country"]
+    assert sizes["age_2,\nnative-country"] < sizes["C"] == sizes["x_1$"]
 
 
 def test_layers_run_from_causes_to_effects(ax: Axes) -> None:
-    draw_dag(ADULT.nodes, ADULT.edges, ax=ax)
+    draw_graph(CausalGraph(ADULT.edges, sensitive="A", outcome="Y"), ax=ax)
     x = {text.get_text(): text.get_position()[0] for text in ax.texts}
     assert all(x[parent] < x[child] for parent, child in ADULT.edges)
     assert x["A"] == x["C"]
@@ -110,9 +115,9 @@ def test_layers_run_from_causes_to_effects(ax: Axes) -> None:
 
 @pytest.mark.parametrize("graph", [HIRING, ADULT, LATENT, LONG, WIDE])
 @pytest.mark.parametrize("own_figure", [True, False])
-def test_nothing_covers_anything_else(graph: EdgeList, own_figure: bool, ax: Axes) -> None:
-    labels = {node: label for node, label in LABELS.items() if node in graph.nodes}
-    drawn = draw_dag(graph.nodes, graph.edges, red=graph.edges[:2], labels=labels, ax=None if own_figure else ax)
+def test_nothing_covers_anything_else(graph: CausalGraph, own_figure: bool, ax: Axes) -> None:
+    unfair = graph.unfair(graph.directed_paths(graph.sensitive, graph.outcome)[0])
+    drawn = draw_graph(graph, unfair, None if own_figure else ax)
     drawn.figure.draw_without_rendering()  # type: ignore[union-attr]
     legend = drawn.get_legend()
     assert legend is not None
@@ -142,15 +147,15 @@ def along(arrow: FancyArrowPatch) -> NDArray[np.float64]:
 
 def test_figures_and_settings_are_left_alone(ax: Axes) -> None:
     before = dict(mpl.rcParams)
-    draw_dag(HIRING.nodes, HIRING.edges, red=HIRING.edges[:1], title="t", ax=ax)
+    draw_graph(HIRING, HIRING.unfair("A -> Y"), ax)
     assert plt.get_fignums() == []
-    own = draw_dag(HIRING.nodes, HIRING.edges)
+    own = draw_graph(HIRING)
     assert plt.get_fignums() == [own.figure.number]  # type: ignore[union-attr]
     assert dict(mpl.rcParams) == before
 
 
 def test_figures_grow_with_the_graph() -> None:
-    drawn = [draw_dag(graph.nodes, graph.edges).figure for graph in (read_edges("A -> Y"), LONG, WIDE)]
+    drawn = [draw_graph(graph).figure for graph in (SMALL, LONG, WIDE)]
     small, long, wide = (figure.get_size_inches() for figure in drawn if isinstance(figure, Figure))
     assert small[0] < wide[0] < long[0]
     assert small[1] < long[1] < wide[1]
@@ -159,31 +164,12 @@ def test_figures_grow_with_the_graph() -> None:
 def test_crowded_axes_shrink_the_text() -> None:
     sizes = []
     for width in (3, 6):
-        own = draw_dag(LONG.nodes, LONG.edges, ax=Figure(figsize=(width, 4)).add_subplot())
+        own = draw_graph(LONG, ax=Figure(figsize=(width, 4)).add_subplot())
         sizes.append(own.texts[0].get_fontsize())
     assert sizes[1] == pytest.approx(2 * sizes[0])
 
 
 def test_figures_render(tmp_path: Path) -> None:
-    own = draw_dag(ADULT.nodes, ADULT.edges, red=[("A", "Y")], latent=["C"], labels=LABELS, title="Adult").figure
+    own = draw_graph(ADULT.with_latent("L"), ADULT.unfair("A -> Y")).figure
     assert isinstance(own, Figure)
     own.savefig(tmp_path / "adult.png")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"nodes": (), "edges": ()}, "there is no node to draw"),
-        ({"edges": [("A", "B")]}, r"'B' is not a node of the drawing\. The nodes: 'A', 'Y'"),
-        ({"latent": ["U"]}, "'U' is not a node"),
-        ({"sensitive": "S"}, "'S' is not a node"),
-        ({"outcome": "S"}, "'S' is not a node"),
-        ({"red": [("Y", "A")]}, r"Y -> A is to be red, and is not an edge\. The edges: \[\('A', 'Y'\)\]"),
-        ({"labels": {"U": "text"}}, "'U' is not a node"),
-        ({"edges": [("A", "Y"), ("Y", "A")]}, "the graph has the cycle A -> Y -> A"),
-    ],
-)
-def test_refused(ax: Axes, change: dict[str, object], message: str) -> None:
-    arguments: dict[str, object] = {"nodes": ("A", "Y"), "edges": [("A", "Y")], **change}
-    with pytest.raises(GraphError, match=message):
-        draw_dag(**arguments, ax=ax)  # type: ignore[arg-type]

@@ -129,9 +129,9 @@ def test_weights_of_the_first_nodes_alone() -> None:
 def test_values_that_must_occur_with_a_node() -> None:
     """The weighted group, and the arms of the distributions that come later: those are conditioned on the node."""
     part = identify(hiring()).switched  # D reads 1, M reads 0
-    assert [part.needed_values(place, 1) for place in range(3)] == [{0, 1}, {0, 1}, {1}]
-    assert [part.needed_values(place, 0) for place in range(3)] == [{0, 1}, {0}, {0}]
-    assert [part.needed_values(place, None) for place in range(3)] == [{0, 1}, {0}, set()]
+    assert [part.needed_values(index, 1) for index in range(3)] == [{0, 1}, {0, 1}, {1}]
+    assert [part.needed_values(index, 0) for index in range(3)] == [{0, 1}, {0}, {0}]
+    assert [part.needed_values(index, None) for index in range(3)] == [{0, 1}, {0}, set()]
 
 
 def test_undefined_weights_are_not_a_number() -> None:
@@ -209,7 +209,7 @@ REFUSED = {
     "A<->M": (
         unfair_in(f"{ADULT}; U -> {{A M}}", "A -> Y", latent="U"),
         "prediction",
-        "'A' shares a district with what it causes: {A, M}, joined by latent U. No data on these columns tell the "
+        "'A' shares a district with what it causes: {A, M}, joined by latent U. No data on these columns determine the "
         "effect of 'A' on {M}",
     ),
     "A<->C<->M": (

@@ -49,45 +49,49 @@ def test_nodes_come_in_order_of_first_appearance() -> None:
     assert read == EdgeList(nodes=("Z", "Q", "P", "M", "A", "Y"), edges=(("P", "M"), ("P", "A"), ("A", "Y")), latent=())
 
 
+NO_NODE = "an arrow has no node beside it in the edge string "
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("A -> D; Y <- D", r"line 1, column 11: the arrow points backwards\. Turn the edge around"),
-        ("A ← B", "points backwards"),
-        ("A <-> B", r'a hidden common cause.*Declare a latent node: U -> A; U -> B with latent=\["U"\]'),
-        ("A ↔ B", "Declare a latent node"),
-        ("A -- B", r"'--' has no direction\. Write an edge from cause to effect, A -> B"),
-        ("A => B", "'=>' is not an arrow"),
-        ("A ->-> B", "'->->' is not an arrow"),
-        ("A ⟶ B", "'⟶' is not an arrow"),
-        ("-> B", "line 1, column 1: nothing stands before '->'"),
-        ("A; -> B", "line 1, column 4: nothing stands before '->'"),
-        (", A -> B", "nothing stands before ','"),
-        ("A ->", "line 1, column 3: nothing stands after '->'"),
-        ("A -> ; B", "line 1, column 3: nothing stands after '->'"),
-        ("A -> -> B", "line 1, column 3: nothing stands after '->'"),
-        ("A\n->\n", "line 2, column 1: nothing stands after '->'"),
-        ("A -> }", "nothing stands after '->'"),
-        ("A -> B}", "this brace was never opened"),
-        ("} -> B", r"this brace was never opened\. Write a group as \{A Q\} -> Y"),
-        ("{A Q -> Y", "line 1, column 1: no '}' before '->'"),
-        ("Y -> {A Q", "line 1, column 6: no '}' before 'the end'"),
-        ("{A; Q} -> Y", "no '}' before ';'"),
-        ("{A {Q}} -> Y", "no '}' before '{'"),
-        ("{} -> Y", "these braces are empty"),
-        ("A -> { , }", "column 6: these braces are empty"),
-        ("A B -> C", r"no arrow stands before 'B'\. Write a group in braces, \{A B\} -> C, or"),
-        ("A, B -> C; D", r"no arrow stands before ','\. Write a group in braces, \{A B\} -> C, or"),
-        ('X -> A "b c" D -> E', r'Write a group in braces, X -> \{A "b c" D\} -> E, or'),
-        ("X -> A {B C}\nD", r"no arrow stands before '\{'\. Write a group in braces, X -> \{A B C\}, or"),
-        ("A B", r"Write a group in braces, \{A B\}, or separate two statements with ';'"),
-        ("native-country -> Y", r"'-' cannot be read outside double quotes.*\"native-country\" -> Y"),
-        ("A \u2013> B", "'\u2013' cannot be read outside double quotes"),
-        ("A -> B(1)", r"'\(' cannot be read"),
-        ("A -> ...", "'.' cannot be read"),
-        ('"marital status -> Y', r"line 1, column 1: this quote is not closed\. Write a name on one line"),
-        ('"marital\nstatus" -> Y', "this quote is not closed"),
-        ('"" -> Y', "a node is called ''. Give it a name that is not blank"),
+        ("A -> D; Y <- D", r"'Y <- D' is neither a name.*\. Turn the edge around: A <- B is written B -> A"),
+        ("A ← B", "Turn the edge around"),
+        ("A <-> B", r'hidden common cause, declare a latent node: U -> A; U -> B with latent=\["U"\]'),
+        ("A ↔ B", "declare a latent node"),
+        ("A -- B", r"'A -- B' is neither a name .*Write an edge from cause to effect, A -> B"),
+        ("A => B", "'A => B' is neither"),
+        ("A ->-> B", NO_NODE + "'A->->B'"),
+        ("A ⟶ B", "'A ⟶ B' is neither"),
+        ("-> B", NO_NODE + "'->B'"),
+        ("A; -> B", NO_NODE + "'->B'"),
+        (", A -> B", "', A' is neither"),
+        ("A ->", NO_NODE + "'A->'"),
+        ("A -> ; B", NO_NODE + "'A->'"),
+        ("A -> -> B", NO_NODE),
+        ("A\n->\n", NO_NODE + "'A->'"),
+        ("A -> }", "'}' is neither"),
+        ("A -> B}", "'B}' is neither"),
+        ("} -> B", r"'}' is neither .*; a group in braces, \{A Q\} -> B"),
+        ("{A Q -> Y", "'{A Q' is neither"),
+        ("Y -> {A Q", "'{A Q' is neither"),
+        ("{A; Q} -> Y", "'{A' is neither"),
+        ("{A {Q}} -> Y", "'{A {Q}}' is neither"),
+        ("{} -> Y", "'{}' is neither"),
+        ("A -> { , }", "'{ , }' is neither"),
+        ("A B -> C", r"'A B' is neither a name nor a group of names in the edge string 'A B->C'"),
+        ("A, B -> C; D", r"'A, B' is neither"),
+        ('X -> A "b c" D -> E', r"""'A\s+"b c"\s+D' is neither"""),
+        ("X -> A {B C}\nD", r"'A \{B C\}' is neither"),
+        ("A B", r"'A B' is neither .*separate statements by ';' or new lines"),
+        ("native-country -> Y", r"'native-country' is neither.*\"native-country\" -> B"),
+        ("{native-country Q} -> Y", r"'native-country' is neither.*\"native-country\" -> B"),
+        ("A \u2013> B", "'A \u2013> B' is neither"),
+        ("A -> B(1)", r"'B\(1\)' is neither"),
+        ("A -> ...", r"'\.\.\.' is neither"),
+        ('"marital status -> Y', "'\"marital status' is neither"),
+        ('"marital\nstatus" -> Y', "'\"marital' is neither"),
+        ('"" -> Y', r"a node is called ''\. Give it a name that is not blank"),
         ("A -> A", "'A' has an edge to itself"),
         ("{A B} -> {B C}", "'B' has an edge to itself"),
         ("", "the edge string '' names no node. Pass an edge string"),
@@ -97,12 +101,6 @@ def test_nodes_come_in_order_of_first_appearance() -> None:
 def test_edge_strings_refused(text: str, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         read_edges(text)
-
-
-def test_errors_show_the_line_with_a_caret() -> None:
-    with pytest.raises(GraphError, match="line 2, column 5") as caught:
-        read_edges("A -> B\n  B C -> D\nD -> E")
-    assert str(caught.value).splitlines()[1:] == ["      B C -> D", "        ^"]
 
 
 @pytest.mark.parametrize(
@@ -258,8 +256,8 @@ def test_paths_quote_names() -> None:
         ("A", "a path has at least two nodes, and 'A' has 1"),
         (["A"], r"\['A'\] has 1"),
         ("A -> D -> A", "meets 'A' twice"),
-        ("A <- D", "points backwards"),
-        ("A D", "no arrow stands before 'D'"),
+        ("A <- D", "Turn the edge around"),
+        ("A D", "'A D' is neither a name nor a group"),
         ([("A", "D"), ("D", "Y")], r"\[\('A', 'D'\), \('D', 'Y'\)\] is not a path"),
         (3, "3 is not a path. Write it as 'A -> D -> Y' or as a sequence of names"),
     ],

@@ -166,7 +166,7 @@ def test_random_arms_with_latent_nodes_equal_those_of_the_list(target: Any) -> N
 
 
 def equations_of(unfair: UnfairPaths) -> Equations:
-    """A program that reads what the graph says, as far as states go."""
+    """A program that reads what the graph has, as far as states go."""
     graph = unfair.graph
     info = SimpleNamespace(sites=graph.order, causes=lambda site, _: (graph.parents(site), ()))
     return Equations(cast("Any", None), unfair, cast("Any", info), {node: node for node in graph.order})
@@ -209,9 +209,9 @@ def test_random_states_equal_those_along_every_way() -> None:
             assert (low[site] is high[site]) is (spelled_out(low[site]) == spelled_out(high[site]))
         steps = equations.in_order(high)
         assert len(set(steps)) == len(steps)
-        for place, (site, state) in enumerate(steps):
+        for index, (site, state) in enumerate(steps):
             for parent, part in zip(equations.causes[site], state.parts, strict=True):
-                assert parent == "A" or (parent, part) in steps[:place]
+                assert parent == "A" or (parent, part) in steps[:index]
         differ += low != high
     assert differ >= 100
 
@@ -327,7 +327,7 @@ def test_a_program_with_many_witnesses() -> None:
     mediators = [f"M{i}" for i in range(8)]
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             total = pyro.sample("A", dist.Bernoulli(0.5))
             for node in mediators:
                 value = pyro.deterministic(node, total + pyro.sample(f"U_{node}", dist.Normal(0.0, 1.0)))
@@ -363,6 +363,7 @@ def test_texts_of_many_paths_are_short() -> None:
     assert show_paths(PathSet(())) == "none"
     assert repr(PathSet(())) == "PathSet()"
     assert show_count(10**12) == "1,000,000,000,000"
+    assert show_count(2**200 + 1) == "at least 2^200"
     with pytest.raises(GraphError, match=r"A -> Z -> Y|'Z', named as a node") as caught:
         graph.unfair("A -> Z -> Y")
     assert len(str(caught.value)) < 2000

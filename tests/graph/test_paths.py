@@ -207,9 +207,9 @@ def test_each_witness_is_listed_once() -> None:
     found = unfair.recanting_witnesses()
     assert [node for node, _, _ in found] == ["L", "M"]
     for node, path, fair in found:
-        place = path.index(node)
-        assert path[: place + 1] == fair[: place + 1]
-        assert path[place + 1] != fair[place + 1]
+        at = path.index(node)
+        assert path[: at + 1] == fair[: at + 1]
+        assert path[at + 1] != fair[at + 1]
 
 
 # --- a value ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.sources import gcomputation
-from pyrofair.tables.tables import as_column, read_outcome, read_table
+from pyrofair.tables.labels import as_column, read_outcome
+from pyrofair.tables.reading import read_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 
@@ -68,8 +69,8 @@ def is_text_like(name: str) -> bool:
     return any(word in name for word in ("str", "object", "ordered")) or name == "category"
 
 
-def people(name: str) -> pd.DataFrame:
-    """Rows whose columns A, Q and D have one type; M would be out of place where it has two values only."""
+def units(name: str) -> pd.DataFrame:
+    """Rows whose columns A, Q and D have one type; M is left out, since it could have two values only."""
     rng = np.random.default_rng(0)
     a, q = rng.integers(0, 2, N), rng.integers(0, 2 if "bool" in name else 3, N)
     d = (rng.random(N) < expit(a + q - 1)).astype(int)
@@ -82,7 +83,7 @@ def people(name: str) -> pd.DataFrame:
 
 
 def program(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         Q = pyro.sample("Q", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.Uniform(0.0, 1.0))
@@ -118,7 +119,7 @@ SOURCES: dict[str, Callable[[pd.DataFrame, Any], Any]] = {
 @pytest.mark.parametrize("source", SOURCES)
 def test_worlds_have_the_types_of_their_table(source: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gcomputation, "learn_mechanisms", partial(learn_mechanisms, steps=2))
-    df, unfair = people(name), graph(name).unfair("A -> Y", "A -> D -> Y")
+    df, unfair = units(name), graph(name).unfair("A -> Y", "A -> D -> Y")
     made = SOURCES[source](df, unfair).fit(df)
     for table in (None, df.iloc[: N // 2]):
         for world in made.worlds(random_state=0, df=table):
@@ -132,10 +133,10 @@ def test_worlds_have_the_types_of_their_table(source: str, name: str, monkeypatc
 
 @each_type
 def test_every_type_codes_the_same_groups_and_outcomes(name: str) -> None:
-    df = people(name)
+    df = units(name)
     positive = "b" if is_text_like(name) else 1
     coded, labels = read_outcome(df["A"], positive)
-    assert coded.tolist() == read_outcome(people("int64")["A"], 1)[0].tolist()
+    assert coded.tolist() == read_outcome(units("int64")["A"], 1)[0].tolist()
     assert labels[1] == positive
 
 
@@ -160,7 +161,7 @@ def test_dates_are_refused_with_the_cure(kind: str) -> None:
     ],
 )
 def test_objects_that_are_no_categories(values: list[Any], message: str) -> None:
-    df = people("int64").iloc[:3].assign(Q=pd.Series(values, dtype=object))
+    df = units("int64").iloc[:3].assign(Q=pd.Series(values, dtype=object))
     unfair = graph("int64").unfair("A -> Y")
     calls: list[Callable[[], Any]] = [
         lambda: pf.IPW(unfair).fit(df),
@@ -195,7 +196,7 @@ def test_mixed_objects_and_truth_values_stay_categories() -> None:
     ],
 )
 def test_numbers_beyond_double_precision(values: list[Any], message: str) -> None:
-    df = people("int64").iloc[:3].assign(Q=values)
+    df = units("int64").iloc[:3].assign(Q=values)
     unfair = graph("int64").unfair("A -> Y")
     for call in (pf.IPW(unfair).fit, pf.GComputation(unfair).fit, partial(learn_mechanisms, graph_or_unfair=unfair)):
         with pytest.raises(DataError, match=message):
@@ -216,14 +217,14 @@ def test_labels_that_are_one_number_in_the_column() -> None:
 
 
 def test_codes_without_labels_are_refused_where_the_table_has_some() -> None:
-    df = people("category")
+    df = units("category")
     source = pf.SEM(program, graph("category").unfair("A -> D -> Y"), random_state=0)
     with pytest.raises(DataError, match=r"'Q' has the categories 'a', 'b', 'c', and a world takes .*levels=\{'Q'"):
         source.worlds(20, df=df)
     with pytest.raises(DataError, match=r"'Q' holds text, and a world takes .*levels=\{'Q'"):
-        source.worlds(20, df=people("str"))
+        source.worlds(20, df=units("str"))
     with pytest.raises(DataError, match=r"'Q' holds text, and a world takes .*levels=\{'Q'"):
-        source.worlds(20, df=people("str").astype({"Q": object}))  # as pandas 2 has text
+        source.worlds(20, df=units("str").astype({"Q": object}))  # as pandas 2 has text
     with pytest.raises(DataError, match=r"dtypes=3 must be types by column, such as df\.dtypes"):
         pf.SEM(program, graph("int64").unfair("A -> D -> Y"), dtypes=3).worlds(20, random_state=0)
     with pytest.raises(DataError, match="dtypes holds what is no type"):
@@ -231,7 +232,7 @@ def test_codes_without_labels_are_refused_where_the_table_has_some() -> None:
 
 
 def test_counterfactuals_of_categories_are_categories() -> None:
-    df = people("category").iloc[:6].set_axis(list("uvwxyz"))
+    df = units("category").iloc[:6].set_axis(list("uvwxyz"))
     df = df[df["Q"] != "c"].drop(columns="Y")
     unfair = graph("category").unfair("A -> D -> Y")
     found = pf.SEM(program, unfair, levels={"Q": ["a", "b"], "D": ["a", "b"]}).counterfactual(df, random_state=0)

@@ -106,11 +106,11 @@ def test_shuffled_rows_are_the_same(make: Any, keep_index: bool) -> None:
     df = make(200)
     order = RNG(1).permutation(200)
     shuffled = df.iloc[order] if keep_index else df.iloc[order].reset_index(drop=True)
-    place = match_rows(shuffled, df)
-    assert sorted(place) == list(range(200))
-    assert (hash_rows(df)[place] == hash_rows(shuffled)).all()
+    found = match_rows(shuffled, df)
+    assert sorted(found) == list(range(200))
+    assert (hash_rows(df)[found] == hash_rows(shuffled)).all()
     if keep_index or make is continuous:
-        assert (place == order).all()
+        assert (found == order).all()
 
 
 @pytest.mark.parametrize("keep_index", [True, False])
@@ -121,7 +121,7 @@ def test_rows_that_overlap_in_part_are_found(keep_index: bool) -> None:
 
 
 def test_equal_contents_of_independent_samples_are_no_identity() -> None:
-    """12 cells: each row has its like in the other sample, and more so in its own; labels tell, or nothing does."""
+    """12 cells: each row has its like in the other sample, and more so in its own; labels decide, or nothing does."""
     df = discrete(300)
     assert (match_rows(df.iloc[200:], df.iloc[:200]) == -1).all()
     assert (match_rows(df.iloc[200:].reset_index(drop=True), df.iloc[:200]) == -1).all()
@@ -136,11 +136,11 @@ def test_many_repeated_contents_do_not_hide_rows_in_common() -> None:
     fitted, other = df.iloc[:2_000].reset_index(drop=True), df.iloc[2_000:].reset_index(drop=True)
     assert (match_rows(other, fitted) == -1).all()
     mixed = pd.concat([fitted.iloc[:1_000], other.iloc[:1_000]], ignore_index=True)
-    place = match_rows(mixed, fitted.iloc[::-1].reset_index(drop=True))
-    known = place >= 0
+    found = match_rows(mixed, fitted.iloc[::-1].reset_index(drop=True))
+    known = found >= 0
     assert known.sum() > 400
-    assert (1_999 - place[known] == np.flatnonzero(known))[np.flatnonzero(known) < 1_000].mean() > 0.9
-    assert len(np.unique(place[known])) == known.sum()
+    assert (1_999 - found[known] == np.flatnonzero(known))[np.flatnonzero(known) < 1_000].mean() > 0.9
+    assert len(np.unique(found[known])) == known.sum()
 
 
 # --- in an audit -----------------------------------------------------------------------------------------------------

@@ -38,16 +38,8 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.families import Family, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
-from pyrofair.tables.tables import (
-    feature_columns,
-    read_outcome,
-    read_sensitive,
-    read_table,
-    read_weight,
-    require_aligned,
-    sort_labels,
-    warn_unused,
-)
+from pyrofair.tables.labels import read_outcome, read_sensitive, sort_labels
+from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 
 __all__ = ["PSCF", "people_to_arviz", "require_settings"]
 

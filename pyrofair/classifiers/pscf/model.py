@@ -200,7 +200,7 @@ class LatentSEM(nn.Module):
         super().__init__()
         self.graph, self.families, self.noisy = graph, dict(families), dict(noisy)
         self.own_noise, self.distance = own_noise, distance
-        self.owner = {column: node for node, own in graph.columns.items() for column in own}
+        self.owner = graph.node_of
         self.order = tuple(node for node in graph.order if node not in graph.latent)
         self.site = {node: unused_name(f"H_{node}", self.families) for node in self.noisy}
         self.width = {name: features(law, torch.zeros(1)).shape[-1] for name, law in self.families.items()}

@@ -1,4 +1,4 @@
-"""Categories of thousands of levels are fitted in compressed rows, and what would fill the memory is refused."""
+"""The encoded table, and columns of very many categories in all that reads encoded tables."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from scipy.special import expit
 import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
-from pyrofair.sources import gcomputation, propensity
-from pyrofair.sources import gformula as law_draws
+from pyrofair.sources import gcomputation, gformula, propensity
 from pyrofair.sources.propensity import Logistic
-from pyrofair.tables import tables
-from pyrofair.tables.tables import TableEncoder
+from pyrofair.tables import encoder
+from pyrofair.tables.encoder import TableEncoder
 
 
-def people(n: int, levels: int) -> tuple[pd.DataFrame, NDArray[np.int8]]:
+def units(n: int, levels: int) -> tuple[pd.DataFrame, NDArray[np.int8]]:
     rng = np.random.default_rng(0)
     code, q = rng.integers(0, levels, n), rng.normal(size=n)
     a = (rng.random(n) < expit(q + 0.5 * np.sin(code))).astype(np.int8)
@@ -31,7 +30,7 @@ def people(n: int, levels: int) -> tuple[pd.DataFrame, NDArray[np.int8]]:
 @pytest.mark.parametrize("levels", [10, 150])
 def test_compressed_rows_give_the_same_fit(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with collinear numbers, with levels of one group only, and with a level that has lost its weight."""
-    table, a = people(600, levels)
+    table, a = units(600, levels)
     weight = np.random.default_rng(1).exponential(size=600) * (table["C"] != "level 3").to_numpy()
     dense = Logistic().fit(table, a, weight)
     monkeypatch.setattr(propensity, "WIDE", 1)
@@ -46,7 +45,7 @@ def test_compressed_rows_give_the_same_fit(levels: int, monkeypatch: pytest.Monk
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_five_thousand_levels() -> None:
-    table, a = people(20_000, 5_000)
+    table, a = units(20_000, 5_000)
     df = table.drop(columns="twice").assign(A=a, M=a + table["Q"])
     graph = pf.CausalGraph("Q -> A; C -> A; {A Q C} -> M; {A Q C M} -> Y", sensitive="A", outcome="Y")
     unfair = graph.unfair("A -> Y")
@@ -60,12 +59,12 @@ def test_five_thousand_levels() -> None:
 
 
 def test_a_matrix_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, a = people(300, 100)
-    monkeypatch.setattr(tables, "MOST_ENTRIES", 10_000)
-    encoder = TableEncoder().fit(table)
+    table, a = units(300, 100)
+    monkeypatch.setattr(encoder, "MOST_ENTRIES", 10_000)
+    fitted = TableEncoder().fit(table)
     with pytest.raises(DataError, match=r"300 rows and \d+ encoded columns would take .* GB\. The column 'C' has \d+"):
-        encoder.transform(table)
-    assert encoder.transform_sparse(table).shape == (300, encoder.width_)
+        fitted.transform(table)
+    assert fitted.transform_sparse(table).shape == (300, fitted.width_)
     with pytest.raises(DataError, match="join rare ones, or pass another encoder"):
         pf.PenalizedClassifier("logistic").fit(table, a)
 
@@ -78,7 +77,39 @@ def test_draws_in_parts_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> N
     settings: dict[str, Any] = {"draws": 5, "parameters": "linear", "progress": False, "random_state": 0}
     monkeypatch.setattr(gcomputation, "learn_mechanisms", partial(learn_mechanisms, steps=2))
     source = pf.GComputation(unfair, **settings).fit(df)
-    whole = source.worlds()
-    monkeypatch.setattr(law_draws, "MOST_ENTRIES", 100)
-    for one, other in zip(source.worlds(), whole, strict=True):
+    together = source.worlds()
+    monkeypatch.setattr(gformula, "MOST_ENTRIES", 100)
+    for one, other in zip(source.worlds(), together, strict=True):
         pd.testing.assert_frame_equal(one.rows, other.rows)
+
+
+def test_encoder_standardises_numbers_and_spreads_categories() -> None:
+    table = pd.DataFrame({"n": [1.0, 2.0, 6.0], "c": ["b", "a", "b"], "constant": 5, "flag": [True, False, True]})
+    encoded = TableEncoder().fit_transform(table)
+    n = table["n"].to_numpy()
+    assert encoded[:, 0] == pytest.approx((n - n.mean()) / n.std())
+    assert encoded[:, 1].tolist() == [0.0, 0.0, 0.0]
+    assert encoded[:, 3:].tolist() == [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    shuffled = TableEncoder().fit(table).transform(table[["flag", "c", "constant", "n"]])
+    assert (shuffled == encoded).all()
+
+
+def test_encoder_keeps_declared_categories_and_their_order() -> None:
+    declared = pd.Series(["b", "a"], dtype=pd.CategoricalDtype(["c", "b", "a"]))
+    assert TableEncoder().fit_transform(declared.to_frame("c")).tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+
+
+def test_encoder_weights_the_scale() -> None:
+    table = pd.DataFrame({"n": [0.0, 1.0, 5.0]})
+    weighted = TableEncoder().fit(table, sample_weight=np.array([2.0, 1.0, 1.0]))
+    repeated = TableEncoder().fit(table.iloc[[0, 0, 1, 2]])
+    assert weighted.transform(table) == pytest.approx(repeated.transform(table))
+
+
+def test_encoder_sorts_mixed_objects_by_type() -> None:
+    table = pd.DataFrame({"c": pd.Series([2, "a", 1, "b"], dtype=object)})
+    assert TableEncoder().fit(table).categories_["c"].tolist() == [1, 2, "a", "b"]
+
+
+def test_encoder_of_no_columns() -> None:
+    assert TableEncoder().fit_transform(pd.DataFrame(index=range(3))).shape == (3, 0)

@@ -1,0 +1,376 @@
+"""Labels of a table as the codes of a program or a classifier, and codes as labels again.
+
+A *level* is a value that a column of categories can take, a *label* the level as a table writes it, and a *code* its
+index 0, 1, ... among the levels of the column.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_object_dtype
+
+from pyrofair._validation import did_you_mean, require_unmasked, shown
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.tables.column_types import is_categorical, is_text
+
+if TYPE_CHECKING:
+    from pyrofair.graph.causal_graph import CausalGraph
+
+__all__ = [
+    "Levels",
+    "as_column",
+    "as_levels",
+    "code_labels",
+    "codes_of",
+    "codes_of_do",
+    "codes_of_rows",
+    "columns_of_sites",
+    "encode_levels",
+    "labels_of",
+    "levels_by_column",
+    "outcome_levels",
+    "read_levels",
+    "read_outcome",
+    "read_sensitive",
+    "repeat_label",
+    "require_do",
+    "show_labels",
+    "sort_labels",
+    "span_of",
+]
+
+Levels = Mapping[str, NDArray[Any]]
+"""For some node sites, whose values are codes 0, 1, ..., the label of each code, shape (k,)."""
+SHOWN = 10
+
+
+def show_labels(values: Iterable[Any], most: int = 5) -> str:
+    """Write values as text, those of NumPy as Python's."""
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return ", ".join(map(repr, plain[:most]))
+
+
+# -- the sensitive attribute and the outcome ---------------------------------------------------------------------------
+
+
+def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -> NDArray[np.int8]:
+    """Return the sensitive attribute of a table as 0 (baseline) and 1 (contrast), shape (n,).
+
+    A third value is a DataError, and with ``both`` so is a group that does not occur.
+    """
+    name = graph.sensitive_column
+    values = df[name]
+    coded = _code(values, [graph.baseline, graph.contrast])
+    if (coded < 0).any():
+        never = [role for role, value in (("baseline", 0), ("contrast", 1)) if not (coded == value).any()]
+        raise DataError(
+            f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
+            f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name "
+            "its two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
+        )
+    for value in (0, 1) if both else ():
+        if not (coded == value).any():
+            raise DataError(
+                f"The sensitive attribute {name!r} never takes the value {graph.label(value)!r} in these "
+                f"{len(coded)} rows; both groups are needed to compare them."
+            )
+    return coded
+
+
+def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") -> tuple[NDArray[np.int8], list[Any]]:
+    """Return the outcome as 0 and 1, shape (n,), and its two labels, negative first.
+
+    A missing value, a third label, one label only, or an absent positive one is a DataError.
+    """
+    require_unmasked(what, y)
+    values = pd.Series(np.asarray(y) if not isinstance(y, pd.Series) else y)
+    if values.isna().any():
+        raise DataError(f"{what} has missing values (NaN); drop these rows before.")
+    labels = list(values.unique())
+    if len(labels) > 2:
+        raise DataError(f"{what} must be binary, but holds {len(labels)} classes: {show_labels(labels)}.")
+    if positive not in labels:
+        raise DataError(
+            f"{what} never takes the positive value {positive!r}; it holds {show_labels(labels)}. Name it "
+            "when making the graph: positive=..."
+        )
+    if len(labels) < 2:
+        raise DataError(f"{what} has one class only, {show_labels(labels)}; a classifier needs both.")
+    negative = next(label for label in labels if label != positive)
+    return _code(values, [negative, positive]), [negative, positive]
+
+
+def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
+    """Return the index of each value among labels, compared by equality, shape (n,); -1 for any other value."""
+    coded = np.full(len(values), -1, dtype=np.int8)
+    for i, label in enumerate(labels):
+        own = np.asarray(values == label, dtype=bool)
+        if (coded[own] >= 0).any():
+            raise DataError(
+                f"The labels {show_labels(labels)} are the same number in the type {values.dtype} of {values.name!r}, "
+                "so that rows cannot be told apart. Use short labels, such as 0 and 1."
+            )
+        coded[own] = i
+    return coded
+
+
+def code_labels(
+    table: pd.DataFrame, graph: CausalGraph, *, both: bool = True
+) -> tuple[pd.DataFrame, tuple[Hashable, ...] | None]:
+    """Return a table with the sensitive attribute and the outcome, where it has them, as 0 and 1.
+
+    Beside it stand the outcome's labels, negative first; None if they are 0 and 1, or there is no outcome.
+    """
+    coded, labels = table.copy(), None
+    if graph.sensitive_column in table:
+        coded[graph.sensitive_column] = read_sensitive(table, graph, both=both)
+    if graph.outcome_column in table:
+        numbers, found = read_outcome(table[graph.outcome_column], graph.positive, what="The outcome")
+        coded[graph.outcome_column] = numbers
+        plain = tuple(each.item() if isinstance(each, np.generic) else each for each in found)
+        labels = None if plain == (0, 1) else plain
+    return coded, labels
+
+
+def sort_labels(values: NDArray[Any], labels: Sequence[Any]) -> NDArray[Any]:
+    """Return the two labels of an outcome (n,) in order and in its type, as scikit-learn's ``classes_``."""
+    try:
+        return np.asarray(np.unique(values))
+    except TypeError as error:
+        raise DataError(f"y mixes labels of two types, {labels[0]!r} and {labels[1]!r}; use one type.") from error
+
+
+def repeat_label(values: pd.Series[Any], label: Hashable, index: pd.Index[Any]) -> pd.Series[Any]:
+    """Return a label on an index, in the type that it has in a column which holds it."""
+    first = int(np.argmax(np.asarray(values == label, dtype=bool)))
+    return values.iloc[np.full(len(index), first)].set_axis(index)
+
+
+# -- columns of categories ---------------------------------------------------------------------------------------------
+
+
+def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
+    """Return the declared categories of a column, or its distinct values in order, as :func:`encode_levels` reads."""
+    found: Any
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        found = values.cat.categories
+    elif is_categorical(values):
+        found = sorted(values.unique(), key=lambda value: (str(type(value)), value))
+    else:
+        found = np.unique(values.to_numpy())
+    levels: pd.Index[Any] = pd.Index(found)
+    return levels
+
+
+def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.int64]:
+    """Return the code of each value, shape (n,): its index among the levels; an unknown value is a DataError."""
+    codes = levels.get_indexer(pd.Index(values)).astype(np.int64)
+    if (codes < 0).any():
+        raise DataError(
+            f"The column {values.name!r} holds {show_labels(values[codes < 0].unique())}, not seen in fit. Known: "
+            f"{show_labels(levels, 20)}. To allow a rare level, declare it before fitting: "
+            f"df[{values.name!r}].astype(pd.CategoricalDtype([...]))."
+        )
+    return codes
+
+
+def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
+    """Return numbers or labels (n,) in the pandas type of a column; numbers that it cannot hold stay as they are.
+
+    The index is 0 to n - 1, and memory is shared with the values where their type is that of the column. Values that
+    are no level of a type of categories, and numbers for a type of text, are a DataError.
+
+    Examples
+    --------
+    >>> as_column("M", np.array([1.0, 0.0]), np.dtype("int8")).to_numpy()
+    array([1, 0], dtype=int8)
+    >>> as_column("M", np.array([1.5, 0.0]), np.dtype("int8")).to_numpy()
+    array([1.5, 0. ])
+    """
+    numbers = values.dtype.kind in "fiub"
+    if is_object_dtype(dtype) and not numbers:
+        return pd.Series(values.astype(object), dtype=object)
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes = dtype.categories.get_indexer(pd.Index(values))
+        if (codes < 0).any():
+            raise DataError(
+                f"The column {name!r} has the categories {show_labels(dtype.categories, 20)}, and a world takes the "
+                f"value {show_labels(values[codes < 0], 1)}. If it is a code, name the labels: "
+                f"levels={{{name!r}: [...]}}."
+            )
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype))
+    if is_text(dtype) or is_object_dtype(dtype):
+        if numbers:
+            raise DataError(
+                f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "
+                f"labels: levels={{{name!r}: [...]}}."
+            )
+        text: pd.Series[Any] = pd.Series(values.astype(object)).astype(dtype)
+        return text
+    if not numbers or not _holds(dtype, values):
+        return pd.Series(values, copy=False)
+    if isinstance(dtype, np.dtype):
+        return pd.Series(values.astype(dtype, copy=False), copy=False)
+    return pd.Series(values.astype(getattr(dtype, "numpy_dtype", None) or np.float64)).astype(dtype)
+
+
+def span_of(dtype: Any) -> tuple[int, int]:
+    """Return the least and the greatest number of a pandas type of integers."""
+    span = np.iinfo(np.dtype(f"{dtype.kind}{dtype.itemsize}"))
+    return int(span.min), int(span.max)
+
+
+def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
+    """Whether a type of numbers holds these exactly, but for the precision of fractions."""
+    if is_bool_dtype(dtype):
+        return bool(((numbers == 0) | (numbers == 1)).all())
+    if not is_integer_dtype(dtype):
+        return True
+    low, high = span_of(dtype)
+    return bool(((numbers == np.rint(numbers)) & (numbers >= low) & (numbers <= high)).all())
+
+
+# -- sites of a program ------------------------------------------------------------------------------------------------
+
+
+def columns_of_sites(node_of: Mapping[str, str], graph: CausalGraph) -> dict[str, str]:
+    """Return the column of each node site: one of its own name, else the column of its node, else (latent) the site.
+
+    ``node_of`` is the node of each node site, in this and the functions below.
+    """
+    columns = {site: graph.columns.get(node, []) for site, node in node_of.items()}
+    return {site: site if site in own or not own else own[0] for site, own in columns.items()}
+
+
+def read_levels(
+    levels: Mapping[str, Sequence[Any]] | None, node_of: Mapping[str, str], graph: CausalGraph
+) -> dict[str, NDArray[Any]]:
+    """Return the labels of each site that has some, shape (k,), from those that a user gives.
+
+    A site that is no node or the sensitive one, no labels, a label twice, or another label for the outcome's code 1
+    than the graph's positive one is a DataError.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    if levels is not None and not isinstance(levels, Mapping):
+        raise DataError(
+            f"levels={levels!r} must be a dictionary: for each node site its labels, {{'D': ['low', ...]}}."
+        )
+    sites = [site for site, node in node_of.items() if node != graph.sensitive]
+    for site, labels in (levels or {}).items():
+        if node_of.get(site) == graph.sensitive:
+            raise DataError(
+                f"levels names {site!r}, the sensitive attribute, whose labels are the graph's baseline and contrast. "
+                "Leave it out."
+            )
+        if site not in node_of:
+            raise DataError(
+                f"levels names {site!r}, which is no node site. They are: {', '.join(sites)}."
+                f"{did_you_mean(site, sites)}"
+            )
+        listed = isinstance(labels, Sequence | np.ndarray | pd.Index) and not isinstance(labels, str)
+        every = list(labels) if listed else []
+        plain = bool(every) and all(isinstance(label, Hashable) for label in every)
+        if not plain or len(set(every)) < len(every):
+            raise DataError(f"levels[{site!r}]={labels!r} must be a list of labels, each once: that of code 0 first.")
+        if node_of[site] == graph.outcome and (len(every) < 2 or every[1] != graph.positive):
+            raise DataError(
+                f"levels[{site!r}]={every!r} gives the outcome's code 1 another label than the graph's "
+                f"positive={graph.positive!r}. List the positive label second, or name it when making the graph."
+            )
+        same = len({type(label) for label in every}) == 1
+        found[site] = np.asarray(every) if same else np.asarray(every, dtype=object)
+    return found
+
+
+def outcome_levels(levels: Levels, node_of: Mapping[str, str], graph: CausalGraph, df: pd.DataFrame) -> Levels:
+    """Return the levels with those of the outcome added, where a table holds its labels and they have none yet.
+
+    A third label is a DataError; where the table lacks the negative one, the outcome stays in codes, with a warning.
+    """
+    site = next((site for site, node in node_of.items() if node == graph.outcome), None)
+    values = df.get(graph.outcome_column) if isinstance(df, pd.DataFrame) else None
+    if site is None or site in levels or not isinstance(values, pd.Series) or not is_categorical(values):
+        return levels
+    found = values.cat.categories if isinstance(values.dtype, pd.CategoricalDtype) else values.dropna().unique()
+    others = [label for label in found if label != graph.positive]
+    if len(others) > 1:
+        raise DataError(
+            f"The outcome {values.name!r} holds {', '.join(map(repr, others[:SHOWN]))} besides "
+            f"positive={graph.positive!r}, but it must be binary. Recode it, or name its labels: levels={{{site!r}: "
+            f"[..., {graph.positive!r}]}}."
+        )
+    if not others:
+        warnings.warn(
+            f"The outcome {values.name!r} is always {graph.positive!r} here, so its other label is not known and both "
+            f"worlds hold 0 and 1. Name it: levels={{{site!r}: [..., {graph.positive!r}]}}.",
+            PyrofairWarning,
+            stacklevel=3,
+        )
+        return levels
+    return {**levels, site: np.asarray([others[0], graph.positive], dtype=object)}
+
+
+def levels_by_column(levels: Levels, node_of: Mapping[str, str], graph: CausalGraph) -> dict[str, NDArray[Any]]:
+    """Return the labels under the names of columns, those of a latent node under that of its site."""
+    column_of = columns_of_sites(node_of, graph)
+    return {column_of[site]: labels for site, labels in levels.items()}
+
+
+def labels_of(site: str, labels: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels of codes, in the shape of the codes; a code without a label is a DataError."""
+    integers = codes.astype(np.int64)
+    wrong = (integers != codes) | (integers < 0) | (integers >= len(labels))
+    if wrong.any():
+        raise DataError(
+            f"The site {site!r} takes the value {codes[wrong].flat[0]:g}, but its {len(labels)} levels have the codes "
+            f"0 to {len(labels) - 1}. Correct levels[{site!r}], or the program."
+        )
+    return np.asarray(labels[integers])
+
+
+def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64]:
+    """Return the codes of labels, shape (n,), NaN for a missing value; a label without a code is a DataError."""
+    given = pd.Series(np.atleast_1d(np.asarray(values, dtype=object)))
+    codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(given, dtype=object))
+    missing = given.isna().to_numpy()
+    unseen = (codes < 0) & ~missing
+    if unseen.any():
+        label = given[unseen].iloc[0]
+        unknown = label.item() if isinstance(label, np.generic) else label
+        known = ", ".join(map(repr, labels[:SHOWN].tolist())) + (", ..." if len(labels) > SHOWN else "")
+        raise DataError(
+            f"{site!r} holds {unknown!r}, which is none of its {len(labels)} levels: {known}. Correct the value, or "
+            f"fit the model with this level.{did_you_mean(unknown, labels.tolist())}"
+        )
+    return np.where(missing, np.nan, codes.astype(np.float64))
+
+
+def codes_of_rows(df: pd.DataFrame, labels: Levels) -> pd.DataFrame:
+    """Return a table of units with codes in place of the labels of some columns, as :func:`codes_of` does."""
+    have = {name: own for name, own in labels.items() if name in getattr(df, "columns", ())}
+    return df.assign(**{name: codes_of(name, own, df[name]) for name, own in have.items()}) if have else df
+
+
+def require_do(values: object, name: str = "do") -> None:
+    """Refuse what is no dictionary of nodes and the values they are set to; ``name`` is what the setting is called."""
+    if values is not None and not isinstance(values, Mapping):
+        raise DataError(
+            f"{name}={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}."
+        )
+
+
+def codes_of_do(values: Mapping[str, Any] | None, labels: Levels) -> dict[str, Any]:
+    """Return values to set sites or columns to, with codes in place of the labels of some, as :func:`codes_of` does."""
+    require_do(values)
+    found = {}
+    for name, each in (values or {}).items():
+        codes = codes_of(name, labels[name], each) if name in labels else each
+        found[name] = pd.Series(codes, each.index) if isinstance(each, pd.Series) and name in labels else codes
+    return found

@@ -1,0 +1,269 @@
+"""DataFrames and weights of the user, checked for what no method could use: the only way in for a table."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from numbers import Number
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype, is_object_dtype
+
+from pyrofair._validation import did_you_mean, require_unmasked
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.tables.column_types import is_categorical
+from pyrofair.tables.labels import show_labels
+
+if TYPE_CHECKING:
+    from pyrofair.graph.causal_graph import CausalGraph
+
+__all__ = ["feature_columns", "read_table", "read_weight", "require_aligned", "warn_unused"]
+
+EXACT = 2.0**53
+"""Integers up to this size have a double-precision number of their own."""
+FARTHEST = 1e150
+"""Numbers beyond this size, or below one over it, have no square in double precision."""
+MOST_CODES = 20
+"""Numbers held as text are categories up to so many different ones, such as codes of months; more are refused."""
+SAME_MEAN = 1e-12
+"""Weights whose mean is so near 1 are left as they are, so that reading them twice changes nothing."""
+
+
+def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:
+    """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
+
+    A DataError if it is no DataFrame, has no rows, lacks or duplicates a column, or if a named column holds missing or
+    infinite values, numbers beyond double precision, numbers or dates of the type object, more than 20 different ones
+    held as text, or values that are neither numbers nor categories.
+    """
+    if not isinstance(df, pd.DataFrame):
+        names = f" ({', '.join(columns)})" if columns else ""
+        raise DataError(
+            f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; "
+            f"got {_type_name(df)}.{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
+        )
+    if isinstance(df.columns, pd.MultiIndex):
+        raise DataError(
+            f"{what} has columns of {df.columns.nlevels} levels (a MultiIndex), such as {df.columns[0]!r}; a node's "
+            "column has one name. Flatten them: df.columns = ['_'.join(map(str, name)) for name in df.columns]."
+        )
+    absent = [name for name in columns if name not in df.columns]
+    if absent:
+        raise DataError(
+            f"{what} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. It has: "
+            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} A node that was never measured "
+            "is declared latent: graph.with_latent(...)."
+        )
+    twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
+    if twice:
+        raise DataError(f"{what} has the column {twice[0]!r} more than once; keep one of them.")
+    if len(df) == 0:
+        raise DataError(f"{what} has no rows: found 0 sample(s), while a minimum of 1 is required.")
+    table = df.loc[:, list(columns)]
+    for name in columns:
+        _check_values(table[name], what)
+    return table
+
+
+def _type_name(value: object) -> str:
+    """Return the name of a type, with its package where pandas has a type of that name."""
+    own = type(value)
+    return own.__name__ if own.__name__ != "DataFrame" else f"{own.__module__.split('.')[0]}.{own.__name__}"
+
+
+def _check_values(values: pd.Series[Any], what: str) -> None:
+    missing = values.isna()
+    if missing.any():
+        raise DataError(
+            f"{what} has {int(missing.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
+            f"{values.index[int(np.argmax(missing))]!r}. Drop or impute them before; nothing is dropped for you."
+        )
+    name, dtype = values.name, values.dtype
+    if is_complex_dtype(dtype):
+        raise DataError(f"Complex data not supported: the column {name!r} of {what}.")
+    if is_numeric_dtype(dtype) or is_bool_dtype(dtype):
+        _check_numbers(values, what)
+    elif not is_categorical(values):
+        raise DataError(
+            f"The column {name!r} of {what} has the type {dtype}, which is neither a number nor a category. Make a "
+            f"number of it, {_days(name)}; or categories: df[{name!r}].astype(str).astype('category')."
+        )
+    else:
+        if is_object_dtype(dtype):
+            _check_objects(values, what)
+        held = _held_as_text(values)
+        if held and values.nunique() > MOST_CODES:
+            cure = _days(name) if held == "dates" else f"pd.to_numeric(df[{name!r}])"
+            raise DataError(
+                f"The column {name!r} of {what} holds {values.nunique()} different {held} as text, such as "
+                f"{show_labels(values[:1])}, which would be read as categories. Make numbers of them, {cure}; or, if "
+                f"they are codes, declare them: df[{name!r}].astype('category')."
+            )
+
+
+def _days(name: Hashable) -> str:
+    return f"such as the days since a date: (pd.to_datetime(df[{name!r}]) - pd.Timestamp('2000-01-01')).dt.days"
+
+
+def _held_as_text(values: pd.Series[Any]) -> str:
+    """Return ``"numbers"`` or ``"dates"`` if all values of a column of text are such, else nothing."""
+    if isinstance(values.dtype, pd.CategoricalDtype) or not is_categorical(values):
+        return ""  # a categorical type is a declaration of the user
+    for held, parse in (("numbers", float), ("dates", datetime.datetime.fromisoformat)):
+        if _parses(values.iloc[:1], parse) and _parses(values.unique(), parse):
+            return held
+    return ""
+
+
+def _parses(values: Iterable[Any], parse: Callable[[str], object]) -> bool:
+    """Whether all values are text that a function reads without error."""
+    try:
+        return all(isinstance(value, str) and (parse(value), True)[1] for value in values)
+    except ValueError:
+        return False
+
+
+def _check_numbers(values: pd.Series[Any], what: str) -> None:
+    """Refuse numbers that are infinite, or whose squares or differences double precision cannot represent."""
+    name, numbers = values.name, values.to_numpy(dtype=np.float64)
+    infinite = ~np.isfinite(numbers)
+    if infinite.any():
+        raise DataError(
+            f"{what} has an infinite value (inf) in the column {name!r}, the first in row "
+            f"{values.index[int(np.argmax(infinite))]!r}."
+        )
+    largest = float(np.abs(numbers).max(initial=0.0))
+    if largest and not 1.0 / FARTHEST <= largest <= FARTHEST:
+        raise DataError(
+            f"The column {name!r} of {what} holds numbers up to {largest:g} in size, whose squares leave double "
+            f"precision. Give it in another unit: df[{name!r}] / {largest:.0e}."
+        )
+    if is_integer_dtype(values.dtype) and largest > EXACT:
+        raise DataError(
+            f"The column {name!r} of {what} holds integers up to {largest:g} in size; beyond 2**53 double precision "
+            f"does not separate neighbours. Subtract an offset, df[{name!r}] - df[{name!r}].min(), make categories, "
+            f"df[{name!r}].astype('category'), or leave an identifier out of the graph."
+        )
+
+
+def _check_objects(values: pd.Series[Any], what: str) -> None:
+    """Refuse a column of Python objects that hides numbers or dates, or holds containers."""
+    name = values.name
+    if not all(isinstance(value, Hashable) for value in values):
+        raise DataError(
+            f"The column {name!r} of {what} holds lists or other containers, which are no categories. Spread "
+            "them over several columns, one value each."
+        )
+    if all(isinstance(value, Number) and not isinstance(value, bool | np.bool_) for value in values):
+        raise DataError(
+            f"The column {name!r} of {what} has the type object and holds numbers, such as {show_labels(values[:1])}, "
+            f"which would be read as categories. Make numbers of them, df[{name!r}].astype(float), of all such columns "
+            f"at once, df.infer_objects(), or declare that they are categories: df[{name!r}].astype('category')."
+        )
+    if any(isinstance(value, datetime.date | datetime.time | datetime.timedelta | np.datetime64) for value in values):
+        raise DataError(
+            f"The column {name!r} of {what} has the type object and holds dates or times, such as "
+            f"{show_labels(values[:1])}. Make a number of it, {_days(name)}; or categories: "
+            f"df[{name!r}].astype(str).astype('category')."
+        )
+
+
+def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
+    """Warn of columns outside the graph, which are ignored, but for ``others``; and of numbers and dates held as text.
+
+    Each warning is given once for a graph: fit, audit and score read the same table.
+    """
+    known = {*graph.columns_of(graph.observed), *others}
+    unused = [str(name) for name in df.columns if name not in known]
+    warned: set[tuple[str, ...]] = graph.__dict__.setdefault("_warned_unused", set())
+    if unused and tuple(unused) not in warned:
+        warned.add(tuple(unused))
+        warnings.warn(f"Columns outside the graph are ignored: {', '.join(unused)}.", PyrofairWarning, stacklevel=3)
+    for name in df.columns:
+        about = ("text", str(name))
+        if name in known and about not in warned and (held := _held_as_text(df[name])) and df[name].nunique() > 2:
+            warned.add(about)
+            warnings.warn(
+                f"The column {name!r} holds {held} as text, such as {show_labels(df[name].iloc[:1])}, and is read as "
+                f"{df[name].nunique()} categories. Make numbers of them, or declare them: "
+                f"df[{name!r}].astype('category').",
+                PyrofairWarning,
+                stacklevel=3,
+            )
+
+
+def read_weight(
+    sample_weight: object, rows: pd.DataFrame | pd.Series[Any] | pd.Index[Any] | int, *, table: str = "df"
+) -> NDArray[np.float64]:
+    """Return sample weights (n,) whose positive values have the mean 1; ones by default.
+
+    Weights are relative: a common factor changes nothing, and a row of weight 0 is as good as absent. ``rows`` is the
+    table, its index, or the number n of rows without an index, and ``table`` what messages call it. One number may
+    stand for all rows. A Series or DataFrame must have the index of the rows, in its order, for its values would meet
+    other rows otherwise. Also a DataError: no numbers, a masked array, another number of them than n, one that is
+    negative, missing or infinite, and zeros only.
+
+    Examples
+    --------
+    >>> read_weight([0.0, 2.0, 6.0], 3).tolist()
+    [0.0, 0.5, 1.5]
+    """
+    n = rows if isinstance(rows, int) else len(rows)
+    if sample_weight is None:
+        return np.ones(n)
+    require_unmasked("sample_weight", sample_weight)
+    if not isinstance(rows, int):
+        _require_index(rows if isinstance(rows, pd.Index) else rows.index, sample_weight, "sample_weight", table)
+    try:
+        if getattr(getattr(sample_weight, "dtype", None), "kind", "") in tuple("cmM"):
+            raise TypeError  # complex numbers, dates and durations
+        weight = np.array(sample_weight, dtype=np.float64)  # a copy: pandas hands out views that torch must not alias
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"sample_weight={sample_weight!r:.60} holds no numbers; give one for each of {n} rows."
+        ) from error
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise DataError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight for each row.")
+    wrong = weight[~np.isfinite(weight) | (weight < 0)]
+    if wrong.size or not weight.any():
+        found = f"it holds {wrong[0].item()!r}" if wrong.size else "all are 0.0"
+        raise DataError(f"sample_weight must be finite, not negative, and not zero for every row; {found}.")
+    positive = weight[weight > 0.0]
+    if (positive == positive[0]).all():
+        return (weight > 0.0).astype(np.float64)
+    largest = positive.max()
+    mean = float((positive / largest).mean()) * largest
+    return weight if abs(mean - 1.0) < SAME_MEAN else weight / largest / (mean / largest)
+
+
+def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: str = "X") -> None:
+    """Refuse what has another length or another index than a table, for its rows would be matched by accident."""
+    try:
+        size = len(other)  # type: ignore[arg-type]
+    except TypeError:  # a number, or an array without an axis
+        size = -1
+    if size != len(X):
+        raise DataError(f"{table} has {len(X)} rows and {what} has {size}; they must be the same rows.")
+    _require_index(X.index, other, what, table)
+
+
+def _require_index(index: pd.Index[Any], other: object, what: str, table: str) -> None:
+    if isinstance(other, pd.Series | pd.DataFrame) and len(other) == len(index) and not other.index.equals(index):
+        code = what if what.isidentifier() else "scores"
+        permuted = index.is_unique and other.index.is_unique and not len(index.difference(other.index))
+        align = f"Align them ({code} = {code}.loc[{table}.index])" if permuted else "Give both one index"
+        raise DataError(
+            f"The index of {what} is not that of {table}, so their rows would be matched by position only. {align}, or "
+            f"pass {code}.to_numpy() if the order is right."
+        )
+
+
+def feature_columns(graph: CausalGraph) -> list[str]:
+    """Return the columns of all observed nodes but the outcome, node by node: what a source is fitted on."""
+    return graph.columns_of(node for node in graph.observed if node != graph.outcome)
