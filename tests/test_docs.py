@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
 import subprocess
 import tomllib
@@ -164,6 +165,23 @@ def test_the_readme_examples_run(
     assert "P(Y(A<=1||pi) = 1) = sum over Q, D, M of" in said
     assert "Audit of 2 model(s) on 1,000 rows" in said
     assert (tmp_path / "audit.png").stat().st_size > 0
+
+
+def test_the_page_on_sources_runs() -> None:
+    """Its plain blocks define the source, its sessions are doctests, all in one namespace."""
+    page = ROOT / "docs" / "sources.md"
+    names: dict[str, Any] = {"__name__": "sources_page"}
+    sessions = 0
+    with threadpool_limits(1):
+        for number, code in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
+            if code.startswith(">>>"):
+                test = doctest.DocTestParser().get_doctest(code, names, f"{page.name} {number}", str(page), None)
+                assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+                names |= test.globs
+                sessions += 1
+            else:
+                exec(compile(code, str(page), "exec"), names)
+    assert sessions == 2
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

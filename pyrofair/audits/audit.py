@@ -29,7 +29,11 @@ from pyrofair.effects.potential_outcomes import (
     MEAN_WEIGHT,
     SMALLEST_SHARE,
     CounterfactualSample,
+    Diagnosed,
     PotentialOutcomes,
+    Refittable,
+    SampleSplit,
+    Stratified,
 )
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -57,12 +61,12 @@ def small_groups(fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], 
     table, weight
         The n audited rows, and their weights (n,).
     """
-    if views is None or not hasattr(fitted, "group_sizes"):
+    if views is None or not isinstance(fitted, Diagnosed):
         return "", ""
     sizes, found = fitted.group_sizes(), []
     for regime, world in zip(fitted.unfair.regimes, views[0], strict=True):
         said = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
-        if hasattr(fitted, "effective_size"):
+        if isinstance(fitted, SampleSplit):
             size = fitted.effective_size(table, weight)
         else:
             size = world.effective_size if world.unit is None else np.inf
@@ -98,7 +102,7 @@ def doubt_overlap(
     for regime, world in zip(fitted.unfair.regimes, worlds[""][0], strict=True):
         problems = []
         counted = kept & (weight > 0.0)
-        if hasattr(fitted, "weights") and counted.any():
+        if isinstance(fitted, Stratified) and counted.any():
             low, high = MEAN_WEIGHT
             mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
             if not low <= mean <= high:
@@ -107,7 +111,7 @@ def doubt_overlap(
             problems.append(
                 f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
             )
-        elif hasattr(fitted, "weights") and world.effective_size < FEWEST_ROWS:
+        elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
             problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
         if problems and not fresh:
             found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
@@ -118,7 +122,7 @@ def doubt_overlap(
 
 def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
     """Tell which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
-    if getattr(fitted, "trim", None) is None:
+    if not isinstance(fitted, Stratified) or fitted.trim is None:
         return np.ones(len(table), dtype=bool)
     alone = fitted.by_group(["group 0", "group 1"]).values()
     weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
@@ -154,7 +158,7 @@ def doubt_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Vi
             f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
             f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
         )
-    if tried and worlds and not hasattr(fitted, "refit"):
+    if tried and worlds and not isinstance(fitted, Refittable):
         name = type(fitted).__name__
         first = worlds[""][0][0]
         if first.unit is not None:
@@ -436,7 +440,7 @@ def _check_outcomes(source: Any, why: Mapping[str, str]) -> None:
             identify(source.unfair, "outcome")
         except NotIdentifiedError as error:
             raise type(error)(f"{known} The effect on an outcome must be identified by itself. {error}") from error
-        if not hasattr(source, "for_outcome"):
+        if not isinstance(source, Stratified):
             raise DataError(
                 f"{known} {type(source).__name__} draws rows or changes them, and what their outcome would be is not "
                 "observed; IPW(unfair) weights observed rows."
@@ -451,8 +455,8 @@ def _told(fitted: Any, audited: Sequence[AuditedModel]) -> dict[str, Any]:
         "unfair": str(unfair),
         "swapped": unfair.swapped,
         "graph": unfair.graph,
-        "overlap": fitted.overlap() if hasattr(fitted, "overlap") else pd.DataFrame(),
-        "assumptions": getattr(fitted, "assumptions", ()),
+        "overlap": fitted.overlap() if isinstance(fitted, Diagnosed) else pd.DataFrame(),
+        "assumptions": fitted.assumptions if isinstance(fitted, Diagnosed) else (),
         "order": audited[0].order,
         "unnamed": [model.name for model in audited if model.is_unnamed],
         "untouched": {model.name: model.reads for model in audited if model.reads and shared.issuperset(model.reads)},
@@ -504,14 +508,14 @@ def _fitted(
             check_is_fitted(source)
         except NotFittedError:
             return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
-    if hasattr(source, "fitted_places"):
-        return source, source.fitted_places(table)
+    if isinstance(source, Refittable):
+        return source, source.fitted_rows(table)
     return source, np.full(len(table), -1)
 
 
 def _resampling(fitted: Any, place: NDArray[np.int64], *, fresh: bool) -> str:
     """Say which audited rows the source was fitted on, and hence what a replicate resamples."""
-    if not hasattr(fitted, "refit"):
+    if not isinstance(fitted, Refittable):
         return ""
     n, known = fitted.n_fitted_, int((place >= 0).sum())
     if fresh or known == len(place) == n:
@@ -536,7 +540,7 @@ def _worlds(
     """Return the source and those of its single groups, their worlds, and why there are none."""
     graph = fitted.unfair.graph
     absent = [value for value in (0, 1) if not (weight * (a == value)).any()]
-    if absent and hasattr(fitted, "by_group"):
+    if absent and isinstance(fitted, Stratified):
         return {}, {}, f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
     try:
         worlds = {"": make_views(fitted, table, weight, random_state)}
@@ -545,7 +549,7 @@ def _worlds(
             raise
         return {}, {}, str(error)
     sources = {"": fitted}
-    for label, each in (fitted.by_group() if hasattr(fitted, "by_group") else {}).items():
+    for label, each in (fitted.by_group() if isinstance(fitted, Stratified) else {}).items():
         try:
             worlds[label] = make_views(each, table, weight, random_state)
         except DataError as error:

@@ -28,15 +28,16 @@ from pyrofair.audits.measures import (
     view_signs,
 )
 from pyrofair.effects.conditional_bounds import Signs, split_draws
+from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 
 __all__ = ["GROUPED", "OUTCOME", "Bootstrap", "Estimator", "Key", "Replicates", "Views", "make_views", "replicate"]
 
 Bootstrap = Literal["bayesian", "multinomial"]
-Views = tuple[Worlds, ...]
-"""The two worlds of a source, once, or several times over with independent errors given the units."""
 Key = tuple[str, str, Decisions, str]
 """Source ("" for the audited one, or the name of one of its single groups), model, decisions, quantity."""
+LEVELS = ("source", "model", "decisions", "quantity")
+"""The names of the levels of a key, in the columns of replicates."""
 AllSigns = dict[tuple[str, Decisions], Signs]
 """For each model and kind of decisions the sides of the kinks on which units are."""
 
@@ -91,7 +92,7 @@ class Estimator:
     def redraws_units(self) -> bool:
         """Whether a replicate has other units than these."""
         base: Any = self.sources[""]
-        return hasattr(base, "redraws_units") and bool(base.redraws_units(self.table))
+        return isinstance(base, SampleSplit) and base.redraws_units(self.table)
 
     def label_of(self, model: str) -> str:
         """Return under which label the worlds of a model are: that of outcomes, or "" for predictions."""
@@ -121,17 +122,19 @@ class Estimator:
         random = np.random.default_rng(seed)
         base: Any = self.sources.get("")
         place = self.place if base is not None else np.full(len(self.table), -1)
-        counts, fitted_counts = _resample_both(random, place, getattr(base, "n_fitted_", 0), bootstrap)
+        counts, fitted_counts = _resample_both(
+            random, place, base.n_fitted_ if isinstance(base, Refittable) else 0, bootstrap
+        )
         weight = self.weight * counts
         values = self._observed(weight)
         if base is None:
             return values
         try:
-            if not hasattr(base, "refit") and self._name_units(""):
+            if not isinstance(base, Refittable) and self._name_units(""):
                 factor = _resample(random, self.worlds[""][0][0].units, bootstrap)
                 views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[""])
                 return values | self._causal("", views, self.signs)[0]
-            if hasattr(base, "refit"):
+            if isinstance(base, Refittable):
                 base = base.refit(fitted_counts)
             single = [label for label in self.sources if label not in ("", OUTCOME)]
             draw = int(random.integers(2**31))
@@ -142,7 +145,7 @@ class Estimator:
                 views = make_views(source, self.table, weight, draw)
                 signs = self.signs
                 if self.redraws_units:
-                    signs = self._signs(make_views(source.before(), self.table, weight, draw))
+                    signs = self._signs(make_views(source.with_first_mechanisms(), self.table, weight, draw))
                 values |= self._causal(label, views, signs)[0]
         except (DataError, PositivityError) as error:  # of these rows; any other is a fault, and no failed replicate
             return str(error)
@@ -201,12 +204,9 @@ class Estimator:
 
 
 def make_views(source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None) -> Views:
-    """Return the worlds of a source once, or in several views if its units are known by draws or by learned
-    mechanisms.
-    """
-    if hasattr(source, "views"):
-        found: Views = source.views(df=table, sample_weight=weight, random_state=seed)
-        return found
+    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws."""
+    if isinstance(source, SampleSplit):
+        return source.views(df=table, sample_weight=weight, random_state=seed)
     return split_draws(source.worlds(df=table, sample_weight=weight, random_state=seed))
 
 
@@ -334,5 +334,7 @@ def replicate(
             )
     columns = list(keys)
     rows = [[each[key] for key in columns] for each in done if not isinstance(each, str)]
-    draws = pd.DataFrame(np.array(rows).reshape(len(rows), len(columns)), columns=pd.MultiIndex.from_tuples(columns))
+    draws = pd.DataFrame(
+        np.array(rows).reshape(len(rows), len(columns)), columns=pd.MultiIndex.from_tuples(columns, names=LEVELS)
+    )
     return Replicates(draws, [each for each in done if isinstance(each, str)])

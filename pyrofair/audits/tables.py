@@ -13,6 +13,7 @@ from pyrofair.audits.bootstrap import Estimator, Key, Views
 from pyrofair.audits.measures import DECISIONS
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
+from pyrofair.effects.potential_outcomes import SampleSplit
 
 __all__ = [
     "FEWEST_DRAWS",
@@ -112,8 +113,9 @@ def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
         sizes |= dict.fromkeys(FROM_OUTCOMES, sizes["positive_rate"])
     if label in estimator.worlds:
         first, second = (world.effective_size for world in estimator.worlds[label][0])
-        if hasattr(estimator.sources[label], "effective_size"):  # units stand for different numbers of rows
-            first = second = estimator.sources[label].effective_size(estimator.table, w)
+        source = estimator.sources[label]
+        if isinstance(source, SampleSplit):  # units stand for different numbers of rows
+            first = second = source.effective_size(estimator.table, w)
         sizes |= dict.fromkeys((*QUANTITIES[5:], *GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
     return sizes
 

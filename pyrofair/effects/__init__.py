@@ -1,4 +1,4 @@
-"""What every source of potential outcomes hands over, and what is computed from it.
+"""The samples that every source of potential outcomes hands over, and what is computed from them.
 
 In come two :class:`CounterfactualSample`, one per world, from any source (:class:`PotentialOutcomes`); out go scored
 worlds, functionals of them (penalties and effects), and bounds on what they leave open. No source is known here.
@@ -8,15 +8,30 @@ from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, te
 from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.effects.group_agreement import compare_groups
-from pyrofair.effects.potential_outcomes import CounterfactualSample, MarginalBounds, PotentialOutcomes, Scored
+from pyrofair.effects.potential_outcomes import (
+    CounterfactualSample,
+    Diagnosed,
+    GroupSize,
+    MarginalBounds,
+    PotentialOutcomes,
+    Refittable,
+    SampleSplit,
+    Scored,
+    Stratified,
+)
 
 __all__ = [
     "CounterfactualSample",
+    "Diagnosed",
     "Estimate",
+    "GroupSize",
     "MarginalBounds",
     "PIUBounds",
     "PotentialOutcomes",
+    "Refittable",
+    "SampleSplit",
     "Scored",
+    "Stratified",
     "compare_groups",
     "disagreement",
     "effect_gap",

@@ -1,4 +1,4 @@
-"""What two marginal probabilities, or a count of test errors, can and cannot prove."""
+"""Bounds from two marginal probabilities, or from a count of test errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyrofair.exceptions import DataError
 __all__ = ["PIUBounds", "feasible_interval", "piu_bounds", "test_set_bound"]
 
 MOST_ROWS = 10**15
-"""The most test rows of :func:`test_set_bound`; beyond them exact tails lose their digits."""
+"""The most test rows of :func:`test_set_bound`, beyond which exact tails lose their digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ test_set_bound.__dict__["__test__"] = False
 
 
 def _count(value: object) -> object:
-    """Return an integer in floating point as an integer, if some table is so long, and anything else as it is."""
+    """Return an integer in floating point as an integer, and anything else as it is."""
     if isinstance(value, float) and value.is_integer() and abs(value) <= MOST_ROWS:
         return int(value)
     return value
@@ -195,7 +195,13 @@ def _count(value: object) -> object:
 
 def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
     require_unmasked(name, values)
-    array = _numbers(values, name)
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError):  # rows of different lengths
+        given = np.array(None)
+    if given.dtype.kind not in "iuf" and given.size:
+        raise DataError(f"{name}={shown(values)} must be a number in [0, 1], or an array of them.")
+    array = given.astype(np.float64)
     wrong = ~((array >= 0) & (array <= 1))
     if wrong.any():
         raise DataError(
@@ -203,16 +209,6 @@ def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
             "normalise its weights, or report that it did."
         )
     return array
-
-
-def _numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind in "iuf" or array.size == 0:
-            return array.astype(np.float64)
-    except (TypeError, ValueError):  # rows of different lengths
-        pass
-    raise DataError(f"{name}={shown(values)} must be a number in [0, 1], or an array of them.")
 
 
 def _broadcast(

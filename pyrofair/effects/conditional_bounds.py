@@ -29,20 +29,12 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 BLOCK = 50_000
-"""About the most variables of one linear program, which no signal ends; units are independent of each other."""
+"""About the most variables of one linear program, which no signal interrupts; units are independent."""
 
 
 @dataclass(frozen=True)
 class Potentials:
-    """What one view tells of the programs of all units, cell by cell.
-
-    Parameters
-    ----------
-    lower, upper
-        The potential of each cell of the baseline in the programs of both ends, (c,).
-    a, b
-        The mean scores of each cell in both worlds, which tell the sides of the kinks, (c,).
-    """
+    """Potentials of the cells of the baseline in the programs of both ends, and their mean scores a and b, all (c,)."""
 
     lower: Vector
     upper: Vector
@@ -52,10 +44,9 @@ class Potentials:
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells (u, w) of all units: unit (c,), p and q (c,), the mean scores in both worlds, costs on the diagonal.
+    """The cells of all units, (c,): masses p and q in both worlds, mean scores a and b, and costs on the diagonal.
 
-    The costs are those of the two programs: of a difference, and of a difference of one answer from the other's
-    opposite, ``1 - c0 - c1``.
+    The costs of the two programs are abs(c1 - c0) and abs(1 - c0 - c1).
     """
 
     unit: NDArray[np.int64]
@@ -70,12 +61,12 @@ class _Cells:
     @classmethod
     def of(cls, scores: tuple[Vector, Vector], worlds: Worlds) -> _Cells:
         one = worlds[0]
-        assert one.cell is not None  # told by the caller
-        key = one.place.astype(np.int64) * (int(one.cell.max()) + 1) + one.cell
+        assert one.cell is not None  # a precondition
+        key = one.unit_index.astype(np.int64) * (int(one.cell.max()) + 1) + one.cell
         _, first, cell = np.unique(key, return_index=True, return_inverse=True)
-        unit = one.place[first]
+        unit = one.unit_index[first]
         rows = np.bincount(cell)
-        total = np.bincount(one.place, one.weight)
+        total = np.bincount(one.unit_index, one.weight)
         share = np.where(total > 0, total, 1.0)[unit]
         c0, c1 = scores
         means = [np.bincount(cell, part) / rows for part in (c0, c1, np.abs(c1 - c0), np.abs(1.0 - c0 - c1))]
@@ -83,7 +74,7 @@ class _Cells:
         return cls(unit, total / total.sum(), p, q, *means)
 
     def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield units with equally many cells, and the places of their cells, (units, cells)."""
+        """Yield units with equally many cells, and the indices of their cells, (units, cells)."""
         count = np.bincount(self.unit)
         start = np.cumsum(count) - count
         for k in np.unique(count):
@@ -94,7 +85,7 @@ class _Cells:
                 yield block, start[block][:, None] + np.arange(k)
 
     def costs(self, at: NDArray[np.int64], a: Vector, b: Vector) -> tuple[Vector, Vector]:
-        """Return the costs of both programs, (units, cells, cells); a and b tell the sides of the kinks."""
+        """Return the costs of both programs, (units, cells, cells); a and b (c,) give the sides of the kinks."""
         cell = np.arange(at.shape[1])
         effect = self.b[at][:, None, :] - self.a[at][:, :, None]
         rest = 1.0 - self.b[at][:, None, :] - self.a[at][:, :, None]
@@ -105,13 +96,7 @@ class _Cells:
 
 
 def choose_potentials(scores: Sequence[tuple[Vector, Vector]], views: Sequence[Worlds]) -> tuple[Potentials, ...]:
-    """Return for each view the potentials that another one tells.
-
-    Parameters
-    ----------
-    scores, views
-        The scores of the rows of both worlds, view by view. The worlds have cells, and their rows are paired.
-    """
+    """Return for each view the potentials of another one; the worlds have cells, and their rows are paired."""
     cells = [_Cells.of(each, worlds) for each, worlds in zip(scores, views, strict=True)]
     found = [_potentials(each) for each in cells]
     return tuple(found[(i + 1) % len(found)] for i in range(len(found)))
@@ -122,12 +107,7 @@ def consistent_ends(
 ) -> tuple[float, float]:
     """Return the lower and the upper end of PIU over the couplings of what unfair edges switch.
 
-    Parameters
-    ----------
-    scores, views
-        As for :func:`choose_potentials`.
-    potentials
-        Those that it returned, of these views or, in a bootstrap replicate, of the original ones.
+    ``potentials`` are those of :func:`choose_potentials`, of these views or, in a replicate, of the original ones.
     """
     ends = np.zeros(2)
     for each, worlds, known in zip(scores, views, potentials, strict=True):
@@ -163,7 +143,7 @@ def _solve(cost: Vector, p: Vector, q: Vector) -> Vector:
     margins = np.concatenate([p, q * np.divide(p.sum(axis=1, keepdims=True), total, where=total > 0, out=0 * total)], 1)
     cell, unit = np.arange(k * k), np.arange(units)[:, None]
     column = (unit * k * k + cell).ravel()
-    rows = [(unit * 2 * k + place).ravel() for place in (cell // k, k + cell % k)]
+    rows = [(unit * 2 * k + row).ravel() for row in (cell // k, k + cell % k)]
     places = np.concatenate(rows), np.concatenate([column, column])
     table = csr_array((np.ones(len(places[0])), places), shape=(2 * k * units, k * k * units))
     solution: Any = linprog(cost.ravel(), A_eq=table, b_eq=margins.ravel(), method="highs")  # type: ignore[call-overload]
@@ -177,10 +157,9 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class UnitMeans:
-    """The weights of k units (summing to 1) and their mean scores in the baseline and in the switched world, (k,).
+    """Weights of k units (sum 1) and their mean scores in both worlds, (k,).
 
-    ``noise`` is the variance, (k,), that the drawing of a unit's rows gives the difference of its two means, as far as
-    these rows are draws; that of distributions is not in it.
+    ``noise`` is the variance of the difference of the two means, (k,), from the drawing of a unit's rows alone.
     """
 
     weight: Vector
@@ -201,9 +180,9 @@ class UnitMeans:
 
 @dataclass(frozen=True)
 class Signs:
-    """For each view the sides on which its k units are of the two kinks, from -1 to 1, as other views tell them.
+    """For each view the sides of both kinks on which its k units are, from -1 to 1, by the other views.
 
-    Where the worlds know what is switched, ``potentials`` tell the same of the programs over couplings.
+    Where the worlds have cells, ``potentials`` take this role in the programs over couplings.
     """
 
     effect: tuple[Vector, ...]
@@ -212,27 +191,14 @@ class Signs:
 
 
 def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
-    """Average the scores of both worlds within units; a unit without weight keeps a place.
-
-    Parameters
-    ----------
-    scores
-        The scores of the rows of each world, shapes (m0,) and (m1,).
-    worlds
-        The worlds; both have units, and the same ones.
-
-    Raises
-    ------
-    DataError
-        If a world has no units, or a unit has weight in one world only.
-    """
+    """Return the means of the scores, (m0,) and (m1,), within the same units of both worlds."""
     if any(world.unit is None for world in worlds):
         raise DataError("These worlds name no units, so nothing is known to be shared by them.")
-    weight = [np.bincount(world.place, world.weight) for world in worlds]
+    weight = [np.bincount(world.unit_index, world.weight) for world in worlds]
     if len(weight[0]) != len(weight[1]) or not np.array_equal(weight[0] > 0, weight[1] > 0):
         raise DataError("Some units have weight in one world only, so that their two means cannot be compared.")
     means = [
-        np.bincount(world.place, world.weight * score) / np.where(total > 0, total, 1.0)
+        np.bincount(world.unit_index, world.weight * score) / np.where(total > 0, total, 1.0)
         for world, score, total in zip(worlds, scores, weight, strict=True)
     ]
     noise = [_noise(*each) for each in zip(scores, worlds, means, strict=True)]
@@ -240,21 +206,20 @@ def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
 
 
 def _noise(score: Vector, world: CounterfactualSample, mean: Vector) -> Vector:
-    """Return the variance of each unit's mean: of draws, which weigh the same, by their spread; 0 of other rows."""
-    place, count = world.place, np.bincount(world.place)
-    total, squares = np.bincount(place, world.weight), np.bincount(place, world.weight**2)
+    """Return the variance of each unit's mean: of draws, which weigh the same, by their spread; otherwise 0."""
+    index, count = world.unit_index, np.bincount(world.unit_index)
+    total, squares = np.bincount(index, world.weight), np.bincount(index, world.weight**2)
     drawn = (count > 1) & (count * squares <= total**2 * (1.0 + ROUNDING))
-    spread = np.bincount(place, (score - mean[place]) ** 2)
+    spread = np.bincount(index, (score - mean[index]) ** 2)
     return np.asarray(np.divide(spread, count * (count - 1.0), out=np.zeros(len(count)), where=drawn))
 
 
 def choose_signs(views: Sequence[UnitMeans]) -> Signs:
-    """Return the signs for each view: those of the means of the other views, whose errors this one does not share.
+    """Return the signs for each view: those of the means of the other views, whose errors are independent of its own.
 
-    Where units are drawn, their means are shrunk towards the mean of all first, by as much as the noise of drawing
-    says: one sign for all is the best if units differ by noise alone. Nothing is chosen by what the view itself shows,
-    such as whichever signs give the tighter end: the greater of two estimates errs inward on average even if neither of
-    them does.
+    Where units are drawn, their means are first shrunk towards the mean of all, by the noise of drawing: one sign for
+    all is the best if units differ by noise alone. Nothing is chosen by what the view itself shows, such as the signs
+    that give the tighter end: the greater of two estimates errs inward on average even if neither of them does.
     """
     others = [[view for j, view in enumerate(views) if j != i] for i in range(len(views))]
     effect, rest = (
@@ -265,7 +230,7 @@ def choose_signs(views: Sequence[UnitMeans]) -> Signs:
 
 
 def _signs(found: Vector, views: Sequence[UnitMeans]) -> Vector:
-    """Return the sides of the kink of units whose means were found on average in these views."""
+    """Return the sides of the kink, (k,), of units with these means on average over the views."""
     weight = np.mean([view.weight for view in views], axis=0)
     noise = np.zeros(len(found)) + sum(view.noise for view in views) / len(views) ** 2
     centre = weight @ found
@@ -275,15 +240,7 @@ def _signs(found: Vector, views: Sequence[UnitMeans]) -> Vector:
 
 
 def unit_ends(views: Sequence[UnitMeans], signs: Signs) -> tuple[float, float]:
-    """Return the lower and the upper end of PIU given the units.
-
-    Parameters
-    ----------
-    views
-        At least two, with independent errors given the units.
-    signs
-        Those of :func:`choose_signs`, of these views or, in a bootstrap replicate, of the original ones.
-    """
+    """Return the lower and the upper end of PIU given the units, from two or more views and :func:`choose_signs`."""
     lower = np.mean([v.weight @ (s * v.effect) for v, s in zip(views, signs.effect, strict=True)])
     upper = 1.0 - np.mean([v.weight @ (t * v.rest) for v, t in zip(views, signs.rest, strict=True)])
     return float(lower), float(upper)
@@ -301,27 +258,21 @@ def unit_disagreement(views: Sequence[UnitMeans]) -> float:
 
 
 def split_draws(worlds: Worlds) -> tuple[Worlds, ...]:
-    """Deal the draws of each unit into two views, alternately; worlds without several draws a unit are one view.
-
-    Parameters
-    ----------
-    worlds
-        Two worlds, the draws of whose units are independent.
-    """
-    if any(world.unit is None or np.bincount(world.place).min() < 2 for world in worlds):
+    """Return two views with alternate draws of each unit; worlds without several draws per unit are one view."""
+    if any(world.unit is None or np.bincount(world.unit_index).min() < 2 for world in worlds):
         return (worlds,)
     return tuple((_half(worlds[0], which), _half(worlds[1], which)) for which in (0, 1))
 
 
 def _half(world: CounterfactualSample, which: int) -> CounterfactualSample:
-    place = world.place
-    order = np.argsort(place, kind="stable")
-    count = np.bincount(place)
-    turn = np.empty(len(place), dtype=np.int64)
-    turn[order] = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+    index = world.unit_index
+    order = np.argsort(index, kind="stable")
+    count = np.bincount(index)
+    turn = np.empty(len(index), dtype=np.int64)
+    turn[order] = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
     chosen = np.flatnonzero(turn % 2 == which)
-    own = place[chosen]
-    whole, part = np.bincount(place, world.weight), np.bincount(own, world.weight[chosen], len(count))
+    own = index[chosen]
+    whole, part = np.bincount(index, world.weight), np.bincount(own, world.weight[chosen], len(count))
     share = np.divide(whole, part, out=np.ones(len(count)), where=part > 0)
     return CounterfactualSample(
         world.rows.iloc[chosen], world.weight[chosen] * share[own], np.asarray(world.unit)[chosen]

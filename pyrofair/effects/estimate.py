@@ -1,4 +1,4 @@
-"""A number found by simulation, and its Monte-Carlo standard error."""
+"""Numbers found by simulation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Estimate:
     Parameters
     ----------
     value, error : float
-        The number and its error: NaN where one simulated unit does not tell it.
+        The number and its error: NaN for a single simulated unit.
     posterior_sd : float
         Where the number is a mean over posterior draws of an SEM's parameters: its standard deviation between draws,
-        which is what the data leave open, and does not shrink with more units. 0 otherwise.
+        which does not shrink with more units. 0 otherwise.
 
     Examples
     --------
@@ -45,10 +45,9 @@ class Estimate:
 
     @classmethod
     def pooled(cls, parts: Sequence[Estimate]) -> Estimate:
-        """Return the mean over posterior draws, each of which was evaluated with units of its own.
+        """Return the mean over posterior draws, each evaluated with units of its own.
 
-        Its error holds both chances: that of the units, and that of which draws were used. The standard deviation
-        between draws is freed of the first.
+        Its error covers the units and the draws used; the standard deviation between draws is freed of the former.
 
         >>> Estimate.pooled([Estimate(0.2, 0.01), Estimate(0.4, 0.01)])
         Estimate(value=0.30000000000000004, error=0.1, posterior_sd=0.14106735979665885)

@@ -1,8 +1,8 @@
-"""How unlike two potential outcomes are: one formula each, for every source and every level of knowledge.
+"""Differentiable functionals of two potential outcomes: one formula each, for every source and kind of unit.
 
 Let ``a_u`` and ``b_u`` be the mean scores in the baseline world and in the world with the unfair paths switched, within
 unit ``u`` of weight ``w_u``. Without units the population is one unit of weight 1 and the two are P(Y_{A<=0} = 1) and
-P(Y_{A<=1||pi} = 1), which is the paper's setting. With units the functionals see what both worlds are known to share:
+P(Y_{A<=1||pi} = 1), which is the paper's setting. With units they use what both worlds are known to share:
 
 ===============  ======================  =======================================================================
 functional       formula                 one unit / given the shared features / given a unit's noise

@@ -1,4 +1,4 @@
-"""Whether the two observed groups, weighted alone, estimate the same: the test that withholds a verdict."""
+"""A joint test of whether the two observed groups, weighted alone, estimate the same numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pyrofair._validation import require_real
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Worlds
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Stratified, Worlds
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -55,18 +55,18 @@ def compare_groups(
     sample_weight: npt.ArrayLike | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """Estimate both marginals and the effect from either observed group alone, and tell whether the two agree.
+    """Estimate both marginals and the effect from either observed group alone, and test whether the two agree.
 
-    Where the graph and the propensities are right the two groups estimate the same numbers. No bootstrap is needed: an
-    interval is that of a difference of weighted means over different rows, the weights taken as known, which is wider
-    than it need be where they are estimated by a right model. Whether the groups agree is one test of the three
-    together: a normal p-value of each, corrected for their number (Sidak). :func:`pyrofair.audit` judges the same
-    differences by its bootstrap.
+    Where the graph and the propensities are right, the two groups estimate the same numbers. An interval is that of a
+    difference of weighted means over different rows, the weights taken as known, which is wider than needed where they
+    are estimated by a right model. Whether the groups agree is one test of the three quantities together: a normal
+    p-value of each, corrected for their number (Sidak). :func:`pyrofair.audit` judges the same differences by its
+    bootstrap.
 
     Parameters
     ----------
     source
-        A fitted source that weights observed rows, such as :class:`pyrofair.IPW`. Any other gives an empty table.
+        A fitted source; one that is not :class:`~pyrofair.effects.Stratified` gives an empty table.
     score
         Gives the scores, or the decisions in 0 and 1, of m rows as the classifier reads them, shape (m,).
     df
@@ -81,8 +81,8 @@ def compare_groups(
     DataFrame
         A row for each of p_y0, p_ypi and mean_unfair_effect: group_0, group_1, difference, its interval (lower, upper),
         p_value of the joint test, agree (p_value is at least 1 - level; missing where a group has too little overlap),
-        ess_0, ess_1 (effective sizes in rows) and note. Empty if a group cannot
-        be weighted alone. :func:`disagreeing` has the rows that matter.
+        ess_0, ess_1 (effective sizes in rows) and note. Empty if a group cannot be weighted alone. :func:`disagreeing`
+        selects the rows that disagree.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def compare_groups(
         If the level is no probability, or as for the ``worlds`` of the source.
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    single = source.by_group() if hasattr(source, "by_group") else {}
+    single = source.by_group() if isinstance(source, Stratified) else {}
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
@@ -105,9 +105,9 @@ def compare_groups(
         means = [float(world.weight @ own) for world, own in zip(pair, (first, second), strict=True)]
         found.append(
             {
-                "p_y0": (means[0], _variance(parts[0])),
-                "p_ypi": (means[1], _variance(parts[1])),
-                "mean_unfair_effect": (means[1] - means[0], _variance(parts[1] - parts[0])),
+                "p_y0": (means[0], float(parts[0] @ parts[0])),
+                "p_ypi": (means[1], float(parts[1] @ parts[1])),
+                "mean_unfair_effect": (means[1] - means[0], float((parts[1] - parts[0]) @ (parts[1] - parts[0]))),
             }
         )
         worlds.append(pair)
@@ -124,23 +124,13 @@ def compare_groups(
 def judge_jointly(
     groups: pd.DataFrame, spread: NDArray[np.float64], level: float, gaps: NDArray[np.float64] | None = None
 ) -> pd.DataFrame:
-    """Return comparisons with their joint p-values, and with which of them disagree by one test of all together.
+    """Return k comparisons with their joint p-values, and whether each agrees, by one test of all together.
 
-    A difference over its spread, t, is judged by the largest abs(t) that chance makes among all comparisons. Where
-    there are replicates, the level quantile of max abs(gap - mean) / sd over them is the critical value. It tells how
-    many independent normal comparisons would have the same, and with that number p-values are corrected (Sidak).
-    Without replicates the comparisons count as independent.
-
-    Parameters
-    ----------
-    groups
-        k comparisons; those with a note or without an interval are left out and stay undecided.
-    spread
-        The standard errors of the differences, shape (k,).
-    level
-        The level of the test: chance alone makes any comparison disagree in 1 - level of such tables.
-    gaps
-        Replicates of the differences, shape (replicates, k).
+    A difference over its standard error ``spread`` (k,), t, is judged by the largest abs(t) that chance makes among all
+    comparisons: chance alone makes any of them disagree in 1 - level of such tables. With replicates ``gaps``
+    (replicates, k) the level quantile of max abs(gap - mean) / sd over them is the critical value; p-values are
+    corrected (Sidak) for the number of independent normal comparisons that would have the same. Without replicates the
+    comparisons count as independent. Comparisons with a note or without an interval stay undecided.
     """
     judged = groups["note"].eq("").to_numpy(bool) & groups["lower"].notna().to_numpy(bool)
     gap = groups["difference"].to_numpy(np.float64)
@@ -157,7 +147,7 @@ def judge_jointly(
 
 
 def join_seeds(groups: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
-    """Return comparisons of several seeds, each seed's p_value joint within it, decided by one test of all together."""
+    """Return comparisons of several seeds, with p-values joint within a seed, decided by one test of all together."""
     if groups.empty:
         return groups
     p_value = groups["p_value"].to_numpy(np.float64)
@@ -170,32 +160,19 @@ def _decide(groups: pd.DataFrame, p_value: NDArray[np.float64], level: float) ->
 
 
 def _tail(t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how often a normal variable is farther from 0 than t, shape (k,)."""
+    """Return the probability that a normal variable is farther from 0 than t, shape (k,)."""
     return np.asarray(2.0 * ndtr(-t), dtype=np.float64)
 
 
 def compare_estimates(
     zero: float, one: float, lower: float, upper: float, quantity: str, worlds: Sequence[Sequence[CounterfactualSample]]
 ) -> dict[str, Any]:
-    """Return a row of the comparison of two groups, yet undecided; :func:`judge_jointly` judges all rows together.
+    """Return the columns of a comparison but its quantity, undecided until :func:`judge_jointly`.
 
-    Parameters
-    ----------
-    zero, one
-        The estimates of groups 0 and 1.
-    lower, upper
-        The interval of ``one - zero``, or NaN.
-    quantity
-        One of ``GROUP_QUANTITIES``; it tells which world counts.
-    worlds
-        The two worlds of either group.
-
-    Returns
-    -------
-    dict
-        The columns of a comparison but its quantity. A group of fewer than 10 effective rows in a world, or of fewer
-        than 5 % of its rows, may rest on a single weight: then agree stays missing, and fewer than 10 rows
-        have no interval.
+    ``zero`` and ``one`` are the estimates of both groups, lower and upper the interval of ``one - zero``, or NaN;
+    ``worlds`` the two worlds of either group, of which ``quantity`` (of ``GROUP_QUANTITIES``) selects those that count.
+    A group of fewer than 10 effective rows in a world, or of fewer than 5 % of its rows, may rest on a single weight:
+    ``agree`` then stays missing, and fewer than 10 rows have no interval.
     """
     used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]
     sizes = [min(world.effective_size for world in pair) for pair in used]
@@ -218,14 +195,10 @@ def compare_estimates(
 
 
 def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the comparisons of two groups that disagree by the joint test, those undecided left out.
+    """Return the comparisons that disagree by the joint test, those undecided left out.
 
-    Parameters
-    ----------
-    groups
-        A table of :func:`compare_groups`, or ``groups`` of an audit.
-    where
-        Values of further columns to restrict it to, such as ``{"model": "plain", "decisions": "score"}``.
+    ``groups`` is a table of :func:`compare_groups`, or ``groups`` of an audit; ``where`` restricts it to values of
+    further columns, such as ``{"model": "plain", "decisions": "score"}``.
     """
     if groups.empty:
         return groups
@@ -236,14 +209,10 @@ def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) ->
 
 
 def _parts(world: CounterfactualSample, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what each row adds to the error of a weighted mean, shape (m,)."""
+    """Return the contribution of each row to the error of a weighted mean, shape (m,)."""
     total = world.weight.sum()
     center = world.weight @ scores / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson
     return np.asarray(world.weight * (scores - center), dtype=np.float64)
-
-
-def _variance(parts: NDArray[np.float64]) -> float:
-    return float(parts @ parts)
 
 
 def _has_overlap(world: CounterfactualSample) -> bool:

@@ -1,11 +1,14 @@
-"""What every source of potential outcomes hands downstream: weighted samples of feature rows, one per world.
+"""Weighted samples of feature rows, one per world, and the protocols of the sources that make them.
 
 World 0 is the baseline, ``Y_{A<=0}``; world 1 switches the unfair paths, ``Y_{A<=1||pi}``. Sources build the two
-samples, classifiers score their rows, functionals compare the scores; none of them knows the others.
+samples, classifiers score their rows, functionals compare the scores; none of them imports the others. What a source
+can do beyond :class:`PotentialOutcomes` is declared by four optional protocols, each checked by ``isinstance`` on a
+fitted source: :class:`Refittable`, :class:`Diagnosed`, :class:`Stratified` and :class:`SampleSplit`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self, runtime_checkable
@@ -23,18 +26,24 @@ __all__ = [
     "MEAN_WEIGHT",
     "SMALLEST_SHARE",
     "CounterfactualSample",
+    "Diagnosed",
+    "GroupSize",
     "MarginalBounds",
     "PotentialOutcomes",
+    "Refittable",
+    "SampleSplit",
     "Scored",
+    "Stratified",
+    "Views",
     "Worlds",
 ]
 
 MEAN_WEIGHT = (0.9, 1.1)
-"""Mean weights outside of this interval are reported."""
+"""Mean weights outside this interval are reported."""
 SMALLEST_SHARE = 0.05
 """The smallest effective size that is not reported, as a share of the rows."""
 FEWEST_ROWS = 10
-"""The smallest effective size, in rows, that is not reported."""
+"""The smallest effective size, in rows, that is not reported; fewer rows of a group give no interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +58,7 @@ class Scored:
         Nonnegative weight of each row. The weights carry the normalisation: they sum to 1 for an SEM or a Hajek
         estimate, and to whatever the data give for a Horvitz-Thompson one.
     unit : torch.Tensor of int64, shape (m,), optional
-        What the row shares with rows of the other world; None: nothing is known to be shared.
+        What the row shares with rows of the other world; None: nothing is shared for certain.
 
     Raises
     ------
@@ -94,8 +103,8 @@ class CounterfactualSample:
     weight : numpy.ndarray, shape (m,)
         Nonnegative weights, kept as float64; ``(weight * score).sum()`` estimates P(Y = 1) in this world.
     unit : numpy.ndarray of int64, shape (m,), optional
-        What the two worlds are known to share: rows with one id, in either world, belong to one unit (a unit's noise,
-        or a value of the features that no unfair path touches). None: the population is the only unit.
+        What the two worlds share: rows with one id, in either world, belong to one unit (a unit's noise, or a value of
+        the features that no unfair path touches). None: the population is the only unit.
     origin : numpy.ndarray of int64, shape (m,), optional
         Position in the observed rows of the row that this one is, unchanged; -1 where it was changed or drawn.
         Training reuses the forward pass of unchanged rows.
@@ -141,7 +150,7 @@ class CounterfactualSample:
             if (given := getattr(self, name)) is not None:
                 ids = np.asarray(given)
                 _check_length(name, ids, m)
-                # An empty list has no integers to show its kind by.
+                # An empty list has no integers, and so another type.
                 if ids.dtype.kind not in "iu" and m:
                     raise DataError(
                         f"{name} must hold integers; got {ids.dtype}. Number its values, as np.unique does."
@@ -151,8 +160,8 @@ class CounterfactualSample:
             raise DataError(f"origin holds {self.origin.min()}; a position is 0 or more, and -1 marks a changed row.")
 
     @cached_property
-    def place(self) -> npt.NDArray[np.int64]:
-        """The place of each row's unit among the sorted ids, shape (m,); without units each row is one."""
+    def unit_index(self) -> npt.NDArray[np.int64]:
+        """The index of each row's unit among the sorted ids, shape (m,); without units each row is one."""
         if self.unit is None:
             return np.arange(len(self.rows))
         return np.unique(self.unit, return_inverse=True)[1].astype(np.int64, copy=False)
@@ -160,38 +169,27 @@ class CounterfactualSample:
     @property
     def units(self) -> int:
         """The number of units, or else of rows."""
-        return int(self.place.max()) + 1 if len(self.rows) else 0
+        return int(self.unit_index.max()) + 1 if len(self.rows) else 0
 
     @property
     def effective_size(self) -> float:
         """Kish's effective sample size ``(sum w)^2 / sum w^2``, in units or else in rows; 0 when every weight is 0."""
-        weight = np.bincount(self.place, self.weight)
+        weight = np.bincount(self.unit_index, self.weight)
         squares = float(np.square(weight).sum())
         return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
 
     def reweighted(self, factor: npt.NDArray[np.float64]) -> Self:
-        """Return the sample with the weights of its k units, or else of its rows, multiplied; their sum is kept.
-
-        Parameters
-        ----------
-        factor : numpy.ndarray, shape (k,)
-            One factor for each unit, in the order of their ids.
-        """
-        weight = self.weight * factor[self.place]
+        """Return the sample with its k units, or else rows, reweighted by a factor (k,); the sum of weights is kept."""
+        weight = self.weight * factor[self.unit_index]
         return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin, self.cell)
 
     def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
-        """Attach the scores of the rows; the weights take the precision and the device of the scores.
+        """Return the rows' scores with their weights, in the precision and on the device of the scores.
 
         Parameters
         ----------
         scores : torch.Tensor or array_like, shape (m,)
             One score per row. Decisions (bool, int) become float64. A tensor keeps its gradient.
-
-        Returns
-        -------
-        Scored
-            What the functionals read.
 
         Raises
         ------
@@ -214,6 +212,9 @@ class CounterfactualSample:
 
 Worlds = tuple[CounterfactualSample, CounterfactualSample]
 """The baseline world, and that in which the unfair paths are switched."""
+
+Views = tuple[Worlds, ...]
+"""The two worlds of a source, once, or several times over with independent errors given the units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,13 +255,40 @@ class MarginalBounds:
             raise DataError(f"The lower bound {lower:g} exceeds the upper bound {upper:g}. Pass (lower, upper).")
 
 
+@dataclass(frozen=True)
+class GroupSize:
+    """The rows of one observed group that the conditional distributions of a world rest on.
+
+    Parameters
+    ----------
+    group : int
+        0 or 1.
+    rows : int
+        Its rows with a sample weight above 0.
+    effective_size : float
+        Kish's effective number of these, weighted to the distribution of what the sensitive attribute does not cause.
+    """
+
+    group: int
+    rows: int
+    effective_size: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the group is too small for an interval."""
+        return self.effective_size < FEWEST_ROWS
+
+    def __str__(self) -> str:
+        return f"group {self.group} has {self.rows} row(s), effective size {self.effective_size:.1f}"
+
+
 @runtime_checkable
 class PotentialOutcomes(Protocol):
     """A source of potential outcomes: weights on observed rows, a structural equation model, or drawn mediators.
 
     A potential outcome is a weighted sample of feature rows. A source makes two of them: world 0, the baseline, and
-    world 1, where the unfair paths alone carry the other value of the sensitive attribute. ``unit`` says what the two
-    worlds are known to share, and so how much their comparison can tell. Sources never read the outcome column.
+    world 1, where the unfair paths alone carry the other value of the sensitive attribute. ``unit`` names what the two
+    worlds share, and so how much their comparison identifies. Sources never read the outcome column.
     """
 
     @property
@@ -291,6 +319,102 @@ class PotentialOutcomes(Protocol):
         sample_weight : array_like, shape (len(df),), optional
             Weights of those rows in the target population.
         """
+
+
+@runtime_checkable
+class Refittable(PotentialOutcomes, Protocol):
+    """A fitted source that can be fitted again on its rows with other weights: a bootstrap replicate.
+
+    With it, the intervals of an audit cover the estimation of the nuisances. Without it, they cover only the audited
+    rows or the drawn units, and the audit warns of that.
+    """
+
+    @property
+    def n_fitted_(self) -> int:
+        """The number of rows it was fitted on, n."""
+
+    def fitted_rows(self, df: pd.DataFrame) -> npt.NDArray[np.int64]:
+        """Return for each of m rows its position among the fitted rows, or -1 if it is none of them, shape (m,).
+
+        A row that was fitted on and is audited has one weight in a replicate. A source that returns -1 for every row
+        treats the audited rows as independent of the fitted ones; :func:`pyrofair.tables.row_identity.match_rows`
+        matches rows by content and index.
+        """
+
+    def refit(self, sample_weight: npt.NDArray[np.float64]) -> Any:
+        """Return a copy fitted on the same rows, their weights multiplied by ``sample_weight``, shape (n,)."""
+
+
+@runtime_checkable
+class Diagnosed(PotentialOutcomes, Protocol):
+    """A fitted source that states its assumptions and reports how well the observed groups support both worlds.
+
+    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group.
+    """
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The assumptions behind its numbers, one sentence each."""
+
+    def overlap(self) -> pd.DataFrame:
+        """Return diagnostics of overlap, with a column ``regime`` ("baseline" or "unfair"); empty if none apply."""
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world, "baseline" and "unfair", the observed groups that it rests on, if any."""
+
+
+@runtime_checkable
+class Stratified(PotentialOutcomes, Protocol):
+    """A fitted source that weights observed rows, and so can weight each observed group alone.
+
+    Under the assumptions both groups estimate the same numbers: :func:`pyrofair.audit` and
+    :func:`pyrofair.effects.group_agreement.compare_groups` test that. Outcomes that are no function of the features
+    can be audited with such a source only.
+    """
+
+    trim: float | None
+    """Rows with a propensity outside [trim, 1 - trim] have no weight; None: all rows may have one."""
+
+    def weights(self, regime: Any, df: pd.DataFrame | None = None) -> pd.Series[float]:
+        """Return the unnormalised weight of each row in a world (a regime of ``unfair.regimes``), shape (n,).
+
+        The mean is 1 in expectation. The default rows are the fitted ones.
+        """
+
+    def by_group(self, names: Sequence[str] | None = None) -> Mapping[str, Any]:
+        """Return the source with each of ``"group 0"`` and ``"group 1"`` weighted alone, where it has support."""
+
+    def for_outcome(self) -> Any:
+        """Return the source for an observed outcome: rows carry weight only under their own sensitive attribute."""
+
+
+@runtime_checkable
+class SampleSplit(PotentialOutcomes, Protocol):
+    """A fitted source whose units are values of what both worlds share, with worlds made from halves of its rows.
+
+    The ends of PIU given units take several views with independent errors; a single view would bias them inward.
+    """
+
+    def views(
+        self,
+        *,
+        random_state: int | None = None,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> Views:
+        """Return both worlds several times over for the same units, their errors independent given the units.
+
+        Parameters are those of :meth:`PotentialOutcomes.worlds`.
+        """
+
+    def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return Kish's effective size, in rows, of the rows that show what both worlds share."""
+
+    def redraws_units(self, df: pd.DataFrame) -> bool:
+        """Return whether other weights of these rows give other units."""
+
+    def with_first_mechanisms(self) -> Any:
+        """Return a replicate's units with the mechanisms of the fit that the replicate was made of."""
 
 
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:

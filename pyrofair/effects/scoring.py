@@ -1,4 +1,4 @@
-"""What does a model say of these rows? Its probability of the positive outcome, from the columns that it may read."""
+"""The probability of the positive outcome that a model predicts, from the columns that it may read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 
 NEAR_ONE = 1e-6
-"""The two probabilities of a row may sum to 1 plus or minus this, for they are often made in single precision."""
+"""The two probabilities of a row sum to 1 up to this, for they are often made in single precision."""
 
 
 def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) -> NDArray[np.float64]:
@@ -31,25 +31,10 @@ def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) 
 def positive_scores(
     name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str] | None = None
 ) -> NDArray[np.float64]:
-    """Return the probability of the positive outcome that a model gives to each row.
+    """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,).
 
-    Parameters
-    ----------
-    name
-        What messages call the model.
-    model
-        Anything with ``predict_proba``. If it was fitted with column names, it gets these; otherwise all that it may
-        read, as an array if it counted unnamed columns in ``fit``.
-    rows
-        The m rows. Of their columns only those of the outcome's observed parents are passed on.
-    graph
-        The graph, which says what a classifier may read and which outcome is positive.
-    order
-        The order in which a model that was fitted without column names gets them; by default that of ``rows``.
-
-    Returns
-    -------
-    ndarray of shape (m,)
+    A model that was fitted with column names gets these columns; any other all observed parents of the outcome, in the
+    order given (default: of the rows), as an array if it counted unnamed columns in ``fit``.
 
     Raises
     ------
@@ -69,38 +54,26 @@ def positive_scores(
     if not hasattr(model, "predict_proba"):
         raise DataError(
             f"{name!r} is a {type(model).__name__} without predict_proba. Pass a fitted classifier that has it: scores "
-            "of observed rows do not tell those of rows in another world."
+            "of observed rows give none for rows in another world."
         )
-    place = _positive_column(name, model, graph)
-    return read_probabilities(repr(name), _proba(name, model, _in_double(rows), graph, order), len(rows))[:, place]
+    positive = graph.positive
+    classes = read_classes(repr(name), model, default=(None, positive))
+    if positive not in classes:
+        raise DataError(
+            f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
+            "that the data hold, or make the graph with positive=... of these."
+        )
+    proba = read_probabilities(repr(name), _proba(name, model, _in_double(rows), graph, order), len(rows))
+    return proba[:, classes.index(positive)]
 
 
 def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float64]:
-    """Return what ``predict_proba`` returned for n rows, shape (n, 2), or say why it is no pair of probabilities.
-
-    Parameters
-    ----------
-    name
-        What messages call the model.
-    returned
-        The probabilities of two classes, row by row.
-    n
-        The number of rows.
-
-    Raises
-    ------
-    DataError
-        If they are masked, no real numbers, not of shape (n, 2), outside [0, 1], or do not sum to 1 in each row, to
-        within 1e-6 or the precision of their type.
+    """Return what ``predict_proba`` of a model returned, checked: n pairs of probabilities that sum to 1, (n, 2).
 
     Examples
     --------
     >>> read_probabilities("the model", [[0.25, 0.75]], 1)
     array([[0.25, 0.75]])
-    >>> read_probabilities("the model", [[0.75, 0.75]], 1)
-    Traceback (most recent call last):
-    pyrofair.exceptions.DataError: the model: predict_proba returned rows that do not sum to 1, in 1 of 1 row(s), such \
-as [0.75 0.75]. Its two columns are the probabilities of the two classes.
     """
     require_unmasked(f"the output of predict_proba of {name}", returned)
     raw = np.asarray(returned)
@@ -131,13 +104,7 @@ as [0.75 0.75]. Its two columns are the probabilities of the two classes.
 
 
 def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
-    """Return the two classes of a model in the order of its columns; those given, if it names none.
-
-    Raises
-    ------
-    DataError
-        If it names other than two different ones.
-    """
+    """Return the two classes of a model in the order of its columns, or the default if it names none."""
     named = getattr(model, "classes_", None)
     if named is None:
         return [*default]
@@ -148,18 +115,14 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
         raise DataError(f"{name} has classes_={named!r:.60}, expected a list of its two classes.") from error
     if len(found) != 2 or different != 2:
         raise DataError(
-            f"{name} knows the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
+            f"{name} has the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
             "which is binary."
         )
     return found
 
 
 def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with its fractions in float64, for arithmetic on it.
-
-    Programs draw in float32, and worlds hand that out, for a cast doubles their memory. There .1 + .1 + .3 exceeds 1/2;
-    whoever scores units and decides must not.
-    """
+    """Return a table with its fractions in float64: worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2."""
     return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
 
 
@@ -185,13 +148,13 @@ def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given:
         return model.predict_proba(X)
     except KeyError as error:
         raise DataError(
-            f"{name!r} looked for {error} in vain: it is given the columns that the graph lets it read, "
+            f"{name!r} requires {error}, which is missing: it is given the columns that the graph lets it read, "
             f"{', '.join(order)}. Correct the graph, or fit the model without other columns."
         ) from error
 
 
 def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: Sequence[str]) -> str:
-    """Say why a model may not be given columns that it was fitted on, and what to do."""
+    """Return why a model may not read columns that it was fitted on, and what to do."""
     if coded := {c: source for c in outside for source in order if _is_code_of(c, source, graph)}:
         source = next(iter(coded.values()))
         return (
@@ -211,18 +174,7 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
 
 
 def _is_code_of(column: object, source: str, graph: CausalGraph) -> bool:
-    """Tell whether a column that the graph lacks is named like a code of one of its columns: 'job_nurse' of 'job'."""
+    """Return whether a column that the graph lacks is named like a code of one of its columns: 'job_nurse' of 'job'."""
     known = graph.columns_of(graph.observed)
     named = isinstance(column, str) and column not in known
     return named and bool(re.match(rf"{re.escape(source)}[_=.\[-]", str(column)))
-
-
-def _positive_column(name: str, model: Any, graph: CausalGraph) -> int:
-    positive = graph.positive
-    classes = read_classes(repr(name), model, default=(None, positive))
-    if positive not in classes:
-        raise DataError(
-            f"{name!r} knows the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
-            "that the data hold, or make the graph with positive=... of these."
-        )
-    return classes.index(positive)

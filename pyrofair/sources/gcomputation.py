@@ -27,7 +27,7 @@ from pyrofair._validation import (
     require_seed,
     require_units,
 )
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.estimand import Estimand
 from pyrofair.graph.identification import identify
@@ -36,7 +36,7 @@ from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.sources.gformula import GFormula, MechanismGraph, Units, collect_units, sample_units
-from pyrofair.sources.overlap import GroupSize, group_sizes
+from pyrofair.sources.overlap import group_sizes
 from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
@@ -274,17 +274,17 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.rows_.a)
 
-    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
+    def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
         """Return for each row of a table its index among the rows it was fitted on, shape (n,), or -1 if it is new.
 
         Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
         check_is_fitted(self, "split_")
-        return self.nuisances_.place(read_table(df, feature_columns(self.unfair.graph)))
+        return self.nuisances_.positions(read_table(df, feature_columns(self.unfair.graph)))
 
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
         """Return whether these are the rows it was fitted on, in whatever order."""
-        place = self.fitted_places(df)
+        place = self.fitted_rows(df)
         return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
@@ -306,7 +306,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
         return self._draws_units or different > self.most_units
 
-    def before(self) -> GComputation:
+    def with_first_mechanisms(self) -> GComputation:
         """Return a replicate's units with the mechanisms of its origin, which determine the signs of its ends."""
         other = copy.copy(self)
         other.split_ = self.split_.before()

@@ -1,10 +1,10 @@
-"""Both worlds as weighted observed rows: inverse probability weighting, by the formula that identification derives."""
+"""Inverse probability weighting: both worlds as weighted observed rows, by the identified formula."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._random import fresh_state
 from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
-from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.estimand import Estimand, RegimeEstimand
 from pyrofair.graph.identification import identify
 from pyrofair.graph.paths import Regime, UnfairPaths
-from pyrofair.sources.overlap import GroupOverlap, GroupSize, group_overlap
-from pyrofair.sources.propensity import FOLDS, Nuisances, Prefix, PropensityKind, Rows, make_propensity
+from pyrofair.sources.overlap import GroupOverlap, group_overlap
+from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
 from pyrofair.tables.labels import read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 
@@ -35,6 +35,9 @@ POOLED = None
 class IPW(BaseEstimator):  # type: ignore[misc]
     """Potential outcomes as weighted observed rows.
 
+    It is :class:`~pyrofair.effects.Refittable`, :class:`~pyrofair.effects.Diagnosed` and
+    :class:`~pyrofair.effects.Stratified`.
+
     Parameters
     ----------
     unfair
@@ -43,9 +46,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         Which rows carry the weights: ``"paper"`` (the group that the outcome's arm names), ``0``, ``1``, ``"pooled"``
         (both groups, each weighted by the probability of its group given the features), or ``"auto"``: for each world,
         among those that have support, the one whose weights need the fewest propensities given features, and among
-        these the one with the largest effective sample size. The choice is kept in ``arm_`` and shown by
-        :meth:`overlap`. It does not go by the mean weight, which a fitted propensity can make 1 by its score equation,
-        however wrong it is.
+        these the one with the largest effective sample size; see ``arm_`` and :meth:`overlap`. The mean weight has no
+        part in it: the score equation of a fitted propensity can make it 1, however wrong the fit.
     propensity
         ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees), ``"saturated"`` (cell
         frequencies), or a scikit-learn classifier, cloned, given the columns of each prefix as they are, and
@@ -129,11 +131,11 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         NotIdentifiedError
-            If the data cannot tell the effect.
+            If the data do not identify the effect.
         DataError
             If the table or a setting is unfit.
         PositivityError
-            If too much of the target population has no counterpart, or the features tell the two groups apart.
+            If too much of the target population has no counterpart, or the features separate the two groups.
         """
         self._check_settings()
         estimand = identify(self.unfair)
@@ -141,7 +143,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
-        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        fitted = copy.copy(self)  # an error below leaves self as it was
         fitted._fit(estimand, Rows(table, a, weight, np.ones(len(a), dtype=bool)))
         self.__dict__ = fitted.__dict__
         return self
@@ -156,7 +158,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         self.candidates_ = [
             group_overlap(part, group, self.nuisances_) for part in self._parts() for group in self._considered(part)
         ]
-        chosen = [self._choose([c for c in self.candidates_ if c.regime == part.regime.name]) for part in self._parts()]
+        chosen = [self._choose(c for c in self.candidates_ if c.regime == part.regime.name) for part in self._parts()]
         for each in chosen:
             each.check(self.max_unsupported, stacklevel=4)
         self.groups_: dict[str, int | None] = {each.regime: each.group for each in chosen}
@@ -168,7 +170,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What its numbers rest on, a sentence each."""
+        """The assumptions behind its numbers, one sentence each."""
         check_is_fitted(self, "estimand_")
         return self.estimand_.assumptions
 
@@ -177,18 +179,18 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """The number of rows it was fitted on."""
         return len(self.nuisances_.rows.a)
 
-    def fitted_places(self, df: pd.DataFrame) -> NDArray[np.int64]:
-        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+    def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others.
 
-        Rows are told by content and index, whatever their order; see :func:`pyrofair.tables.row_identity.match_rows`.
+        Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
         check_is_fitted(self, "groups_")
-        return self.nuisances_.place(self._read(df))
+        return self.nuisances_.positions(self._read(df))
 
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Tell whether these are the rows it was fitted on, in whatever order."""
-        place = self.fitted_places(df)
-        return len(place) == self.n_fitted_ and bool((place >= 0).all())
+        """Return whether these are the fitted rows, in any order."""
+        found = self.fitted_rows(df)
+        return len(found) == self.n_fitted_ and bool((found >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -201,21 +203,21 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         return other
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
-        """Return for each world the observed groups that it rests on, with the rows of each that were fitted on."""
+        """Return for each world the observed groups that it rests on, with their fitted rows."""
         check_is_fitted(self, "groups_")
         used = [c for c in self.candidates_ if c.group == self.groups_[c.regime]]
         return {c.regime: tuple(size for size in c.sizes if size.group in c.needed) for c in used}
 
     def for_outcome(self) -> IPW:
-        """Return the same source for an observed outcome, or for scores that are no function of the features.
+        """Return the source for an observed outcome, or for scores that are no function of the features.
 
-        Then the formula is that of ``identify(unfair, "outcome")``, and only rows whose own value of the sensitive
-        attribute is the outcome's arm carry weights, for no other row shows what the outcome would be.
+        The formula is that of ``identify(unfair, "outcome")``. Only rows whose own value of the sensitive attribute is
+        the outcome's arm carry weights, for no other row shows that outcome.
 
         Raises
         ------
         NotIdentifiedError
-            If the data cannot tell the effect on the outcome.
+            If the data do not identify the effect on the outcome.
         DataError
             If ``arm`` names another group.
         PositivityError
@@ -243,8 +245,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
         """Return the source with each single group weighted in both worlds.
 
-        Under the assumptions all groups estimate the same; if they disagree, a propensity is misspecified or overlap
-        fails, never a latent cause alone.
+        Under the assumptions both estimate the same; if they disagree, a propensity is misspecified or overlap fails,
+        never a latent cause alone.
 
         Parameters
         ----------
@@ -256,15 +258,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return found
         for group in (0, 1):
             name = f"group {group}"
-            if names is None:
-                overlap = [group_overlap(part, group, self.nuisances_) for part in self._parts()]
-                wanted = all(each.unsupported <= self.max_unsupported for each in overlap)
-            else:
-                wanted = name in names
-            if wanted:
-                other = copy.copy(self)
+            overlaps = (group_overlap(part, group, self.nuisances_) for part in self._parts() if names is None)
+            if name in names if names is not None else all(o.unsupported <= self.max_unsupported for o in overlaps):
+                found[name] = other = copy.copy(self)
                 other.groups_ = {part.regime.name: group for part in self._parts()}
-                found[name] = other
         return found
 
     def _check_settings(self) -> None:
@@ -285,7 +282,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def _trim(self, rows: Rows, trim: float) -> None:
         """Drop rows with an extreme propensity, and fit anew on the others."""
         self.trimmer_ = self.nuisances_
-        self.trimming_prefixes_ = self._trimming_prefixes()
+        weights = (part.weight(group) for part in self._parts() for group in self._considered(part))
+        self.trimming_prefixes_ = list(dict.fromkeys(prefix for weight in weights for prefix in weight.prefixes))
         kept = self.trimmer_.inside(rows, self.trimming_prefixes_, trim)
         if len(np.unique(rows.a[kept])) < 2:
             raise DataError(f"trim={trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
@@ -299,19 +297,13 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         rows = Rows(rows.table, rows.a, rows.weight, kept)
         self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.trimmer_.seed, self.clip, self.folds)
 
-    def _trimming_prefixes(self) -> list[Prefix]:
-        found = [
-            prefix
-            for part in self._parts()
-            for group in self._considered(part)
-            for prefix in part.weight(group).prefixes
-        ]
-        return list(dict.fromkeys(found))
-
     # -- groups and overlap -------------------------------------------------------------------------------------------
 
     def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
         return self.estimand_.baseline, self.estimand_.switched
+
+    def _choose(self, candidates: Iterable[GroupOverlap]) -> GroupOverlap:
+        return min(candidates, key=lambda each: each.rank(self.max_unsupported))
 
     def _considered(self, part: RegimeEstimand) -> tuple[int | None, ...]:
         """Return the groups that may carry the weights."""
@@ -320,9 +312,6 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         if self.arm == "pooled":
             return (POOLED,)
         return (part.paper_group if self.arm == "paper" else int(self.arm),)
-
-    def _choose(self, candidates: list[GroupOverlap]) -> GroupOverlap:
-        return min(candidates, key=lambda c: c.rank(self.max_unsupported))
 
     @property
     def trimmed_(self) -> int:
@@ -337,8 +326,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         unsupported_cells and their unsupported_mass in the target population; rows_0 and rows_1, the rows of either
         observed group, and ess_0 and ess_1, their effective sizes in the population of what the sensitive attribute
         does not cause. An audit gives no interval to a world that rests on a group of fewer than 10 effective rows.
-        A mean weight far from 1 is a bad sign, one near 1 is none: the score equation of a fitted propensity can force
-        it. Compare ``by_group()``, or the groups that an audit reports.
+        A mean weight far from 1 is a bad sign, but one near 1 is no good sign: compare :meth:`by_group`.
         """
         check_is_fitted(self, "groups_")
         return pd.DataFrame([c.as_row(self.trimmed_, c.group == self.groups_[c.regime]) for c in self.candidates_])
@@ -353,7 +341,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         table = fitted.table if df is None else self._read(df)
         weight = read_weight(sample_weight, table)
         rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
-        if rows.place is not None and self.trimmer_ is not None and self.trim is not None:
+        if rows.position is not None and self.trimmer_ is not None and self.trim is not None:
             rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
             rows.probability = {}
         return rows
@@ -371,7 +359,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         Series on the index of the rows
-            Its mean is 1 in expectation; ``weights * score`` averages to the paper's estimate.
+            Its mean is 1 in expectation; the mean of ``weights * score`` is the paper's estimate.
         """
         rows = self._rows(df, None)
         part = self.estimand_.of(regime)
@@ -422,15 +410,15 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         w = rows.weight * self.nuisances_.weights(rows, part, group)
         total = w.sum() if self.normalize else (rows.weight * rows.kept).sum()
         if not w.sum() > 0:
-            who = "either group" if group is POOLED else f"group {group}"
+            whose = "either group" if group is POOLED else f"group {group}"
             carrying = int((rows.weight[member] > 0.0).sum())
             raise DataError(
                 f"The world {part.regime.symbol} has no row to weight: "
                 + (
-                    f"all {carrying} rows of {who} have the weight 0 there, for by the fitted propensities no row of "
+                    f"all {carrying} rows of {whose} have the weight 0 there, for by the fitted propensities no row of "
                     "the other group has their features."
                     if carrying
-                    else f"these {len(rows.a)} rows hold none of {who} with positive weight."
+                    else f"these {len(rows.a)} rows hold none of {whose} with positive weight."
                 )
             )
         features = rows.table[graph.input_columns].iloc[member]

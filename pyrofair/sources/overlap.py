@@ -1,4 +1,4 @@
-"""Does the weighted group support the target population? Weights, effective size, and cells without a counterpart."""
+"""Overlap diagnostics of weighted groups: weights, effective sizes, and cells without a counterpart."""
 
 from __future__ import annotations
 
@@ -10,35 +10,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.estimand import RegimeEstimand
 from pyrofair.sources.propensity import Nuisances
 from pyrofair.tables.column_types import is_categorical
 from pyrofair.tables.labels import as_levels, encode_levels
 
-__all__ = ["FEWEST_ROWS", "Cell", "GroupOverlap", "GroupSize", "group_overlap", "group_sizes", "unsupported_cells"]
+__all__ = ["Cell", "GroupOverlap", "group_overlap", "group_sizes"]
 
-"""With fewer effective rows of a group an estimate gets no interval: what they lack, no resampling of them shows."""
 AT_BOUND = 1e-6
 SEPARATED = 1e-3
-"""A propensity below this share of the group's frequency, in every row, leaves no overlap, however smooth the model."""
+"""A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
 NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A level of a column (or a cell of several, if saturated) that the target population has and a needed group lacks.
-
-    Parameters
-    ----------
-    name
-        Such as ``"M=2"``.
-    value
-        The group, 0 or 1, that has no row there.
-    mass
-        Its share of the target population.
-    """
+    """A level of a column, or a cell of several if saturated, that the target has and a needed group lacks."""
 
     name: str
     value: int
@@ -49,66 +38,15 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class GroupSize:
-    """How many rows of one observed group bear the conditional distributions of a world.
-
-    Parameters
-    ----------
-    group
-        0 or 1.
-    rows
-        Its rows, with a sample weight above 0.
-    effective_size
-        Kish's effective number of these, weighted to the distribution of what the sensitive attribute does not cause.
-    """
-
-    group: int
-    rows: int
-    effective_size: float
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it is too small for an interval."""
-        return self.effective_size < FEWEST_ROWS
-
-    def __str__(self) -> str:
-        return f"group {self.group} has {self.rows} row(s), effective size {self.effective_size:.1f}"
-
-
-@dataclass(frozen=True)
 class GroupOverlap:
-    """How well one group, or both pooled, supports one world.
+    """How well a group (0, 1, or None for both pooled) supports a world among the fitted rows.
 
-    Parameters
-    ----------
-    regime
-        ``"baseline"`` or ``"unfair"``.
-    group
-        0, 1, or None for both pooled.
-    n
-        The rows that carry weight.
-    mean_weight, max_weight
-        The mean over all rows (1 in expectation) and the largest weight, sample weights left out of the largest.
-    effective_size
-        Kish's, in rows.
-    at_bounds, clipped
-        The rows with a propensity at 0 or 1, and those with a clipped one.
-    cells
-        The unsupported cells.
-    unsupported
-        Their mass together.
-    estimated
-        How many propensities given features the weights are made of.
-    sizes
-        The rows of both groups.
-    needed
-        The groups that the estimate rests on: those weighted, and the arms of the world's conditional distributions.
-    separated
-        Why no row has a counterpart in the other group, if so.
-    infinite
-        The rows whose weight is infinite, for a propensity is exactly 0 or 1.
-    propensity
-        What messages call the propensity model.
+    ``n`` rows carry weight. ``mean_weight`` is over all rows, 1 in expectation; ``max_weight`` leaves sample weights
+    out; ``effective_size`` is Kish's, in rows. Rows ``at_bounds`` have a propensity at 0 or 1, and ``infinite`` ones
+    no finite weight. ``cells`` lack support, with the mass ``unsupported``. ``estimated`` propensities given features
+    make up the weights. ``needed`` are the groups weighted, and the arms of the world's conditional distributions;
+    ``sizes`` those of both groups. ``separated`` is the reason why no row has a counterpart, if so. ``propensity``
+    names the model in messages.
     """
 
     regime: str
@@ -134,9 +72,9 @@ class GroupOverlap:
         return "pooled" if self.group is None else str(self.group)
 
     def rank(self, max_unsupported: float) -> tuple[bool, bool, int, float]:
-        """Return what an automatic choice goes by, the least first: support, propensities to estimate, effective size.
+        """Return the key of the automatic choice, the least first; the mean weight has no part in it.
 
-        The mean weight has no say: the score equation of a fitted propensity can make it 1, however wrong the fit.
+        The score equation of a fitted propensity can make the mean weight 1, however wrong the fit.
         """
         lacking = self.unsupported > max_unsupported
         return bool(self.separated or self.infinite), lacking, self.estimated, -self.effective_size
@@ -147,7 +85,7 @@ class GroupOverlap:
         return tuple(size for size in self.sizes if size.group in self.needed and size.is_small)
 
     def problems(self) -> list[str]:
-        """Say what is wrong, a phrase each."""
+        """Return what is wrong, one phrase each."""
         found = []
         low, high = MEAN_WEIGHT
         if not low <= self.mean_weight <= high:
@@ -166,14 +104,7 @@ class GroupOverlap:
         return found
 
     def check(self, max_unsupported: float, *, stacklevel: int) -> None:
-        """Warn of what is wrong, and refuse if too much of the target is unsupported.
-
-        Raises
-        ------
-        PositivityError
-            If the unsupported mass exceeds ``max_unsupported``, no row has a counterpart in the other group, or a
-            weight is infinite.
-        """
+        """Warn of what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
         where = f"world {self.regime!r}, group {self.group_name}"
         if self.separated:
             raise PositivityError(
@@ -225,11 +156,11 @@ class GroupOverlap:
 
 
 def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> GroupOverlap:
-    """Measure how well a group, or both pooled (None), supports a world among the rows that were fitted on."""
+    """Return how well a group, or both pooled (None), supports a world among the fitted rows."""
     rows = nuisances.rows
     w = nuisances.weights(rows, part, group)
     kind = nuisances.kind
-    # Cells that are zero times infinity by shares are unsupported, and counted there.
+    # Saturated weights that are zero times infinity lie in unsupported cells, and are counted there.
     endless = np.isinf(w) if kind == "saturated" else ~np.isfinite(nuisances.raw_weights(rows, part, group))
     s = rows.weight * rows.kept
     member = rows.member(group) & (s > 0)
@@ -239,7 +170,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     def beyond(limit: float) -> int:
         return int((((raw < limit) | (raw > 1.0 - limit)).any(axis=0) & member).sum()) if len(raw) else 0
 
-    cells, mass = unsupported_cells(
+    cells, mass = _unsupported_cells(
         part,
         group,
         rows.table[rows.kept],
@@ -272,7 +203,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
 
 
 def _effective_size(weight: NDArray[np.float64]) -> float:
-    """Return Kish's effective number of rows, 0 if no weight is above 0 or one is infinite."""
+    """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
     largest = float(weight.max(initial=0.0))
     if not 0.0 < largest < np.inf:
         return 0.0
@@ -281,7 +212,7 @@ def _effective_size(weight: NDArray[np.float64]) -> float:
 
 
 def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
-    """Count the rows of both groups that were fitted on, and how many they are worth in the population of the roots."""
+    """Return the fitted rows of both groups, with their effective sizes in the population of the roots."""
     rows = nuisances.rows
     roots = part.order[: part.roots]
     one = nuisances.probability(rows, roots)
@@ -295,7 +226,7 @@ def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, 
 
 
 def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> str:
-    """Say which columns tell the groups apart, if so perfectly that no row to be weighted has a counterpart."""
+    """Return a sentence on the columns that separate the groups, if no row to be weighted has a counterpart."""
     rows = nuisances.rows
     member = rows.member(group) & (rows.weight > 0.0)
     if not member.any():
@@ -321,15 +252,15 @@ def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) ->
     (value, prefix), _ = max(powers, key=lambda each: int(absent(*each[0]).sum()))
     graph = part.regime.unfair.graph
     columns = ", ".join(graph.columns_of(prefix)) or "nothing"
-    who = "all" if group is None else f"group {group}'s"
+    whose = "all" if group is None else f"group {group}'s"
     return (
         f"given {columns}, the probability of {graph.sensitive_column}={graph.label(value)!r} is at most "
-        f"{probability(value, prefix).max():.1g} in {who} {len(lost)} rows, so the two groups have no such features in "
-        "common."
+        f"{probability(value, prefix).max():.1g} in {whose} {len(lost)} rows, so the two groups have no such features "
+        "in common."
     )
 
 
-def unsupported_cells(
+def _unsupported_cells(
     part: RegimeEstimand,
     group: int | None,
     table: pd.DataFrame,
@@ -339,52 +270,34 @@ def unsupported_cells(
     *,
     saturated: bool,
 ) -> tuple[tuple[Cell, ...], float]:
-    """Find the cells with target mass and no row of a group that is needed there.
+    """Return the cells with target mass and no row of a group that is needed there, and their mass together.
 
-    A node must occur with the weighted group and with the arm of every distribution that is conditioned on it. A cell
-    is one level of one categorical column; under saturated propensities every column is categorical, and the cells of
-    several columns count too.
-
-    Parameters
-    ----------
-    part
-        The estimand of the world.
-    group
-        The weighted group, or None for both pooled.
-    table, a, weight
-        n rows, their groups (n,), and their sample weights (n,).
-    target_weight
-        Given how many nodes of the order to cover, the weights (n,) that turn all rows into the distribution of these
-        nodes.
-    saturated
-        Whether the propensities are cell frequencies.
-
-    Returns
-    -------
-    cells, mass
-        The cells, and their mass together.
+    A node must occur with the weighted group (None: both) and with the arm of every distribution that is conditioned on
+    it. A cell is one level of one categorical column; under saturated propensities every column is categorical, and
+    cells of several columns count too. ``target_weight(k)`` are the weights (n,) that turn all n rows into the
+    distribution of the first k nodes of the order.
     """
     cells: list[Cell] = []
     total = 0.0
     lost = np.zeros(len(a), dtype=bool)
     graph = part.regime.unfair.graph
-    for place, node in enumerate(part.order):
-        needed = part.needed_values(place, group)
+    for index, node in enumerate(part.order):
+        needed = part.needed_values(index, group)
         groups: list[tuple[str, NDArray[np.int64], list[str]]] = []
         for column in graph.columns_of([node]):
             if saturated or is_categorical(table[column]):
                 levels = as_levels(table[column])
                 names = [f"{column}={level}" for level in levels]
                 groups.append((column, encode_levels(table[column], levels), names))
-        columns = graph.columns_of(part.order[: place + 1])
+        columns = graph.columns_of(part.order[: index + 1])
         if saturated and len(columns) > 1:
             joint = table[columns].drop_duplicates()
-            place_of = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
+            cell = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
             names = [
                 ", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True))
                 for row in joint.itertuples(index=False)
             ]
-            groups.append(("cell", place_of.astype(np.int64), names))
+            groups.append(("cell", cell.astype(np.int64), names))
         fresh = np.zeros(len(a), dtype=bool)
         mass: NDArray[np.float64] | None = None
         for _, codes, names in groups:
@@ -396,7 +309,7 @@ def unsupported_cells(
                     continue
                 if mass is None:
                     with np.errstate(invalid="ignore"):
-                        mass = np.nan_to_num(weight * target_weight(place + 1), posinf=0.0) / weight.sum()
+                        mass = np.nan_to_num(weight * target_weight(index + 1), posinf=0.0) / weight.sum()
                 left = absent[codes] & ~lost & ~fresh
                 share = np.bincount(codes[left], weights=mass[left], minlength=len(names))
                 found = share > NEGLIGIBLE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
@@ -33,11 +33,11 @@ __all__ = ["FOLDS", "Nuisances", "Prefix", "Propensity", "PropensityKind", "Rows
 
 PropensityKind = Literal["logistic", "boosted", "saturated"]
 FOLDS = 5
-"""The folds of cross-fitting, unless told otherwise."""
+"""The folds of cross-fitting, by default."""
 WIDE = 256
 """Encoded tables of more columns are held in compressed rows."""
 MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
-"""The end of conjugate gradients: so many products, a residual that has shrunk so far, or so little curvature."""
+"""Conjugate gradients end after so many products, at this relative residual, or at so little curvature."""
 MOST_COPIES = 1000
 """The most often that a row is repeated for a classifier that takes no weights."""
 
@@ -46,10 +46,7 @@ Design: TypeAlias = Any
 
 
 class Propensity(ABC):
-    """An estimate of P(A = 1 | some columns).
-
-    ``fitted`` holds the probabilities of the rows it was fitted on, shape (n,): out of fold where it is cross-fitted.
-    """
+    """An estimate of P(A = 1 | some columns); ``fitted`` is that of the fitted rows, out of fold if cross-fitted."""
 
     fitted: NDArray[np.float64]
 
@@ -63,12 +60,7 @@ class Propensity(ABC):
 
     def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Propensity:
         """Return a new estimate on the same rows with other weights, warm where that is possible."""
-        return clone_propensity(self).fit(X, a, weight)
-
-
-def clone_propensity(model: Propensity) -> Propensity:
-    """Return an unfitted estimate with the same settings."""
-    return type(model)(**getattr(model, "settings", {}))
+        return copy.copy(self).fit(X, a, weight)
 
 
 class Saturated(Propensity):
@@ -77,21 +69,17 @@ class Saturated(Propensity):
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Count the cells."""
         self.levels_ = {name: as_levels(X[name]) for name in X.columns}
-        codes = self._codes(X)
-        self.cells_, place = np.unique(codes, axis=0, return_inverse=True)
-        place = place.ravel()
-        size = len(self.cells_)
-        total = np.bincount(place, weights=weight, minlength=size)
+        cells, index = np.unique(self._codes(X), axis=0, return_inverse=True)
+        total, one = (np.bincount(index.ravel(), weights=w) for w in (weight, weight * (a == 1)))
         with np.errstate(invalid="ignore"):
-            self.share_ = np.bincount(place, weights=weight * (a == 1), minlength=size) / total
-        self.fitted = self.share_[place]
+            share = one / total
+        self.share_ = dict(zip(map(tuple, cells), share, strict=True))
+        self.fitted = share[index.ravel()]
         return self
 
     def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        """Look the cells up; a cell never seen has no estimate and is refused."""
-        table = {tuple(cell): share for cell, share in zip(self.cells_, self.share_, strict=True)}
-        codes = self._codes(X)
-        found = np.array([table.get(tuple(cell), np.nan) for cell in codes])
+        """Return the share of each row's cell; a cell that was not fitted on is refused."""
+        found = np.array([self.share_.get(tuple(cell), np.nan) for cell in self._codes(X)])
         if np.isnan(found).any():
             row = X.iloc[int(np.argmax(np.isnan(found)))].to_dict()
             raise DataError(
@@ -152,8 +140,8 @@ def newton_logistic(
     """Return coefficients that maximise the weighted logistic likelihood, shape (k,).
 
     Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
-    that every refit of a bootstrap goes through. Under separation it stops once the likelihood gains no more. With a
-    sparse design the equations of a step are solved by conjugate gradients, which never leave the design's row space.
+    that every refit of a bootstrap converges. Under separation it stops once the likelihood gains no more. With a
+    sparse design conjugate gradients solve for a step, and never leave the design's row space.
     """
     scale = float(weight.sum())
     coef = start
@@ -210,45 +198,41 @@ def _conjugate_gradients(
 
 
 class FromClassifier(Propensity):
-    """Any scikit-learn classifier or pipeline, given the columns as they are, cross-fitted.
+    """Any scikit-learn classifier or pipeline, given the columns as they are, cross-fitted in folds with both groups.
 
-    A clone is fitted for each fold; a fitted row is judged by the clone of the fold without it, and a new one by the
-    average of them. A classifier that sees the row it judges takes chance for overlap, the more so the more flexible it
-    is, and which ones are flexible cannot be told from outside.
-
-    Parameters
-    ----------
-    classifier
-        The classifier.
-    folds
-        The number of folds, stratified by group; 1 fits one clone on all rows, which serves models of few parameters.
-    seed
-        Seeds the folds.
+    A fitted row is judged by the clone of the fold without it, and a new one by the average of the clones. A classifier
+    that sees the row it judges takes chance for overlap, the more so the more flexible it is, which cannot be seen from
+    outside. ``folds=1`` fits one clone on all rows, which serves models of few parameters.
     """
+
+    recodes = False
 
     def __init__(self, classifier: Any, folds: int = FOLDS, seed: int = 0) -> None:
         self.classifier, self.folds, self.seed = classifier, folds, seed
-        self.settings = {"classifier": classifier, "folds": folds, "seed": seed}
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Fit a clone for each fold, on the rows that have a weight."""
         weight = read_weight(weight, len(X))
-        places = np.flatnonzero(weight > 0.0)
-        smallest = int(np.bincount(a[places], minlength=2).min())
+        kept = np.flatnonzero(weight > 0.0)
+        smallest = int(np.bincount(a[kept], minlength=2).min())
         if smallest < self.folds:
             raise DataError(
                 f"A group has {smallest} rows with a weight, too few for {self.folds}-fold cross-fitting; use "
                 "propensity='logistic', or fewer folds (folds=1 fits on all rows)."
             )
-        self._learn_types(X)
+        self.levels_ = {name: as_levels(X[name]) for name in X.columns if self.recodes and is_categorical(X[name])}
         data = self._typed(X)
         self.models_: list[Any] = []
         self.fitted = np.empty(len(X))
-        for train, test in self._split(a, places):
+        folds = [(kept, kept)]
+        if self.folds > 1:
+            split = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed).split(kept, a[kept])
+            folds = [(kept[train], kept[test]) for train, test in split]
+        for train, test in folds:
             model = clone(self.classifier)
             self.models_.append(fit_weighted(model, data.iloc[train], a[train], weight[train]))
             self.fitted[test] = _chance(model, data.iloc[test])
-        if len(places) < len(X):
+        if len(kept) < len(X):
             absent = np.flatnonzero(weight <= 0.0)
             self.fitted[absent] = self.predict(X.iloc[absent])
         return self
@@ -258,26 +242,16 @@ class FromClassifier(Propensity):
         data = self._typed(X)
         return np.asarray(np.mean([_chance(model, data) for model in self.models_], axis=0))
 
-    def _split(
-        self, a: NDArray[np.int8], places: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the rows to fit on and those to judge, fold by fold."""
-        if self.folds == 1:
-            yield places, places
-            return
-        folds = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
-        for train, test in folds.split(places, a[places]):
-            yield places[train], places[test]
-
-    def _learn_types(self, X: pd.DataFrame) -> None:
-        """Learn from the fitted table how tables are handed to the classifier: as they are."""
-
     def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
-        return X
+        """Return the table as the classifier gets it: as it is, or with text and objects as categories."""
+        codes = {name: encode_levels(X[name], levels) for name, levels in self.levels_.items()}
+        return X.assign(**{c: pd.Categorical.from_codes(codes[c], categories=self.levels_[c]) for c in codes})
 
 
 class Boosted(FromClassifier):
     """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
+
+    recodes = True
 
     def __init__(self, seed: int, folds: int = FOLDS) -> None:
         trees = HistGradientBoostingClassifier(
@@ -290,17 +264,6 @@ class Boosted(FromClassifier):
             random_state=seed,
         )
         super().__init__(trees, folds, seed)
-        self.settings = {"seed": seed, "folds": folds}
-
-    def _learn_types(self, X: pd.DataFrame) -> None:
-        self.levels_ = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
-
-    def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
-        typed = {
-            name: pd.Categorical.from_codes(encode_levels(X[name], levels), categories=levels)
-            for name, levels in self.levels_.items()
-        }
-        return X.assign(**typed)
 
 
 def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
@@ -308,18 +271,12 @@ def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
     name = f"the propensity model {type(model).__name__}"
     classes = read_classes(name, model, default=(0, 1))
     if set(classes) != {0, 1}:
-        raise DataError(f"{name} knows the classes {classes}, but was fitted on 0 and 1; leave its labels as they are.")
+        raise DataError(f"{name} has the classes {classes}, but was fitted on 0 and 1; leave its labels as they are.")
     return read_probabilities(name, model.predict_proba(X), len(X))[:, classes.index(1)]
 
 
 def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Any:
-    """Fit a classifier with weights; one that takes none gets each row as often as its whole-number weight says.
-
-    Raises
-    ------
-    DataError
-        If it takes no ``sample_weight`` and the weights are not integers, or its own ``fit`` raises a ValueError.
-    """
+    """Fit a classifier with weights; one that takes none gets each row as often as its weight, in integer ratios."""
     if (weight == weight[0]).all():
         return _fit(classifier, X, a)
     last = classifier.steps[-1] if isinstance(classifier, Pipeline) else None
@@ -350,10 +307,10 @@ def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
     ratio = weight / weight[weight > 0.0].min()
     known: NDArray[np.float64] = np.unique(ratio)
     for factor in range(1, MOST_COPIES + 1):
-        whole = np.rint(factor * known)
-        if whole[-1] > MOST_COPIES:
+        rounded = np.rint(factor * known)
+        if rounded[-1] > MOST_COPIES:
             break
-        if np.allclose(factor * known, whole, rtol=1e-9, atol=0.0):
+        if np.allclose(factor * known, rounded, rtol=1e-9, atol=0.0):
             return np.asarray(np.rint(factor * ratio), dtype=np.int64)
     return None
 
@@ -361,24 +318,7 @@ def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
 def make_propensity(
     kind: PropensityKind | ClassifierMixin, *, empty: bool, seed: int, folds: int = FOLDS
 ) -> Propensity:
-    """Return an unfitted estimate of one kind; with no column to condition on it is always the group frequency.
-
-    Parameters
-    ----------
-    kind
-        ``"logistic"``, ``"boosted"``, ``"saturated"``, or a scikit-learn classifier.
-    empty
-        Whether there is no column.
-    seed
-        Seeds the folds and the trees.
-    folds
-        The folds of ``"boosted"`` and of a classifier; 1 fits on all rows.
-
-    Raises
-    ------
-    DataError
-        For anything else.
-    """
+    """Return an unfitted estimate; without columns to condition on (``empty``) it is the group frequency."""
     require_integer("folds", folds)
     named = kind if isinstance(kind, str) else None
     if empty or named == "saturated":
@@ -400,9 +340,9 @@ Prefix = tuple[str, ...]
 
 @dataclass
 class Rows:
-    """A table of n rows with their groups (n,), sample weights (n,), and whether each is kept (n,) or trimmed.
+    """A table of n rows with groups, sample weights, and whether each is kept or trimmed, all (n,).
 
-    ``place`` tells which of the fitted rows each is, shape (n,), -1 for others; None: they are the fitted rows.
+    ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
     """
 
     table: pd.DataFrame
@@ -410,32 +350,16 @@ class Rows:
     weight: NDArray[np.float64]
     kept: NDArray[np.bool_]
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
-    place: NDArray[np.int64] | None = None
+    position: NDArray[np.int64] | None = None
 
     def member(self, group: int | None) -> NDArray[np.bool_]:
-        """Tell which rows are kept and of a group (None: of either), shape (n,)."""
+        """Return which rows are kept and of a group (None: of either), shape (n,)."""
         return self.kept if group is None else self.kept & (self.a == group)
 
 
 @dataclass
 class Nuisances:
-    """The propensities P(A = 1 | prefix), fitted on the kept rows.
-
-    Parameters
-    ----------
-    graph
-        The graph, which knows the columns of a prefix.
-    kind
-        The kind of propensity model.
-    rows
-        The rows they are fitted on.
-    seed
-        Seeds cross-fitting.
-    clip
-        Bounds the propensities that weights are made of.
-    folds
-        The folds of cross-fitting, for the kinds that are cross-fitted.
-    """
+    """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip]."""
 
     graph: CausalGraph
     kind: PropensityKind | ClassifierMixin
@@ -461,35 +385,32 @@ class Nuisances:
         other.models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
         return other
 
-    def place(self, table: pd.DataFrame) -> NDArray[np.int64]:
-        """Return which of the fitted rows each row of a table is, shape (n,), -1 for others; see :func:`match_rows`."""
-        for known, place in self.matches:  # the last one asked for: replicates ask again and again
+    def positions(self, table: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the position of each row of a table among the fitted rows, shape (n,), -1 for others."""
+        for known, found in self.matches:  # of the last table, for which replicates ask again and again
             if table.equals(known):
-                return place
-        place = match_rows(table, self.rows.table)
-        self.matches[:] = [(table, place)]
-        return place
+                return found
+        found = match_rows(table, self.rows.table)
+        self.matches[:] = [(table, found)]
+        return found
 
     def rows_of(self, table: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Rows:
-        """Return a table of n rows with groups and weights (n,); those that were fitted on are known as such."""
-        own, place = self.rows, self.place(table)
-        if len(place) == len(own.a) and (place == np.arange(len(place))).all() and table.equals(own.table):
+        """Return a table as rows with groups and weights (n,), each fitted row with its position."""
+        own, position = self.rows, self.positions(table)
+        if len(position) == len(own.a) and (position == np.arange(len(own.a))).all() and table.equals(own.table):
             return own if (weight == own.weight).all() else Rows(own.table, own.a, weight, own.kept, own.probability)
-        return Rows(table, a, weight, np.ones(len(a), dtype=bool), place=place)
+        return Rows(table, a, weight, np.ones(len(a), dtype=bool), position=position)
 
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
-        """Return P(A = 1 | prefix) of each row, shape (n,); trimmed rows hold 0.5 and get no weight.
-
-        A row that was fitted on has the probability that the fit gave it, out of fold where it is cross-fitted.
-        """
+        """Return P(A = 1 | prefix) of each row, shape (n,): of fitted rows as fitted, of trimmed rows 0.5."""
         if prefix not in rows.probability:
             model = self.model(prefix)
             p = np.full(len(rows.a), 0.5)
-            if rows.place is None:
+            if rows.position is None:
                 p[rows.kept] = model.fitted
             else:
-                known = rows.place >= 0
-                p[known] = self.probability(self.rows, prefix, clip=False)[rows.place[known]]
+                known = rows.position >= 0
+                p[known] = self.probability(self.rows, prefix, clip=False)[rows.position[known]]
                 if (new := rows.kept & ~known).any():
                     p[new] = model.predict(rows.table.loc[new, self.graph.columns_of(prefix)])
             rows.probability[prefix] = p
@@ -506,13 +427,12 @@ class Nuisances:
     def weights(self, rows: Rows, part: RegimeEstimand, group: int | None) -> NDArray[np.float64]:
         """Return the weight of each row in a world, shape (n,), 0 outside the weighted group."""
         w = np.where(rows.member(group), self.raw_weights(rows, part, group), 0.0)
-        # Zero times infinity: the distribution of a later node is undefined there, which the overlap reports as
-        # unsupported.
-        # Infinity without sample weight: a row of a cell whose group has lost all its weight, say in a bootstrap.
+        # NaN is zero times infinity, where the distribution of a later node is undefined: overlap reports it.
+        # Infinity without sample weight is a row of a cell whose group has lost all its weight, say in a bootstrap.
         return np.where(np.isnan(w) | (np.isinf(w) & (rows.weight == 0.0)), 0.0, w)
 
     def inside(self, rows: Rows, prefixes: list[Prefix], trim: float) -> NDArray[np.bool_]:
-        """Tell which rows have all the propensities of some prefixes within [trim, 1 - trim], shape (n,)."""
+        """Return which rows have all propensities of some prefixes within [trim, 1 - trim], shape (n,)."""
         p = [self.probability(rows, prefix, clip=False) for prefix in prefixes]
         return np.asarray(np.all([(trim <= q) & (q <= 1.0 - trim) for q in p], axis=0))
 

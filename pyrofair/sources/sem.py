@@ -22,7 +22,7 @@ from pyrofair._validation import (
     require_seed,
     require_units,
 )
-from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
@@ -202,6 +202,14 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions behind its numbers, one sentence each."""
         return self._population().assumptions(self.unit, self._held(warn=False))
+
+    def overlap(self) -> pd.DataFrame:
+        """Return an empty table: both worlds are computed by the program, and rest on no observed group."""
+        return pd.DataFrame()
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return no observed group for either world."""
+        return {regime.name: () for regime in self.unfair.regimes}
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()

@@ -201,7 +201,7 @@ def test_the_positive_class_is_found_by_name() -> None:
 
 def test_an_unknown_positive_class() -> None:
     graph = CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y", positive="good")
-    with pytest.raises(DataError, match=r"'mine' knows the classes \[0, 1\], not the graph's positive value 'good'"):
+    with pytest.raises(DataError, match=r"'mine' has the classes \[0, 1\], not the graph's positive value 'good'"):
         audited(fitted_models()["named"], graph).observed(TABLE)
 
 
@@ -230,7 +230,7 @@ def test_a_model_without_names_that_needs_more() -> None:
         def predict_proba(self, X: pd.DataFrame) -> Any:
             return X["Z"]
 
-    with pytest.raises(DataError, match=r"'mine' looked for 'Z' in vain: it is given .* Q, A, M"):
+    with pytest.raises(DataError, match=r"'mine' requires 'Z', which is missing: it is given .* Q, A, M"):
         audited(Greedy()).observed(TABLE.assign(Z=1.0))
 
 

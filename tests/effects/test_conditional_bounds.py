@@ -177,7 +177,7 @@ def test_split_draws() -> None:
     (one, _), (other, _) = split_draws((world, world))
     assert sorted([*one.rows["x"], *other.rows["x"]]) == list(range(6))
     for half in (one, other):
-        np.testing.assert_allclose(np.bincount(half.place, half.weight), [0.4, 0.6])
+        np.testing.assert_allclose(np.bincount(half.unit_index, half.weight), [0.4, 0.6])
     alone = CounterfactualSample(pd.DataFrame({"x": range(2)}), np.full(2, 0.5), np.arange(2))
     assert split_draws((alone, alone)) == ((alone, alone),)
     without = CounterfactualSample(alone.rows, alone.weight)

@@ -75,7 +75,7 @@ def test_a_fitted_classifier_is_scored_as_it_scores() -> None:
         (Fixed(column([0.1, 0.2])), r"predict_proba returned the shape \(2, 2\), expected \(3, 2\)"),
         (Fixed(column([0.1, 1.5, 0.3])), r"gives 1 score\(s\) outside \[0, 1\], such as 1.5"),
         (Fixed(column([0.1, np.nan, 0.3])), r"gives 1 score\(s\) outside \[0, 1\], such as nan"),
-        (Fixed(column([0.1, 0.2, 0.3]), classes_=np.array([1, 2]) + 1), r"knows the classes \[2, 3\], not the graph's"),
+        (Fixed(column([0.1, 0.2, 0.3]), classes_=np.array([1, 2]) + 1), r"has the classes \[2, 3\], not the graph's"),
         (
             Fixed(column([0.1, 0.2, 0.3]), feature_names_in_=np.array(["M", "Z"])),
             r"reads 'Z', but they are no observed parents of the outcome: a classifier may read M, A",
@@ -84,7 +84,10 @@ def test_a_fitted_classifier_is_scored_as_it_scores() -> None:
             Fixed(column([0.1, 0.2, 0.3]), n_features_in_=3),
             r"fitted on 3 unnamed columns, but the graph lets it read 2",
         ),
-        (Fixed(lambda X: X["Z"]), r"looked for 'Z' in vain: it is given the columns that the graph lets it read, M, A"),
+        (
+            Fixed(lambda X: X["Z"]),
+            r"requires 'Z', which is missing: it is given the columns that the graph lets it read, M, A",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(model: Any, message: str) -> None:
@@ -119,9 +122,9 @@ def test_what_is_no_pair_of_probabilities_is_refused(proba: Any, message: str) -
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        ([0, 1, 2], r"knows the classes \[0, 1, 2\], expected two different ones"),
-        ([1, 1], r"knows the classes \[1, 1\], expected two different ones"),
-        ([1], r"knows the classes \[1\], expected two"),
+        ([0, 1, 2], r"has the classes \[0, 1, 2\], expected two different ones"),
+        ([1, 1], r"has the classes \[1, 1\], expected two different ones"),
+        ([1], r"has the classes \[1\], expected two"),
         ([[0], [1]], "has classes_="),
         (1, "has classes_=1"),
     ],

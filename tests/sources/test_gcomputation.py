@@ -97,7 +97,7 @@ def test_units_are_what_both_worlds_share() -> None:
         assert set(world.rows["A"]) == {arm}
         assert world.weight.sum() == pytest.approx(1.0)
         assert len(world.rows.assign(unit=world.unit)[["Q", "N", "unit"]].drop_duplicates()) == world.units
-    share = [np.bincount(world.place, world.weight) for world in (one, other)]
+    share = [np.bincount(world.unit_index, world.weight) for world in (one, other)]
     np.testing.assert_allclose(share[0], share[1])
 
 
@@ -383,7 +383,7 @@ def test_features_of_one_world_need_no_independent_errors() -> None:
     assert [size.group for size in source.group_sizes()["unfair"]] == [0]
     shuffled = few_of_the_baseline(100).sample(frac=1.0, random_state=1)
     assert source.is_fitted_on(shuffled)
-    assert (source.fitted_places(shuffled) == shuffled.index).all()
+    assert (source.fitted_rows(shuffled) == shuffled.index).all()
 
 
 def test_a_group_of_a_few_rows_is_warned_of() -> None:

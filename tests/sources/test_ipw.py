@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -330,34 +329,6 @@ def test_auto_does_not_go_by_a_mean_weight_that_the_fit_forces() -> None:
         assert groups["agree"].to_dict() == {"p_y0": False, "p_ypi": False, "mean_unfair_effect": True}
         assert list(disagreeing(groups.reset_index())["quantity"]) == ["p_y0", "p_ypi"]
         assert groups.loc["p_y0", ["group_0", "group_1"]].tolist() == pytest.approx([right[0], right[1]], abs=0.025)
-
-
-def right_model(n: int, seed: int) -> pd.DataFrame:
-    """Q -> A -> M, with a logistic propensity."""
-    rng = RNG(seed)
-    q = rng.normal(size=n)
-    a = (rng.random(n) < expit(0.5 * q)).astype(int)
-    return pd.DataFrame({"A": a, "Q": q, "M": a + rng.normal(size=n)})
-
-
-def alarms(draws: int, n: int) -> float:
-    """How often the two groups are said to disagree where both are weighted rightly."""
-    unfair = CausalGraph("Q -> A -> M; {A Q M} -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
-
-    def score(rows: pd.DataFrame) -> NDArray[np.float64]:
-        return np.asarray(expit(rows["M"] + rows["Q"] - 0.5), dtype=np.float64)
-
-    found = (compare_groups(IPW(unfair).fit(right_model(n, seed)), score) for seed in range(draws))
-    return float(np.mean([not disagreeing(each).empty for each in found]))
-
-
-def test_groups_of_a_right_model_seldom_disagree() -> None:
-    assert alarms(60, 600) <= 0.12
-
-
-@pytest.mark.slow
-def test_groups_of_a_right_model_disagree_in_a_twentieth_at_most() -> None:
-    assert alarms(400, 600) <= 0.07
 
 
 @pytest.mark.parametrize(("arm", "world"), [(1, "baseline"), (0, "unfair")])
