@@ -37,7 +37,7 @@ def files() -> Iterator[Path]:
         parts = path.relative_to(ROOT).parts
         hidden = [part for part in parts[:-1] if part.startswith(".") and part != ".ci"]
         built = [part for part in parts if part in IGNORED or part.endswith(".egg-info") or part.startswith("compare-")]
-        if path.is_file() and not hidden and not built and path.suffix not in BINARY:
+        if path.is_file() and path.name != ".git" and not hidden and not built and path.suffix not in BINARY:
             yield path
 
 

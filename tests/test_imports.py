@@ -17,9 +17,11 @@ import pyrofair as pf
 PACKAGE = Path(__file__).resolve().parents[1] / "pyrofair"
 FLOORS = [
     {"exceptions", "_validation", "_random", "_arviz", "_figures", "_version"},
-    {"graph", "tables"},
+    {"graph"},
+    {"tables"},
     {"effects", "programs", "datasets"},
-    {"inference", "mechanisms", "simulate"},
+    {"inference"},
+    {"mechanisms", "simulate"},
     {"sources"},
     {"classifiers"},
     {"audits"},
@@ -118,7 +120,7 @@ def test_a_module_opens_with_a_sentence_and_its_names(name: str) -> None:
     if name != "_version":
         assert any(ast.unparse(node).startswith("__all__ = ") for node in tree.body), f"{name} has no __all__"
     if FILES[name].name == "__init__.py":
-        assert len((ast.get_docstring(tree) or "").splitlines()) > 3, f"{name} does not say what comes in and goes out"
+        assert len((ast.get_docstring(tree) or "").splitlines()) >= 3, f"{name} does not say what comes in and goes out"
 
 
 def test_graphs_and_data_load_neither_torch_nor_pyro_nor_arviz_nor_matplotlib() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,13 @@ from pyrofair._validation import (
 )
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.inference.counterfactuals import Counterfactuals, Uncertain, pool
-from pyrofair.inference.evidence import Evidence, GivenRows, read_people, read_rows, require_possible
-from pyrofair.inference.gradients import CHAINS, GUIDES, Guide, draw_nuts, draw_svi
+from pyrofair.inference.evidence import Evidence, GivenRows, read_rows, read_units, require_possible
+from pyrofair.inference.gradients import CHAINS, draw_nuts, draw_svi
 from pyrofair.inference.importance import Block, blocks_of, draw_block
 from pyrofair.inference.inversion import Findings, Inverse, solve
 from pyrofair.inference.noise_posterior import Abduction
 from pyrofair.inference.running import precision, takes_float64
+from pyrofair.inference.samplers import NormalGuide
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.noise import is_point
 from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors
@@ -179,11 +180,11 @@ class Settings:
     inverses: Mapping[str, Inverse] = field(default_factory=dict)
     draws: int = 1000
     tolerance: float | Mapping[str, float] | None = None
-    guide: Guide = "AutoNormal"
+    guide: NormalGuide = "normal"
 
     def __post_init__(self) -> None:
         require_choice("method", self.method, METHODS)
-        require_choice("guide", self.guide, tuple(GUIDES))
+        require_choice("guide", self.guide, get_args(NormalGuide))
         require_integer("draws", self.draws)
         named = self.tolerance if isinstance(self.tolerance, Mapping) else {}
         widths: dict[str, object] = {f"tolerance[{site!r}]": width for site, width in named.items()} or {
@@ -229,7 +230,7 @@ def abduct(
     inverses: Mapping[str, Inverse] | None = None,
     draws: int = 1000,
     tolerance: float | Mapping[str, float] | None = None,
-    guide: Guide = "AutoNormal",
+    guide: NormalGuide = "normal",
     coupling: Coupling = "gumbel",
     parameters: Mapping[str, npt.ArrayLike] | None = None,
     random_state: int | None = None,
@@ -267,8 +268,8 @@ def abduct(
         The width of the kernel or the standard deviation of the error, in the units of the nodes: one for all, or one
         for each node.
     guide
-        For ``"svi"``: ``"AutoNormal"`` (noise independent) or ``"AutoMultivariateNormal"`` (all noise of all units
-        jointly normal: for few units).
+        For ``"svi"``: ``"normal"`` (noise independent) or ``"multivariate"`` (all noise of all units jointly normal:
+        for few units).
     coupling
         What noise a node drawn without explicit noise has where its distribution is another one, as in
         :class:`pyrofair.SEM`.
@@ -318,7 +319,7 @@ def abduct(
         require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
     if isinstance(program, Equations):
-        rows = read_people(program, df)
+        rows = read_units(program, df)
     else:
         rows = read_rows(program, df, nodes, at_parameters(program, one))
     run = rows.program
@@ -384,7 +385,7 @@ def _abduct(
             parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
             wide=wide,
         )
-        laws = require_possible(evidence).laws
+        laws = require_possible(evidence).distributions
         posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
         return posterior(evidence, settings, rows.columns, laws, seed)
 
@@ -419,7 +420,7 @@ def counterfactuals(
         Seeds the draws.
     """
     seed = seed_from(random_state)
-    rows = read_people(equations, df)
+    rows = read_units(equations, df)
 
     def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
         people = _abduct(

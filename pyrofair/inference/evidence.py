@@ -1,9 +1,9 @@
-"""What observed rows say of the noise that their equations read."""
+"""Observed rows of a program, and the equations evaluated at them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,25 +30,15 @@ from pyrofair.tables.column_types import is_categorical
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import read_table, warn_unused
 
-__all__ = ["Evidence", "GivenRows", "Reading", "read_people", "read_rows", "require_possible", "unequal"]
+__all__ = ["Evidence", "GivenRows", "Reading", "read_rows", "read_units", "require_possible", "unequal"]
 
 
 @dataclass(frozen=True, eq=False)
 class GivenRows:
-    """The values of observed sites, shape (n,) each, and what they are observations of.
+    """The values of observed sites, shape (n,) each, the covariates among them, and what was read off their program.
 
-    Parameters
-    ----------
-    program, info
-        The program, with the covariates of these rows if it has any, and what was read off it.
-    nodes
-        The node sites, observed or not, in causal order.
-    values
-        For each observed site its values, and whose covariates are whose.
-    columns
-        For each observed site its column, in the order of the table.
-    index
-        The units' labels.
+    ``nodes`` are the node sites, observed or not, in causal order; ``columns`` names the column of each observed site,
+    in the order of the table; ``index`` holds the units' labels.
     """
 
     program: Program
@@ -59,15 +49,8 @@ class GivenRows:
     index: pd.Index[Any]
 
 
-def read_people(equations: Equations, df: pd.DataFrame) -> GivenRows:
-    """Read rows of a program with a graph: all observed nodes, the outcome if it is there.
-
-    Raises
-    ------
-    DataError
-        For a missing column, a missing value, a third value of the sensitive attribute, or categories where the program
-        has numbers.
-    """
+def read_units(equations: Equations, df: pd.DataFrame) -> GivenRows:
+    """Read rows of a program with a graph: all observed nodes, and the outcome if it has a column."""
     graph = equations.unfair.graph
     columns: dict[str, str] = {}
     for site, node in equations.node_of.items():
@@ -97,19 +80,7 @@ def read_rows(
 ) -> GivenRows:
     """Read rows of a program without a graph: the columns named like its sites, or their components, are its nodes.
 
-    Parameters
-    ----------
-    program, df, nodes
-        The program, the rows, and which nodes are observed.
-    probe
-        The program to run on a few units, by default itself: with its parameters set, say.
-
-    Raises
-    ------
-    DataError
-        If no column is a site, or a column is missing or holds no numbers.
-    GraphError
-        If a named node is no site, or is given data in the program; or if evidence bears on units.
+    ``nodes`` names the observed ones; ``probe`` is run on a few units instead of the program, its parameters set, say.
     """
     read_table(df, [])  # a table at all
     have = list(map(str, df.columns))
@@ -156,48 +127,27 @@ ROUNDING = 1e-5
 
 @dataclass
 class Reading:
-    """What one run said, for m units.
+    """One run for m units.
 
-    Parameters
-    ----------
-    natural
-        For each observed deterministic site the value that its equation gives, shape (m,).
-    laws
-        For each random site that was met its distribution.
-    noise
-        For each unobserved random site its noise, shape (m, ...): its value, or what :func:`noise_like` draws where its
-        distribution depends on a node.
+    ``natural`` holds the value that the equation of each observed deterministic site gives, shape (m,),
+    ``distributions`` that of each random site, and ``noise``, shape (m, ...), the noise of each unobserved one: its
+    value, or what :func:`noise_like` draws where its distribution depends on a node.
     """
 
     natural: dict[str, Tensor] = field(default_factory=dict)
-    laws: dict[str, Any] = field(default_factory=dict)
+    distributions: dict[str, Any] = field(default_factory=dict)
     noise: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A program, and units of whom some nodes are observed.
+    """A program, and n units of which some nodes are observed.
 
-    Parameters
-    ----------
-    program, info
-        The program, and what was read off it.
-    nodes
-        The node sites, observed or not, in causal order.
-    observed
-        For each observed node site its values, shape (n,), in the site's type.
-    index
-        The units' labels, shape (n,).
-    coupling
-        How the noise of a node drawn without explicit noise hangs together across worlds.
-    sensitive
-        The site of the sensitive attribute, whose own noise nobody needs; None if there is none.
-    parameters
-        The values of the sites outside the plate.
-    spare
-        For each random site the value of one unit, given where the value does not matter.
-    wide
-        Whether the program takes values in float64; otherwise each site has the type that the program gives it.
+    ``nodes`` are the node sites, observed or not, in causal order; ``observed`` the values of the observed ones, shape
+    (n,), in the types of their sites. ``coupling`` is that of the noise of nodes drawn without explicit noise across
+    worlds. ``sensitive`` is the site of the sensitive attribute, whose own noise is not needed, or None. ``parameters``
+    holds the values of sites outside the plate, ``spare`` for each random site the value of one unit, a placeholder.
+    ``wide``: the program takes values in float64; otherwise each site has the type that the program gives it.
     """
 
     program: Program
@@ -227,11 +177,8 @@ class Evidence:
     ) -> Evidence:
         """Put values, shape (n,) for each observed site, and parameters in the types of their sites.
 
-        Raises
-        ------
-        DataError
-            If a site of integers is given a fraction, an observed site has more than one number a unit, or the
-            log-probability of a site that matters is masked or scaled.
+        Refused are fractions of an integer site, sites of more than one number a unit, and sites that matter whose
+        log-probability is masked or scaled.
         """
         with quiet(), poutine.trace() as tracer, _InType(parameters or {}):
             program(2)
@@ -255,18 +202,8 @@ class Evidence:
                     f"({str(kind).removeprefix('torch.')})."
                 )
         spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random - info.observed}
-        found = cls(
-            program,
-            info,
-            nodes,
-            observed,
-            index,
-            coupling,
-            sensitive,
-            {name: met[name] for name in info.parameters},
-            spare,
-            wide,
-        )
+        fixed = {name: met[name] for name in info.parameters}
+        found = cls(program, info, nodes, observed, index, coupling, sensitive, fixed, spare, wide)
         for site in (*observed, *found.keys_of(observed)):
             if site in info.weighted:
                 raise DataError(
@@ -277,20 +214,20 @@ class Evidence:
         return found
 
     def spare_for(self, site: str, m: int) -> Tensor:
-        """Return a value for m units of a random site whose value does not matter."""
+        """Return a placeholder for m units of a random site."""
         return self.spare[site].expand(self.info.shape(site, m))
 
     def by_rows(self, key: str, value: Tensor) -> Tensor:
-        """Return the value of a random site with individuals first, as its noise is kept, shape (m, ...)."""
+        """Return the value of a random site with units first, as its noise is kept, shape (m, ...)."""
         return value.movedim(self.info.shapes[key].index(PEOPLE), 0)
 
     def as_site(self, key: str, noise: Tensor) -> Tensor:
-        """Return noise that is kept with individuals first in the shape of its site."""
+        """Return noise that is kept with units first in the shape of its site."""
         return noise.movedim(0, self.info.shapes[key].index(PEOPLE))
 
-    def possible(self, key: str, law: Any, noise: Tensor) -> Tensor:
-        """Tell for whom noise, shape (m, ...), is in the support of its distribution, shape (m,)."""
-        inside: Tensor = law.support.check(self.as_site(key, noise))
+    def possible(self, key: str, d: Any, noise: Tensor) -> Tensor:
+        """Tell for which units noise, shape (m, ...), is in the support of its distribution, shape (m,)."""
+        inside: Tensor = d.support.check(self.as_site(key, noise))
         inside = inside.movedim(self.info.shapes[key].index(PEOPLE), 0)
         return inside.reshape(len(noise), -1).all(-1)
 
@@ -308,9 +245,7 @@ class Evidence:
 
     @cached_property
     def implicit(self) -> frozenset[str]:
-        """The random sites whose distribution depends on a node, so that their value is no noise: it has noise of its
-        own.
-        """
+        """The random sites whose distribution depends on a node: their value is no noise, but has noise of its own."""
         return frozenset(site for site in self.info.random if self.info.causes(site, self.nodes)[0])
 
     @cached_property
@@ -331,9 +266,9 @@ class Evidence:
 
     @cached_property
     def explained(self) -> tuple[str, ...]:
-        """The observed sites whose values say something of the noise that is needed, in causal order.
+        """The observed sites whose values bear on the noise that is needed, in causal order.
 
-        The sensitive attribute says something only if its noise feeds another node: it is set in both worlds.
+        The sensitive attribute, which is set in both worlds, does so only if its noise feeds another node.
         """
         idle = self.sensitive if all(self.readers[k] == (self.sensitive,) for k in self.sensitive_keys) else None
         return tuple(site for site in self.nodes if site in self.observed and site != idle)
@@ -369,7 +304,7 @@ class Evidence:
         return tuple(site for site in self.info.sites if site in met and site in self.info.random)
 
     def is_root(self, key: str) -> bool:
-        """Tell whether a noise site is a number of its own, whose value leaves no other noise to be weighed by it."""
+        """Tell whether a noise site is one number whose value leaves no other noise to be weighed by it."""
         alone = key not in self.implicit and len(self.info.shapes[key]) == 1
         return alone and not any(above in self.readers for above in self.above[key])
 
@@ -378,14 +313,9 @@ class Evidence:
     def given(
         self, rows: Tensor | None = None, repeat: int = 1, sites: Iterable[str] | None = None
     ) -> dict[str, Tensor]:
-        """Return the observed values of some units, each ``repeat`` times in a row, shape (m * repeat,).
+        """Return the observed values of some units (all), each ``repeat`` times in a row, shape (m * repeat,).
 
-        Parameters
-        ----------
-        rows, repeat
-            The units, by default all, and how often each.
-        sites
-            The sites whose equations are to be evaluated; other nodes that these do not read may be left out.
+        With ``sites``, those whose equations are to be evaluated, nodes that these do not read may be left out.
         """
         wanted = set(self.observed)
         if sites is not None:
@@ -402,21 +332,8 @@ class Evidence:
     ) -> Reading:
         """Evaluate the equations of some observed sites with all observed sites held: ``do`` on all their parents.
 
-        Parameters
-        ----------
-        given
-            The observed values, shape (m,) each.
-        sites
-            The observed sites whose equations are wanted; the run ends once it has met them.
-        noise
-            Noise that is known, shape (m, ...).
-        partly
-            Noise that is known of some units.
-
-        Returns
-        -------
-        Reading
-            Noise that the sites read and that is not given is drawn.
+        ``given`` holds the observed values, shape (m,), ``noise`` what is known of all units, shape (m, ...), and
+        ``partly`` of some; other noise that the sites read is drawn. The run ends once it has met the sites.
         """
         chosen, m = frozenset(sites), len(next(iter(given.values())))
         self.info.confirm(m)
@@ -426,7 +343,7 @@ class Evidence:
         return handler.reading
 
     def close(self, site: str, natural: Tensor, given: Mapping[str, Tensor]) -> Tensor:
-        """Tell where a computed value is the observed one, up to rounding, shape (m,)."""
+        """Tell where a computed value is the observed one up to rounding, shape (m,)."""
         value = given[site].to(torch.get_default_dtype())
         return (natural - value).abs() <= self.leeway(site, value)
 
@@ -444,11 +361,18 @@ class Evidence:
         return {site: size if 0.0 < size < torch.inf else 1.0 for site, size in sizes.items()}
 
     def describe(self, site: str, row: int) -> str:
-        """Say who is meant, what is observed, and at which parents, for messages."""
+        """Return the unit's label, its value of a site, and at which parents, for messages."""
         parents = [s for s in self.info.causes(site, self.nodes)[0] if s in self.observed]
         at = ", ".join(f"{s}={self.observed[s][row].item():g}" for s in parents)
         value = self.observed[site][row].item()
         return f"Row {self.label(row)}: {site} = {value:g}" + (f" given {at}" if at else "")
+
+    def refuse(self, wrong: Tensor, site: str, text: str | Callable[[int], str], rows: Tensor | None = None) -> None:
+        """Refuse the first of some units (all) that is wrong, shape (m,), by a text, or a function of its index."""
+        if bool(wrong.any()):
+            first = int(wrong.int().argmax())
+            said = text if isinstance(text, str) else text(first)
+            raise DataError(self.describe(site, first if rows is None else int(rows[first])) + said)
 
     def label(self, row: int) -> str:
         """Return a unit's label as text."""
@@ -499,24 +423,24 @@ class _Reader(Messenger):
             if is_deterministic(msg):
                 self.reading.natural[name] = msg["value"]
             else:
-                self.reading.laws[name] = msg["fn"]
+                self.reading.distributions[name] = msg["fn"]
             msg["value"], msg["done"] = self.given[name], True
         elif msg["is_observed"] or msg["value"] is not None:
             return
         elif name in self.evidence.parameters:
             msg["value"], msg["done"] = self.evidence.parameters[name], True
         elif name in self.needed:
-            self.reading.laws[name] = msg["fn"]
+            self.reading.distributions[name] = msg["fn"]
             msg["value"], msg["done"] = self.draw(name, msg["fn"]), True
         elif name in self.evidence.spare:
             msg["value"], msg["done"] = self.evidence.spare_for(name, self.m), True
 
-    def draw(self, name: str, law: Any) -> Tensor:
+    def draw(self, name: str, d: Any) -> Tensor:
         """Return the value of an unobserved random site: at its known noise, or drawn."""
         implicit = name in self.evidence.implicit
         noise = self.noise.get(name)
         if noise is None:
-            drawn = noise_like(law, self.m, self.evidence.coupling) if implicit else law()
+            drawn = noise_like(d, self.m, self.evidence.coupling) if implicit else d()
             noise = drawn if implicit else self.evidence.by_rows(name, drawn)
             if name in self.partly:
                 values, holds = self.partly[name]
@@ -524,7 +448,7 @@ class _Reader(Messenger):
         elif not implicit:
             noise = self.evidence.in_type(name, noise)
         self.reading.noise[name] = noise
-        return at_noise(name, law, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
+        return at_noise(name, d, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
 
     def _pyro_post_sample(self, msg: Any) -> None:
         self.waiting.discard(msg["name"])
@@ -533,29 +457,18 @@ class _Reader(Messenger):
 
 
 def require_possible(evidence: Evidence) -> Reading:
-    """Refuse rows with a value that its distribution cannot take, and return the distributions of nodes drawn without
-    explicit noise.
-
-    Raises
-    ------
-    DataError
-        With the node, the row and the value.
-    """
+    """Refuse rows with a value that its distribution cannot take, and return the distributions of drawn nodes."""
     drawn = [site for site in evidence.observed if site in evidence.info.random]
     given = evidence.given()
     if not drawn:
         return Reading()
     reading = evidence.run(given, drawn)
     for site in drawn:
-        law, value = reading.laws[site], given[site]
-        possible = law.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
-        if not evidence.keys[site] and bool(possible.all()) and law.support.is_discrete:
-            possible = possible & (law.log_prob(value) > -torch.inf)
-        if not bool(possible.all()):
-            row = int((~possible).int().argmax())
-            raise DataError(
-                f"{evidence.describe(site, row)} is impossible under the program: its distribution there, "
-                f"{type(law).__name__}, has the support {law.support}, and gives it no probability. Correct the row, "
-                "or the program."
-            )
+        d, value = reading.distributions[site], given[site]
+        possible = d.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
+        if not evidence.keys[site] and bool(possible.all()) and d.support.is_discrete:
+            possible = possible & (d.log_prob(value) > -torch.inf)
+        what = f"{type(d).__name__}, has the support {d.support}, and gives it no probability"
+        text = f" is impossible under the program: its distribution there, {what}. Correct the row, or the program."
+        evidence.refuse(~possible, site, text)
     return reading

@@ -1,4 +1,4 @@
-"""Importance weights of noise given evidence, and the draws that they choose."""
+"""Importance weights of exogenous noise given evidence, and draws by them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyrofair.inference.evidence import Evidence, Reading
 from pyrofair.inference.inversion import Findings, find_line
 from pyrofair.inference.running import in_batches, repeat_each
 
-__all__ = ["BATCH", "Block", "Weigher", "blocks_of", "draw_block"]
+__all__ = ["BATCH", "Block", "ImportanceWeights", "blocks_of", "draw_block"]
 
 # A run holds at most so many units times proposals.
 BATCH = 1_000_000
@@ -26,23 +26,15 @@ ATOM = 1000.0
 
 @dataclass(frozen=True)
 class Block:
-    """Nodes whose unknown noise hangs together.
-
-    Parameters
-    ----------
-    computed, drawn
-        The nodes computed from noise, and those drawn from a distribution that reads it.
-    keys
-        The unknown noise sites.
-    """
+    """Nodes that share unknown noise, computed from it or drawn from distributions that read it, and its sites."""
 
     computed: tuple[str, ...]
     drawn: tuple[str, ...]
     keys: tuple[str, ...]
 
 
-class Weigher:
-    """Propose noise for units, and weigh it by what it gives."""
+class ImportanceWeights:
+    """Proposals of noise for units, drawn from the prior, and their log-weights given the observed values."""
 
     def __init__(
         self,
@@ -68,33 +60,33 @@ class Weigher:
         return torch.full((len(self.rows),), -1)
 
     def _choose_pivots(self, site: str) -> Tensor:
-        """Return for each unit which noise of a node's own is solved for, shape (m,): its place in the keys, or -1.
+        """Return for each unit which noise of a node's own is solved for, shape (m,): its index in the keys, or -1.
 
-        The node must be affine in it, whatever the other noise, and depend on it.
+        The node must be affine in it whatever the other noise, and depend on it.
         """
         evidence = self.evidence
         choice = self._no_pivot()
-        for place, key in enumerate(evidence.keys[site]):
+        for i, key in enumerate(evidence.keys[site]):
             if evidence.readers[key] != (site,) or not evidence.is_root(key):
                 continue
-            tilted = [self._is_tilted(site, key, at) for at in in_batches(self.rows, PROBES)]
-            if all(part is not None for part in tilted):
-                useful = torch.cat([part for part in tilted if part is not None])
+            sloped = [self._is_sloped(site, key, at) for at in in_batches(self.rows, PROBES)]
+            if all(part is not None for part in sloped):
+                useful = torch.cat([part for part in sloped if part is not None])
                 open_ = ~self.found.is_known(key)[self.rows] & ~self.found.done[site][self.rows]
-                choice[(choice < 0) & useful & open_] = place
+                choice[(choice < 0) & useful & open_] = i
         return choice
 
-    def _is_tilted(self, site: str, key: str, at: Tensor) -> Tensor | None:
-        """Tell for whom a node depends on a noise site, at some draws of the others; None if it is not affine in it."""
+    def _is_sloped(self, site: str, key: str, at: Tensor) -> Tensor | None:
+        """Tell for which units a node depends on a noise site at draws of the others; None if it is not affine."""
         given, reading = self._propose(at, TRIES)
         others = {other: values for other, values in reading.noise.items() if other != key}
         line = find_line(self.evidence, given, site, key, others)
         return None if line is None else (~line.flat).reshape(len(at), TRIES).any(1)
 
     def _by_kernel(self, site: str) -> Tensor:
-        """Tell for whom a node is compared through a kernel rather than by exact match, shape (m,).
+        """Tell for which units a node is compared through a kernel rather than by exact match, shape (m,).
 
-        Values that are whole, or mostly repeat, are matched. So is a single value that a continuous node takes again
+        Values that are integers, or mostly repeat, are matched. So is a single value that a continuous node takes again
         and again (a zero that it is cut off at).
         """
         m = len(self.rows)
@@ -110,20 +102,20 @@ class Weigher:
         least = f.masked_fill(~hit, torch.inf).amin(1)
         most = f.masked_fill(~hit, -torch.inf).amax(1)
         atom = (hit.sum(1) > 1) & (least == most)
-        if self.width[site] is None and not bool(atom.all()):
-            row = int(rows[int((~atom).int().argmax())])
-            raise DataError(
-                f"{self.evidence.describe(site, row)}: the node {site!r} is continuous, and its equation was not "
-                f"solved for its noise ({', '.join(self.evidence.keys[site])}; method='auto' does so if it is affine), "
-                "so draws will not meet its value exactly. Declare an inverse, "
+        if self.width[site] is None:
+            keys = ", ".join(self.evidence.keys[site])
+            text = (
+                f": the node {site!r} is continuous, and its equation was not solved for its noise ({keys}; "
+                "method='auto' does so if it is affine), so draws will not meet its value exactly. Declare an inverse, "
                 f"inverses={{{site!r}: lambda values: ...}}, or pass tolerance=, a kernel's width in the units of "
                 f"{site} (an approximation)."
             )
+            self.evidence.refuse(~atom, site, text, rows)
         kernel[others] = ~atom
         return kernel
 
     def _probe(self, site: str, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return what a node is at proposals, and where it is as observed, shape (m, count)."""
+        """Return a node's values at proposals, and where they are as observed, shape (m, count)."""
         values, close = [], []
         for some in in_batches(rows, BATCH // count):
             given, reading = self._propose(some, count)
@@ -133,7 +125,7 @@ class Weigher:
         return torch.cat(values), torch.cat(close)
 
     def __call__(self, some: Tensor, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return which of the units ``some`` each kept proposal is for, its log-weight, and its noise."""
+        """Propose so many for each of some units; return the unit of each kept one, its log-weight and its noise."""
         at = self.rows[some]
         given, reading = self._propose(at, count)
         log_weight = torch.zeros(len(at) * count, dtype=torch.float64)
@@ -144,12 +136,14 @@ class Weigher:
             log_weight = log_weight + self._compare(site, some, count, given, reading)
         for site in self.block.drawn:
             value = given[site]
-            log_prob = reading.laws[site].log_prob(value).double().expand(len(log_weight))
-            log_weight = log_weight + torch.where(reading.laws[site].support.check(value), log_prob, -torch.inf)
+            log_prob = reading.distributions[site].log_prob(value).double().expand(len(log_weight))
+            log_weight = log_weight + torch.where(
+                reading.distributions[site].support.check(value), log_prob, -torch.inf
+            )
         log_weight = torch.nan_to_num(log_weight, nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
         keep = (log_weight > -torch.inf).nonzero().squeeze(1)
-        person = torch.div(keep, count, rounding_mode="floor")
-        return person, log_weight[keep], {key: noise[key][keep] for key in self.block.keys}
+        unit = torch.div(keep, count, rounding_mode="floor")
+        return unit, log_weight[keep], {key: noise[key][keep] for key in self.block.keys}
 
     def _compare(self, site: str, some: Tensor, count: int, given: Mapping[str, Tensor], reading: Reading) -> Tensor:
         """Return the log-weight of proposals for a node, shape (m * count,): by match, or by kernel."""
@@ -168,17 +162,14 @@ class Weigher:
     ) -> tuple[Reading, Tensor]:
         """Replace the proposed noise of affine nodes by what gives the observed value, at the other proposed noise.
 
-        Returns
-        -------
-        reading, log_weight
-            The equations at that noise, and the log-density of the observed values there, shape (m * count,).
+        Returned are the equations there and the log-density of the observed values, shape (m * count,).
         """
         evidence = self.evidence
         chosen = {
-            (site, key): repeat_each(self.pivots[site][some] == place, count)
+            (site, key): repeat_each(self.pivots[site][some] == i, count)
             for site in self.block.computed
-            for place, key in enumerate(evidence.keys[site])
-            if bool((self.pivots[site][some] == place).any())
+            for i, key in enumerate(evidence.keys[site])
+            if bool((self.pivots[site][some] == i).any())
         }
         moved = {key: (first.noise[key], ~mine) for (_, key), mine in chosen.items()}
         others = {key: values for key, values in first.noise.items() if key not in moved}
@@ -189,16 +180,16 @@ class Weigher:
             run = second.noise[key] - first.noise[key]
             slope = (second.natural[site] - first.natural[site]) / run
             u = first.noise[key] + (given[site] - first.natural[site]) / slope
-            tilted = mine & (slope != 0) & torch.isfinite(u)
-            solved[key] = torch.where(tilted, u, first.noise[key])
-            slopes[site, key] = torch.where(tilted, slope, 0.0)
+            sloped = mine & (slope != 0) & torch.isfinite(u)
+            solved[key] = torch.where(sloped, u, first.noise[key])
+            slopes[site, key] = torch.where(sloped, slope, 0.0)
         final = evidence.run(given, self.sites, solved)
         log_weight = torch.zeros(len(some) * count, dtype=torch.float64)
         for (site, key), mine in chosen.items():
-            law, u, slope = final.laws[key], solved[key], slopes[site, key].abs()
-            density = law.log_prob(u) - (0.0 if law.support.is_discrete else slope.log())
+            d, u, slope = final.distributions[key], solved[key], slopes[site, key].abs()
+            density = d.log_prob(u) - (0.0 if d.support.is_discrete else slope.log())
             # Where other noise leaves no slope, the value has a probability, next to which a density is nothing.
-            weight = torch.where(slope > 0, torch.where(law.support.check(u), density, -torch.inf), ATOM).double()
+            weight = torch.where(slope > 0, torch.where(d.support.check(u), density, -torch.inf), ATOM).double()
             weight = torch.where(evidence.close(site, final.natural[site], given), weight, -torch.inf)
             log_weight = log_weight + torch.where(mine, weight, 0.0)
         return final, log_weight
@@ -219,7 +210,7 @@ ENOUGH, POOR, FEW = 100, 50, 10
 
 
 def blocks_of(evidence: Evidence, found: Findings) -> list[Block]:
-    """Return the nodes that are not yet explained, put together where they share unknown noise."""
+    """Return the nodes that are not yet explained, grouped where they share unknown noise."""
     groups: list[tuple[set[str], set[str]]] = []
     for site in evidence.explained:
         if bool(found.done.get(site, torch.zeros(1, dtype=torch.bool)).all()):
@@ -246,23 +237,23 @@ def blocks_of(evidence: Evidence, found: Findings) -> list[Block]:
 
 @dataclass
 class _Kept:
-    """Proposals with positive weight: whose they are, their log-weights, and their noise, shape (kept, ...)."""
+    """Proposals with positive weight: their units, their log-weights, and their noise, shape (kept, ...)."""
 
-    person: list[Tensor] = field(default_factory=list)
+    unit: list[Tensor] = field(default_factory=list)
     weight: list[Tensor] = field(default_factory=list)
     noise: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def weights(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return whose each proposal is, and its weight relative to the largest of that unit."""
-        person, log_weight = torch.cat(self.person), torch.cat(self.weight)
-        most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, person, log_weight, "amax")
-        return person, (log_weight - most[person]).exp()
+        """Return the unit of each proposal, and its weight relative to the largest of that unit."""
+        unit, log_weight = torch.cat(self.unit), torch.cat(self.weight)
+        most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, unit, log_weight, "amax")
+        return unit, (log_weight - most[unit]).exp()
 
     def effective(self, n: int) -> Tensor:
         """Return Kish's effective sample size of each unit, shape (n,)."""
-        person, weight = self.weights(n)
-        total = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight)
-        squares = torch.zeros(n, dtype=weight.dtype).index_add(0, person, weight.square())
+        unit, weight = self.weights(n)
+        total = torch.zeros(n, dtype=weight.dtype).index_add(0, unit, weight)
+        squares = torch.zeros(n, dtype=weight.dtype).index_add(0, unit, weight.square())
         return torch.where(squares > 0, total.square() / squares, 0.0)
 
 
@@ -275,43 +266,24 @@ def draw_block(
     *,
     pivots: bool,
 ) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
-    """Draw the unknown noise of a block for the units for whom it is unknown.
+    """Draw the unknown noise of a block for the units of which it is unknown, ``draws`` for each.
 
-    Units whose rows say the same of it share their proposals; each resamples by herself.
-    Proposals come from the prior. A node is explained by exact match if its values repeat (counts, floors), by its
-    noise if it is affine in a noise site of its own (this is solved for, and its density at the solution is the
-    weight), and otherwise by an Epanechnikov kernel as wide as the tolerance. The weights of the nodes multiply.
+    Proposals come from the prior, and units whose rows bear on it alike share them; each unit resamples independently.
+    A node is explained by exact match if its values repeat (counts, floors), by its noise if it is affine in a noise
+    site of its own (with ``pivots``: this is solved for, and its density at the solution is the weight), and otherwise
+    by an Epanechnikov kernel as wide as its tolerance. The weights of the nodes multiply.
 
-    Parameters
-    ----------
-    draws
-        How many draws to resample for each unit.
-    tolerance
-        For each node the width of its kernel, or None.
-    pivots
-        Whether affine nodes are solved.
-
-    Returns
-    -------
-    rows : tensor of shape (m,)
-        The units.
-    noise : dict
-        For each noise site of the block its draws, shape (m, draws, ...).
-    effective, proposals : tensors of shape (m,)
-        Their effective sample sizes, and how many proposals were made.
-
-    Raises
-    ------
-    DataError
-        If a continuous node needs a tolerance, or no proposal reproduces a row.
+    Returned are the units, shape (m,), for each noise site its draws, shape (m, draws, ...), the effective sample sizes
+    and the numbers of proposals, shape (m,). A DataError names a continuous node without a tolerance, or a row that no
+    proposal reproduces.
     """
     open_ = torch.zeros(evidence.n, dtype=torch.bool)
     for key in block.keys:
         open_ = open_ | ~found.is_known(key)
-    people = open_.nonzero().squeeze(1)
-    like = _alike(evidence, found, block, people)
-    rows = people[_first_of(like)]
-    weigh = Weigher(evidence, found, block, tolerance, pivots, rows)
+    units = open_.nonzero().squeeze(1)
+    like = _alike(evidence, found, block, units)
+    rows = units[_first_of(like)]
+    weigh = ImportanceWeights(evidence, found, block, tolerance, pivots, rows)
     m = len(rows)
     kept = _Kept(noise={key: [] for key in block.keys})
     proposals = torch.zeros(m, dtype=torch.long)
@@ -320,8 +292,8 @@ def draw_block(
     active = torch.arange(m)
     while len(active):
         for some in in_batches(active, BATCH // count):
-            person, log_weight, noise = weigh(some, count)
-            kept.person.append(some[person])
+            unit, log_weight, noise = weigh(some, count)
+            kept.unit.append(some[unit])
             kept.weight.append(log_weight)
             for key, values in noise.items():
                 kept.noise[key].append(values)
@@ -333,28 +305,28 @@ def draw_block(
             active = ((effective < POOR) & (proposals < MOST)).nonzero().squeeze(1)
             active = active[effective[active].argsort()][:FEW]
         count = min(count * 4, MANY)
-    return people, _resample(kept, like, m, draws), effective[like], proposals[like]
+    return units, _resample(kept, like, m, draws), effective[like], proposals[like]
 
 
-def _alike(evidence: Evidence, found: Findings, block: Block, people: Tensor) -> Tensor:
-    """Return for each unit the number of the group of units whose rows say the same of the noise, shape (m,)."""
+def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> Tensor:
+    """Return for each unit the group of units whose rows bear on the noise alike, as a number, shape (m,)."""
     sites = {*block.computed, *block.drawn}
     sites |= {s for site in sites for s in evidence.info.causes(site, tuple(evidence.observed))[0]}
-    told = [evidence.observed[site][people].double() for site in evidence.observed if site in sites]
-    told += [found.done[site][people].double() for site in block.computed]
+    told = [evidence.observed[site][units].double() for site in evidence.observed if site in sites]
+    told += [found.done[site][units].double() for site in block.computed]
     for key in evidence.keys_of([*block.computed, *block.drawn]):
-        known = found.is_known(key)[people]
+        known = found.is_known(key)[units]
         told.append(known.double())
         if key in found.noise and bool(known.any()):
-            told.extend(found.noise[key][people].double().nan_to_num().reshape(len(people), -1).unbind(1))
+            told.extend(found.noise[key][units].double().nan_to_num().reshape(len(units), -1).unbind(1))
     return cast(Tensor, torch.unique(torch.stack(told, 1), dim=0, return_inverse=True)[1])
 
 
 def _first_of(group: Tensor) -> Tensor:
-    """Return the place of a member of each group."""
-    place = torch.empty(int(group.max()) + 1, dtype=torch.long)
-    place[group] = torch.arange(len(group))
-    return place
+    """Return the index of a member of each group."""
+    index = torch.empty(int(group.max()) + 1, dtype=torch.long)
+    index[group] = torch.arange(len(group))
+    return index
 
 
 def _require_matches(evidence: Evidence, block: Block, rows: Tensor, effective: Tensor, proposals: Tensor) -> None:
@@ -372,9 +344,9 @@ def _require_matches(evidence: Evidence, block: Block, rows: Tensor, effective: 
 
 
 def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
-    """Draw for each unit from her group's proposals by their weights, shape (m, draws, ...).
+    """Draw for each unit from its group's proposals by their weights, shape (m, draws, ...).
 
-    It is done systematically, which adds the least noise, and in random order, so that blocks stay independent.
+    Resampling is systematic, which adds the least noise, and in random order, so that blocks stay independent.
     """
     owner, weight = kept.weights(n)
     order = owner.argsort(stable=True)
@@ -391,7 +363,7 @@ def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tenso
         place = place.gather(1, torch.rand(len(some), draws).argsort(1))
         sought = start[some].unsqueeze(1) + place * total[some].unsqueeze(1)
         found = torch.searchsorted(cumulative, sought, right=True)
-        # Rounding of the sums must not hand anyone a neighbour's proposals.
+        # Rounding of the sums must not give a unit its neighbour's proposals.
         found = torch.minimum(found.clamp(min=(last - size + 1)[some].unsqueeze(1)), last[some].unsqueeze(1))
         for key, values in every.items():
             picked[key].append(values[found])

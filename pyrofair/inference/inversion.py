@@ -1,10 +1,11 @@
-"""Which noise does a row determine? Equations solved for it: by a declared inverse, or along a straight line."""
+"""Exogenous noise that rows determine: equations solved by a declared inverse, or because they are affine in it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pyrofair.inference.running import repeat_each
 __all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve"]
 
 Inverse = Callable[[dict[str, Tensor]], Any]
-"""The noise of a node from the values of the row's nodes: a tensor, or one for each of several noise sites."""
+"""From the values of a row's nodes to the noise of one: a tensor, or one for each of several noise sites."""
 
 PROBES = 4096
 CHECKS = 6
@@ -28,16 +29,9 @@ CHECKS = 6
 class Findings:
     """What is known of the noise of n units so far.
 
-    Parameters
-    ----------
-    noise, known
-        For each noise site its values, shape (n, ...), and of whom they are known, shape (n,).
-    done
-        For each observed site that says something of the noise, whose value is explained, shape (n,).
-    flat
-        For each site, for whom the noise does not bear on it, shape (n,).
-    declared
-        The sites solved by a declared inverse.
+    For each noise site ``noise`` holds its values, shape (n, ...), and ``known`` of which units they are known, shape
+    (n,). For each observed site computed from noise ``done`` tells whether its value is explained, and ``flat`` whether
+    the noise has no bearing on it, shape (n,). ``declared`` are the sites solved by a declared inverse.
     """
 
     n: int
@@ -48,7 +42,7 @@ class Findings:
     declared: set[str] = field(default_factory=set)
 
     def is_known(self, key: str) -> Tensor:
-        """Tell of whom a noise site is known, shape (n,)."""
+        """Tell of which units a noise site is known, shape (n,)."""
         return self.known.get(key, torch.zeros(self.n, dtype=torch.bool))
 
     def learn(self, key: str, rows: Tensor, values: Tensor) -> None:
@@ -72,7 +66,7 @@ class Findings:
 class Line:
     """A node as a straight line in one noise site, all else held: ``start + slope * noise``, shape (m,) each.
 
-    ``flat`` tells for whom the noise does not move it.
+    ``flat``: the slope is zero.
     """
 
     start: Tensor
@@ -83,22 +77,9 @@ class Line:
 def find_line(
     evidence: Evidence, given: Mapping[str, Tensor], site: str, key: str, others: Mapping[str, Tensor]
 ) -> Line | None:
-    """Tell whether a node is affine in one noise site: evaluated at noise 0 and 1 and at draws, it lies on one line.
+    """Return a computed node as a line in one noise site, at m units and their other noise; None if it is not affine.
 
-    Parameters
-    ----------
-    evidence
-        The program.
-    given
-        The observed values of m units.
-    site, key
-        The observed deterministic node, and the noise site that it reads.
-    others
-        The other noise that it reads, shape (m, ...).
-
-    Returns
-    -------
-    Line, or None if the node is not affine
+    Evaluated at noise 0 and 1 and at draws, it lies on one line.
     """
     m = len(given[site])
     count = max(6, math.ceil(PROBES / m)) + 2
@@ -142,44 +123,22 @@ def _line(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> L
     return Line(start, slope, (slope * reach).abs() <= _precision() * (scale + f.abs().amax(1)))
 
 
-def in_support(law: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
-    """Return noise moved into its support where it lies outside by no more than rounding, and where it lies inside.
-
-    Parameters
-    ----------
-    law
-        The distribution of the noise of m units.
-    u
-        Recovered noise, shape (m,).
-    leeway
-        How far rounding may have moved it, shape (m,).
-    """
-    inside = law.support.check(u) & torch.ones(len(u), dtype=torch.bool)
+def in_support(d: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
+    """Return noise of m units, moved into its support if no more than ``leeway`` outside, and whether it is inside."""
+    inside = d.support.check(u) & torch.ones(len(u), dtype=torch.bool)
     for candidate in (u.round(), u + leeway, u - leeway):
         if bool(inside.all()):
             break
-        better = ~inside & law.support.check(candidate) & ((candidate - u).abs() <= leeway)
+        better = ~inside & d.support.check(candidate) & ((candidate - u).abs() <= leeway)
         u, inside = torch.where(better, candidate, u), inside | better
     return u, inside
 
 
 def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = True) -> Findings:
-    """Solve equations for noise as long as one has a single unknown, or a declared inverse.
+    """Solve equations for noise as long as one has a single unknown, or a declared inverse; with ``lines`` affine ones.
 
-    Parameters
-    ----------
-    evidence
-        The units.
-    inverses
-        For some nodes their declared inverse.
-    lines
-        Whether affine equations are solved; otherwise only the declared inverses are used.
-
-    Raises
-    ------
-    DataError
-        If a row is impossible under the program: a node without noise of its own takes another value than its equation
-        gives, or the noise it would need lies outside its support; or if a declared inverse does not invert.
+    A DataError names a row that is impossible under the program (a node without noise of its own takes another value
+    than its equation gives, or the noise it would need is outside its support), or an inverse that does not invert.
     """
     found = Findings(evidence.n)
     explained = [s for s in evidence.explained if s not in evidence.info.random]
@@ -205,7 +164,7 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
 
 
 def _solvable(evidence: Evidence, found: Findings, site: str, key: str) -> Tensor:
-    """Tell for whom a noise site is the only unknown of an equation, shape (n,)."""
+    """Tell for which units a noise site is the only unknown of an equation, shape (n,)."""
     nowhere = torch.zeros(found.n, dtype=torch.bool)
     if not evidence.is_root(key):
         return nowhere
@@ -216,7 +175,7 @@ def _solvable(evidence: Evidence, found: Findings, site: str, key: str) -> Tenso
 
 
 def _check(evidence: Evidence, found: Findings, site: str) -> bool:
-    """Where all the noise of a node is known, see that its value follows, and tell whether anybody was new."""
+    """Where all the noise of a node is known, check that its value follows, and tell whether any unit is new."""
     rows = ~found.done[site]
     for key in evidence.keys[site]:
         rows = rows & found.is_known(key)
@@ -226,15 +185,16 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
     given = evidence.given(at)
     held = {key: found.noise[key][at] for key in evidence.keys[site]}
     natural = evidence.run(given, [site], held).natural[site]
-    wrong = ~evidence.close(site, natural, given)
-    if bool(wrong.any()):
-        place = int(wrong.int().argmax())
-        raise DataError(
-            f"{evidence.describe(site, int(at[place]))} is impossible under the program: its equation gives "
-            f"{natural.expand(len(at))[place].item():g}"
-            + (f", the noise {', '.join(held)} being known from other nodes" if held else " and reads no noise")
-            + ". Correct the row or the program; values that were rounded need noise of their own."
-        )
+    why = f", the noise {', '.join(held)} being known from other nodes" if held else " and reads no noise"
+    evidence.refuse(
+        ~evidence.close(site, natural, given),
+        site,
+        lambda i: (
+            f" is impossible under the program: its equation gives {natural.expand(len(at))[i].item():g}{why}. Correct "
+            "the row or the program; values that were rounded need noise of their own."
+        ),
+        at,
+    )
     found.done[site][at] = True
     return True
 
@@ -246,13 +206,15 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     if line is None:
         return False
     value = given[site].to(line.start.dtype)
-    wrong = line.flat & ~evidence.close(site, line.start, given)
-    if bool(wrong.any()):
-        place = int(wrong.int().argmax())
-        raise DataError(
-            f"{evidence.describe(site, int(at[place]))} is impossible under the program: there it is "
-            f"{line.start[place].item():g} whatever the noise {key}. Correct the row or the program."
-        )
+    evidence.refuse(
+        line.flat & ~evidence.close(site, line.start, given),
+        site,
+        lambda i: (
+            f" is impossible under the program: there it is {line.start[i].item():g} whatever the noise {key}. Correct "
+            "the row or the program."
+        ),
+        at,
+    )
     found.flat[site][at] |= line.flat
     tilted = ~line.flat
     at, start, slope, value = at[tilted], line.start[tilted], line.slope[tilted], value[tilted]
@@ -261,14 +223,9 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     given = evidence.given(at)
     others = {other: values[tilted] for other, values in others.items()}
     u = (value - start) / slope
-    law = evidence.run(given, [site], others).laws[key]
-    u, inside = in_support(law, u, evidence.leeway(site, value) / slope.abs())
-    if not bool(inside.all()):
-        place = int((~inside).int().argmax())
-        raise DataError(
-            f"{evidence.describe(site, int(at[place]))} is impossible under the program: its noise {key} would be "
-            f"{u[place].item():g}, outside its support {law.support}. Correct the row or the program."
-        )
+    d = evidence.run(given, [site], others).distributions[key]
+    u, inside = in_support(d, u, evidence.leeway(site, value) / slope.abs())
+    evidence.refuse(~inside, site, partial(_outside, key, u, d), at)
     natural = evidence.run(given, [site], {**others, key: u}).natural[site]
     if not bool(evidence.close(site, natural, given).all()):
         return False  # a line only where it was probed
@@ -326,18 +283,20 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     reading = evidence.run(given, sites, {**held, key: solved})
     if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
         return False
-    inside = evidence.possible(key, probed.laws[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
-    if not bool(inside.all()):
-        row = int(at[int((~inside).int().argmax())])
-        shown = np.round(solved[int((~inside).int().argmax())].tolist(), 6)
-        raise DataError(
-            f"{evidence.describe(sites[0], row)} is impossible under the program: its noise {key} would be {shown}, "
-            f"outside its support {probed.laws[key].support}. Correct the row or the program."
-        )
+    inside = evidence.possible(key, probed.distributions[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
+    evidence.refuse(~inside, sites[0], partial(_outside, key, solved, probed.distributions[key]), at)
     found.learn(key, at, solved)
     for site in sites:
         found.done[site][at] = True
     return True
+
+
+def _outside(key: str, noise: Tensor, d: Any, row: int, by: str = "") -> str:
+    shown = f"{noise[row].item():g}" if noise.ndim == 1 else np.round(noise[row].tolist(), 6)
+    return (
+        f" is impossible under the program:{by} its noise {key} would be {shown}, outside its support {d.support}. "
+        "Correct the row or the program."
+    )
 
 
 def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inverse) -> None:
@@ -365,35 +324,30 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
     held = {key: _as_noise(evidence, site, key, values) for key, values in named.items()}
     reading = evidence.run(given, [site], held)
     for key, values in held.items():
-        law = reading.laws[key]
-        inside = evidence.possible(key, law, values)
+        d = reading.distributions[key]
+        inside = evidence.possible(key, d, values)
         if values.ndim == 1:
-            values, inside = in_support(law, values, 1e-5 * values.abs().clamp(min=1.0))
-        if not bool(inside.all()):
-            row = int((~inside).int().argmax())
-            raise DataError(
-                f"{evidence.describe(site, row)} is impossible under the program: by the declared inverse its noise "
-                f"{key} would be {np.round(values[row].tolist(), 6)}, outside its support {law.support}."
-            )
+            values, inside = in_support(d, values, 1e-5 * values.abs().clamp(min=1.0))
+        evidence.refuse(~inside, site, partial(_outside, key, values, d, by=" by the declared inverse"))
         held[key] = values
     natural = evidence.run(given, [site], held).natural[site]
-    wrong = ~evidence.close(site, natural, given)
-    if bool(wrong.any()):
-        row = int(wrong.int().argmax())
+
+    def differs(row: int) -> str:
         shown = ", ".join(f"{key} = {np.round(held[key][row].tolist(), 6)}" for key in keys)
-        raise DataError(
-            f"{evidence.describe(site, row)}: the declared inverse returns {shown}, at which the equation gives "
+        return (
+            f": the declared inverse returns {shown}, at which the equation gives "
             f"{natural.expand(evidence.n)[row].item():g}. Correct the inverse, or the row."
         )
-    everyone = torch.arange(evidence.n)
+
+    evidence.refuse(~evidence.close(site, natural, given), site, differs)
     for key, values in held.items():
-        found.learn(key, everyone, values)
+        found.learn(key, torch.arange(evidence.n), values)
     found.done[site][:] = True
     found.declared.add(site)
 
 
 def _shape_of(evidence: Evidence, key: str) -> tuple[int, ...]:
-    """Return the shape of the noise of one individual."""
+    """Return the shape of one unit's noise."""
     return tuple(evidence.by_rows(key, evidence.spare[key]).shape[1:])
 
 

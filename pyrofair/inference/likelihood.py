@@ -1,4 +1,4 @@
-"""What a table says about the parameters of a program: the program with its nodes set to the rows, as a Pyro model."""
+"""The likelihood of a program's parameters: the program with its nodes set to the rows of a table, as a Pyro model."""
 
 from __future__ import annotations
 
@@ -55,30 +55,11 @@ class Likelihood:
     parameter reaches is only set. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as
     the program says, at the rows.
 
-    Parameters
-    ----------
-    program, n
-        The program and its number of units.
-    rows
-        The values of each node site, shape (n,), or that of a vector-valued site.
-    inverted
-        For each computed node that has a density its noise.
-    idle
-        Noise that tells nothing of the parameters, held at some value.
-    parameters
-        The sites to learn: drawn once, outside the plate.
-    derived
-        Sites computed from them, outside the plate.
-    latent
-        Sites drawn per unit that stay unknown, such as common causes.
-    shapes
-        The shape of each per-unit site.
-    vectors
-        The vector-valued node sites.
-    evidence
-        Per-unit sites that the program gives a value, and factors.
-    types
-        For each noise its type.
+    ``rows`` are the values of each node site, shape (n,), or those of a vector-valued site, see ``vectors``;
+    ``inverted`` names the noise of each computed node that has a density, and ``idle`` holds noise that does not bear
+    on the parameters. ``parameters`` are the sites to learn, drawn outside the plate, ``derived`` those computed from
+    them there, ``latent`` the sites drawn per unit that stay unknown, such as common causes, ``evidence`` per-unit
+    sites that the program gives a value, and factors. ``types`` and ``shapes`` are those of per-unit sites.
     """
 
     program: Program
@@ -96,19 +77,19 @@ class Likelihood:
 
     @property
     def observed(self) -> dict[str, NDArray[Any]]:
-        """The values of each node site, individuals first, shape (n, ...)."""
-        places = {site: vector.place for site, vector in self.vectors.items()}
-        return {site: np.moveaxis(values.numpy(), places.get(site, 0), 0) for site, values in self.rows.items()}
+        """The values of each node site, units first, shape (n, ...)."""
+        axes = {site: vector.place for site, vector in self.vectors.items()}
+        return {site: np.moveaxis(values.numpy(), axes.get(site, 0), 0) for site, values in self.rows.items()}
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
-        for node, (start, slope, law, counts) in self.equations().items():
+        for node, (start, slope, d, counts) in self.equations().items():
             noise = (self.rows[node] - start) / slope
-            inside = law.support.check(noise)
+            inside = d.support.check(noise)
             if not bool(inside.all()):  # distributions may refuse such values, or return a number all the same
-                noise = torch.where(inside.reshape(*inside.shape, *[1] * law.event_dim), noise, law.sample())
-            density = law.log_prob(noise).masked_fill(~inside, -torch.inf)
-            pyro.factor(f"{node}__log_density", counts(density - _sum_events(slope.abs().log(), law)).sum())
+                noise = torch.where(inside.reshape(*inside.shape, *[1] * d.event_dim), noise, d.sample())
+            density = d.log_prob(noise).masked_fill(~inside, -torch.inf)
+            pyro.factor(f"{node}__log_density", counts(density - _sum_events(slope.abs().log(), d)).sum())
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
         """Run the program and return f0 and f1, shaped as the node, the distribution of the noise and how it counts."""
@@ -128,7 +109,7 @@ class Likelihood:
         for (node, noise), slope in zip(self.inverted.items(), slopes, strict=True):
             if slope is None:
                 raise _unusable(node, f"does not read its noise {noise!r} by operations of torch")
-            found[node] = start[node], slope, run.laws[noise], run.counts[noise]
+            found[node] = start[node], slope, run.distributions[noise], run.counts[noise]
         return found
 
     def natural(self, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -138,8 +119,8 @@ class Likelihood:
         return run.natural
 
 
-def _sum_events(values: Tensor, law: Any) -> Tensor:
-    return values.flatten(values.ndim - law.event_dim).sum(-1) if law.event_dim else values
+def _sum_events(values: Tensor, d: Any) -> Tensor:
+    return values.flatten(values.ndim - d.event_dim).sum(-1) if d.event_dim else values
 
 
 class _Rows(Messenger):
@@ -149,7 +130,7 @@ class _Rows(Messenger):
         super().__init__()
         self.likelihood, self.noise = likelihood, noise
         self.natural: dict[str, Tensor] = {}
-        self.laws: dict[str, Any] = {}
+        self.distributions: dict[str, Any] = {}
         self.counts: dict[str, Counts] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
@@ -158,10 +139,10 @@ class _Rows(Messenger):
             if computed:
                 self.natural[name] = msg["value"]
             else:
-                self.laws[name] = msg["fn"]
+                self.distributions[name] = msg["fn"]
             msg["value"], msg["is_observed"], msg["stop"] = self.likelihood.rows[name], True, bool(computed)
         elif name in self.noise or name in self.likelihood.idle:
-            self.laws[name] = msg["fn"]
+            self.distributions[name] = msg["fn"]
             self.counts[name] = partial(scale_and_mask, scale=msg["scale"], mask=msg["mask"])
             msg["value"] = self.noise[name] if name in self.noise else self.likelihood.idle[name]
             msg["done"] = msg["stop"] = True
@@ -175,28 +156,11 @@ class _Rows(Messenger):
 def read_likelihood(
     program: Program, df: pd.DataFrame, graph: CausalGraph, levels: Mapping[str, Sequence[Any]] | None = None
 ) -> Likelihood:
-    """Set the nodes of a program to the rows of a table, and find out what is left unknown.
+    """Set the nodes of a program to the rows of a table, and determine what is left unknown.
 
-    Parameters
-    ----------
-    program
-        A program of the number of units, with parameters drawn outside its plate.
-    df
-        The rows. The column of the outcome may be absent; its parameters are then not learned.
-    graph
-        Names the nodes, the columns, and the two values of the sensitive attribute and of the outcome.
-    levels
-        For a node site whose values are codes 0, 1, ..., the labels that the table holds.
-
-    Raises
-    ------
-    PosteriorError
-        If the program has no parameters or reads ``pyro.param``; if an unknown is discrete; if a node computed from
-        parameters is not affine in exactly one private continuous noise; if the plate is subsampled.
-    DataError
-        If the table lacks a column, or holds values that the program's site cannot take; if evidence has such a value.
-    GraphError
-        If a node has no per-unit site, or is given data in the program.
+    The column of the outcome may be absent; its parameters are then not learned. ``levels`` names for a node site whose
+    values are codes 0, 1, ..., the labels that the table holds. A PosteriorError says why a program cannot be fitted as
+    written, a DataError or GraphError why the table does not fit it.
     """
     info = read_sites(program)
     reads = read_dependencies(program, info)
@@ -227,12 +191,12 @@ def read_likelihood(
                 "it out of the config: that changes no distribution. Parameters may stay reparametrised."
             )
     inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters))
-    unheard = [site for site in parameters if site not in known]
-    if unheard:
+    uninformed = [site for site in parameters if site not in known]
+    if uninformed:
         warnings.warn(
-            f"No node of the table depends on the parameter {', '.join(map(repr, unheard))}, as far as torch can see; "
-            "its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and see whether a column is "
-            "missing.",
+            f"No node of the table depends on the parameter {', '.join(map(repr, uninformed))}, as far as torch can "
+            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and see whether a "
+            "column is missing.",
             PyrofairWarning,
             stacklevel=3,
         )
@@ -242,18 +206,7 @@ def read_likelihood(
         idle = _draw(program, len(df), [s for s in info.random if s not in busy])
         shapes = {site: info.shape(site, len(df)) for site in info.sites}
         likelihood = Likelihood(
-            program,
-            len(df),
-            rows,
-            inverted,
-            idle,
-            parameters,
-            derived,
-            latent,
-            evidence,
-            info.dtypes,
-            shapes,
-            vectors,
+            program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes, shapes, vectors
         )
         _check(likelihood)
     return likelihood
@@ -291,10 +244,10 @@ def _read_rows(
         kept = info.dtypes[parts.get(site, site)]
         rows[site] = torch.as_tensor(given).to(kept)
         if bool((wrong := unequal(rows[site], torch.as_tensor(given))).any()):
-            kind = str(kept).removeprefix("torch.")
+            dtype = str(kept).removeprefix("torch.")
             raise DataError(
                 f"The column {column!r} holds {torch.as_tensor(given)[wrong][0].item():g}, but the program's site "
-                f"{site!r} holds {kind}. Code the column as the program does."
+                f"{site!r} holds {dtype}. Code the column as the program does."
             )
     for site, vector in vectors.items():
         if all(name in rows for name in vector.names):
@@ -320,7 +273,7 @@ def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) ->
 def _roles(
     reads: Dependencies, info: ProgramSites, graph: CausalGraph, rows: Sequence[str], parameters: frozenset[str]
 ) -> tuple[dict[str, str], tuple[str, ...], set[str]]:
-    """Return the noise of each node to invert, the per-unit unknowns, and all sites that rows and evidence tell of.
+    """Return the noise of each node to invert, the per-unit unknowns, and all sites that rows and evidence bear on.
 
     Evidence is like a drawn node: its value is given.
     """
@@ -372,10 +325,8 @@ def _draw(program: Program, n: int, sites: list[str]) -> dict[str, Tensor]:
 def _unusable(node: str, why: str) -> PosteriorError:
     return PosteriorError(
         f"The node {node!r} {why}. Write the node as a drawn site with a density, pyro.sample({node!r}, "
-        f"distribution), or as "
-        f"f0(parents) + f1(parents) * U with one continuous noise U = pyro.sample('U_{node}', distribution) that no "
-        f"other node "
-        "reads."
+        f"distribution), or as f0(parents) + f1(parents) * U with one continuous noise "
+        f"U = pyro.sample('U_{node}', distribution) that no other node reads."
     )
 
 
@@ -387,21 +338,21 @@ def _check(likelihood: Likelihood) -> None:
         with poutine.trace() as tracer:
             equations = likelihood.equations()
         sites: Any = tracer.trace.nodes
-        laws = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
-        _check_unknowns(likelihood, laws, {node: law for node, (_, _, law, _) in equations.items()})
-        for node, (start, slope, law, _) in equations.items():
+        distributions = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
+        _check_unknowns(likelihood, distributions, {node: d for node, (_, _, d, _) in equations.items()})
+        for node, (start, slope, d, _) in equations.items():
             _check_shape(likelihood, node, start.shape)
             dead[node] &= slope == 0.0
-            _check_affine(likelihood, tracer.trace, node, (start, slope), law)
-        for site in likelihood.rows.keys() & laws.keys():
-            _check_shape(likelihood, site, laws[site].shape())
-        given = [*(likelihood.rows.keys() & laws.keys()), *likelihood.evidence]
+            _check_affine(likelihood, tracer.trace, node, (start, slope), d)
+        for site in likelihood.rows.keys() & distributions.keys():
+            _check_shape(likelihood, site, distributions[site].shape())
+        given = [*(likelihood.rows.keys() & distributions.keys()), *likelihood.evidence]
         for site in [each for each in given if sites[each]["value"].numel()]:  # a factor has no value
-            wrong = ~laws[site].support.check(sites[site]["value"])
+            wrong = ~distributions[site].support.check(sites[site]["value"])
             if sites[site]["mask"] is not None:
                 wrong = wrong & sites[site]["mask"]
             impossible[site] = impossible.get(site, wrong) & wrong
-            supports[site] = laws[site].support
+            supports[site] = distributions[site].support
     for site, wrong in impossible.items():
         if wrong.any():
             what, remedy = "node", "Code the column as the program does."
@@ -425,19 +376,19 @@ def _shown(values: Tensor, wrong: Tensor) -> str:
     return f"{first.item():g}" if first.numel() == 1 else str(first.tolist())
 
 
-def _check_unknowns(likelihood: Likelihood, laws: Mapping[str, Any], noise_laws: Mapping[str, Any]) -> None:
+def _check_unknowns(likelihood: Likelihood, distributions: Mapping[str, Any], recovered: Mapping[str, Any]) -> None:
     for name in (*likelihood.parameters, *likelihood.latent):
-        law = laws[name]
-        if law.support.is_discrete:
+        d = distributions[name]
+        if d.support.is_discrete:
             what = "parameter" if name in likelihood.parameters else "per-unit unknown"
             raise PosteriorError(
-                f"The {what} {name!r} is discrete ({type(law).__name__}), and the gradients of SVI and NUTS need "
+                f"The {what} {name!r} is discrete ({type(d).__name__}), and the gradients of SVI and NUTS need "
                 "continuous unknowns. Sum over it in the program (a mixture density), or make it continuous."
             )
     for node, noise in likelihood.inverted.items():
-        if noise_laws[node].support.is_discrete or likelihood.shapes[noise] != likelihood.shapes[node]:
+        if recovered[node].support.is_discrete or likelihood.shapes[noise] != likelihood.shapes[node]:
             raise _unusable(node, f"has the noise {noise!r}, which is discrete or of another shape than the node")
-        if isinstance(noise_laws[node], dist.MaskedDistribution):
+        if isinstance(recovered[node], dist.MaskedDistribution):
             raise _unusable(node, f"has the noise {noise!r}, whose density is masked; mask the site by poutine.mask")
 
 
@@ -449,10 +400,10 @@ def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
         )
 
 
-def _check_affine(likelihood: Likelihood, trace: Any, node: str, ends: tuple[Tensor, Tensor], law: Any) -> None:
+def _check_affine(likelihood: Likelihood, trace: Any, node: str, ends: tuple[Tensor, Tensor], d: Any) -> None:
     start, slope = ends
     replayed: Callable[..., Any] = poutine.replay(likelihood.natural, trace=trace)
-    drawn = law.sample()
+    drawn = d.sample()
     for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5)):
         others = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
         value = replayed(others | {likelihood.inverted[node]: noise})[node]

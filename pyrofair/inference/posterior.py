@@ -6,16 +6,16 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
-from torch import Tensor
+from pyro.infer.autoguide import init_to_median
+from tqdm.auto import tqdm
 
 from pyrofair._arviz import summarise, to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
@@ -32,8 +32,8 @@ from pyrofair._validation import (
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.inference.likelihood import PosteriorError, read_likelihood
-from pyrofair.inference.samplers import GUIDES, Draws, derive, draw_nuts, draw_svi
+from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likelihood
+from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fall, fit_guide, fitting, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.dependencies import read_dependencies
 from pyrofair.programs.interventions import do as intervene
@@ -42,6 +42,12 @@ from pyrofair.programs.provenance import at_parameters, evaluating
 from pyrofair.programs.sites import PEOPLE, Program, read_sites, require_finite
 
 __all__ = ["Posterior", "PosteriorError", "fit_posterior", "predictive"]
+
+Draws = dict[str, NDArray[Any]]
+R_HAT = 1.01
+SETTLED = 0.5
+"""A loss has settled if, over the last quarter of the steps, it falls by less than so many nats times the root of the
+number of unknowns: its own noise grows like that root."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,16 +121,15 @@ class Posterior:
         return to_arviz(groups, dims=dims)
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return mean, standard deviation and equal-tailed interval of each parameter, as far as the draws tell them.
+        """Return mean, standard deviation and equal-tailed interval of each parameter.
 
-        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes (those of
-        NUTS stand in ``diagnostics``); with one draw there are means alone. ArviZ's own summary, with its settings, is
-        ``arviz.summary(posterior.to_inference_data(), ...)``.
+        With one chain there are no R-hat and effective sample sizes (those of NUTS are in ``diagnostics``); with one
+        draw there are means alone. ArviZ's own summary is ``arviz.summary(posterior.to_inference_data(), ...)``.
 
         Parameters
         ----------
         level
-            Of the interval.
+            The level of the interval.
 
         Returns
         -------
@@ -150,7 +155,7 @@ def fit_posterior(
     graph_or_unfair: CausalGraph | UnfairPaths,
     *,
     method: Literal["nuts", "svi"] = "nuts",
-    guide: Literal["normal", "multivariate"] = "normal",
+    guide: NormalGuide = "normal",
     draws: int = 500,
     warmup: int = 500,
     chains: int = 2,
@@ -160,13 +165,13 @@ def fit_posterior(
     random_state: int | np.random.Generator | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
 ) -> Posterior:
-    """Learn the parameters of a program from a table.
+    """Fit the posterior of a program's parameters, given a table.
 
     Sites outside the program's plate of units are parameters, and what they are drawn from is their prior. The node
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
     noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
     element. Noise that is shared by several nodes stays unknown for each unit and is drawn along with the parameters.
-    What is known of units is not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
+    Draws of per-unit sites are not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
     ``pyro.factor``, in the plate or outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and
     ``poutine.scale`` do, too.
 
@@ -190,8 +195,8 @@ def fit_posterior(
         The draws of each chain; NUTS: the steps thrown away before. Chains run one after the other, each from a random
         start. SVI draws one chain.
     steps, learning_rate
-        SVI: the number of steps of Adam, and the size of the first; the last is a tenth of it. The guide is averaged
-        over the last quarter of the steps.
+        SVI: the number of steps of Adam, and the size of the first; they shrink to a twentieth of it. The guide is
+        averaged over the last steps.
     progress
         Whether to show a progress bar.
     random_state
@@ -208,7 +213,7 @@ def fit_posterior(
     ------
     PosteriorError
         If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete unknown, a node whose
-        density cannot be told; or if the loss is not a number.
+        density is not known; or if the loss is not a number.
     DataError
         If the table does not fit the program, evidence is no value of its site, or a setting is unknown.
     GraphError
@@ -228,7 +233,7 @@ def fit_posterior(
 
     Examples
     --------
-    >>> import pyro.distributions as dist
+    >>> import pyro, pyro.distributions as dist
     >>> def program(n):
     ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
     ...     with pyro.plate("people", n):
@@ -242,7 +247,7 @@ def fit_posterior(
     ((500,), True)
     """
     require_choice("method", method, ("nuts", "svi"))
-    require_choice("guide", guide, tuple(GUIDES))
+    require_choice("guide", guide, get_args(NormalGuide))
     for name, number in {"draws": draws, "warmup": warmup, "chains": chains, "steps": steps}.items():
         require_integer(name, number, least=4 if name == "draws" else 1)
     require_rate(learning_rate)
@@ -259,13 +264,13 @@ def fit_posterior(
         )
     with neutral_torch():
         likelihood = read_likelihood(program, df, graph, levels)
-    with isolated(seed_from(random_state)), pyro.get_param_store().scope(), pyro.validation_enabled(False):
+    with isolated(seed_from(random_state)), fitting():
         if method == "nuts":
-            samples, found = draw_nuts(likelihood, draws, warmup, chains, progress)
+            samples, found, texts = _by_nuts(likelihood, draws, warmup, chains, progress)
         else:
-            samples, found = draw_svi(likelihood, guide, draws, steps, learning_rate, progress)
-        samples |= derive(likelihood, samples)
-    for text in found.pop("warnings"):
+            samples, found, texts = _by_svi(likelihood, guide, draws, steps, learning_rate, progress)
+        samples |= _derive(likelihood, samples)
+    for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     return Posterior(
         samples=samples,
@@ -274,6 +279,92 @@ def fit_posterior(
         method="nuts" if method == "nuts" else f"svi, {guide} guide",
         **found,
     )
+
+
+def _by_nuts(
+    likelihood: Likelihood, draws: int, warmup: int, chains: int, progress: bool
+) -> tuple[Draws, dict[str, Any], list[str]]:
+    """Draw the parameters by NUTS; return samples (chain, draw, ...), what a posterior holds besides, and warnings."""
+    found = run_nuts(
+        likelihood, likelihood.parameters, draws=draws, warmup=warmup, chains=chains, keep=True, progress=progress
+    )
+    texts = [found.text] if found.text else []
+    sizes, mixing = diagnose(found.samples)
+    r_hat = {name: float(values.max()) for name, values in mixing.items()}
+    # An R-hat that is not a number comes from a chain that never moved.
+    if unmixed := {name: value for name, value in r_hat.items() if not value <= R_HAT}:
+        texts.append(
+            f"The chains have not mixed: R-hat is {', '.join(f'{v:.3f} for {n!r}' for n, v in unmixed.items())} (at "
+            f"most {R_HAT} is wanted). Take more warmup and draws, several chains, or tighter priors."
+        )
+    diverging = found.diverging
+    if diverging.any():
+        texts.append(
+            f"{int(diverging.sum())} of {diverging.size} draws diverged, so parts of the posterior may be missing. "
+            "Take more warmup, or write the program so that its parameters are of one scale and independent a priori."
+        )
+    diagnostics = {
+        "r_hat": r_hat,
+        "ess": {name: float(values.min()) for name, values in sizes.items()},
+        "divergences": int(diverging.sum()),
+        "acceptance": found.acceptance,
+    }
+    samples = {name: values.numpy() for name, values in found.samples.items()}
+    return samples, {"diagnostics": diagnostics, "sample_stats": {"diverging": diverging, "lp": found.lp}}, texts
+
+
+def _by_svi(
+    likelihood: Likelihood, guide: NormalGuide, draws: int, steps: int, learning_rate: float, progress: bool
+) -> tuple[Draws, dict[str, Any], list[str]]:
+    """Fit a guide to all unknowns and draw the parameters from it, shape (1, draw, ...); return as :func:`_by_nuts`."""
+    with tqdm(total=steps, desc="SVI", disable=not progress, leave=False) as bar:
+
+        def check(step: int, loss: float) -> None:
+            if not math.isfinite(loss):
+                raise PosteriorError(
+                    f"The loss is {loss} at step {step}. Lower learning_rate={learning_rate:g}, tighten the "
+                    "priors, or see whether a row is impossible under the program."
+                )
+            bar.update()
+
+        schedule = Schedule(steps, learning_rate)
+        family, made = fit_guide(likelihood, guide, schedule, init=init_to_median, keep=True, on_step=check)
+    losses, texts = np.array(made), []
+    if len(losses) < steps:
+        texts.append(f"Interrupted after {len(losses)} of {steps} steps; the guide is used as it is then.")
+    trend = fall(losses)
+    if math.isnan(trend.error):
+        texts.append(
+            f"{len(losses)} steps are too few to tell whether the loss has settled, and to fit anything. Take steps="
+            "4000, the default, or as many as the loss takes to settle."
+        )
+    elif not trend.settled(SETTLED * math.sqrt(sum(sizes_of(likelihood).values()))):
+        texts.append(
+            f"The loss may not have settled: it falls by {trend.drop:.2f} nats (standard error {trend.error:.2f}) over "
+            f"the last quarter of {len(losses)} steps. Take more steps, or another learning_rate than "
+            f"{learning_rate:g}."
+        )
+    with torch.no_grad():
+        drawn = [family() for _ in range(draws)]
+    samples = {name: torch.stack([each[name] for each in drawn])[None].numpy() for name in likelihood.parameters}
+    diagnostics = {"steps": len(losses), "drop": trend.drop, "drop_error": trend.error}
+    return samples, {"diagnostics": diagnostics, "losses": losses}, texts
+
+
+def _derive(likelihood: Likelihood, samples: Draws) -> Draws:
+    """Return the sites that the program computes from each draw of its parameters, shape (chain, draw, ...)."""
+    if not likelihood.derived:
+        return {}
+    shape = next(iter(samples.values())).shape[:2]
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in likelihood.derived}
+    for index in np.ndindex(*shape):
+        given = {name: torch.as_tensor(values[index]) for name, values in samples.items()}
+        with torch.no_grad(), poutine.trace() as tracer, poutine.condition(data=given):
+            likelihood()
+        sites: Any = tracer.trace.nodes
+        for name, values in found.items():
+            values.append(sites[name]["value"].numpy())
+    return {name: np.stack(values).reshape(*shape, *values[0].shape) for name, values in found.items()}
 
 
 def predictive(
@@ -287,10 +378,9 @@ def predictive(
 ) -> dict[str, NDArray[Any]]:
     """Draw units from a program with posterior parameters, after an intervention if one is named.
 
-    It is ``pyro.infer.Predictive`` of ``do(program, values)``, but for what goes wrong there: if the posterior draws
-    hold values of what the intervention changes, of a mediator say, Predictive replays them, and the intervention has
-    no effect below. Here the draws of each intervened site and of all its descendants are dropped, and these are drawn
-    anew.
+    It is ``pyro.infer.Predictive`` of ``do(program, values)``, except that draws of each intervened site and of all its
+    descendants are dropped and drawn anew: Predictive would replay them, a mediator's say, and the intervention would
+    have no effect below.
 
     Parameters
     ----------
@@ -318,7 +408,7 @@ def predictive(
     DataError
         If the posterior names a site that the program does not have, lacks a parameter, or holds draws that no
         posterior of this program holds (of another shape, missing, infinite, outside the prior's support); if draws
-        differ in number, per-unit draws are not of n units, or n cannot be told.
+        differ in number, per-unit draws are not of n units, or n is not known.
     GraphError
         If evidence bears on units.
     InterventionError
@@ -350,12 +440,12 @@ def predictive(
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
     info.refuse_evidence(())
-    reads, people = read_dependencies(probe, info), info.sites
+    reads, units = read_dependencies(probe, info), info.sites
     values = dict(do or {})
     stale = {*values, *reads.descendants(values)}
     priors = read_priors(program, info, posterior)
     held = thin(priors.read(posterior, replay=True, spare=stale), draws)
-    rows = {len(values[0]) for site, values in held.items() if site in people and values.ndim > 1}
+    rows = {len(values[0]) for site, values in held.items() if site in units and values.ndim > 1}
     if isinstance(posterior, Posterior) and posterior.observed:
         rows = rows or {len(next(iter(posterior.observed.values())))}
     if n is None:
@@ -366,34 +456,21 @@ def predictive(
     types = {**priors.dtypes, **info.dtypes}
     replayed = [site for site in reads.drawn if site in held and site not in stale]
     kept = {site: torch.as_tensor(held[site], device="cpu").to(types[site]) for site in replayed}
-    for site in kept.keys() & set(people):
+    for site in kept.keys() & set(units):
         if kept[site].shape[1:2] != (n,):
             raise DataError(
                 f"The draws of the per-unit site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
                 f"{n}, ...) for n={n} units."
             )
-    places = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
-    kept = {site: each.movedim(1, places[site] + 1) if site in places else each for site, each in kept.items()}
-    return _replay(program, kept, values, len(next(iter(held.values()))), n, places, random_state)
-
-
-def _replay(
-    program: Program,
-    kept: Mapping[str, Tensor],
-    values: Mapping[str, Any],
-    draws: int,
-    n: int,
-    places: Mapping[str, int],
-    random_state: int | np.random.Generator | None,
-) -> dict[str, NDArray[Any]]:
+    axes = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
+    kept = {site: each.movedim(1, axes[site] + 1) if site in axes else each for site, each in kept.items()}
     found: dict[str, list[NDArray[Any]]] = {}
     with isolated(seed_from(random_state)), torch.no_grad():
-        for place in range(draws):
-            run = poutine.condition(program, data={site: each[place] for site, each in kept.items()})
+        for i in range(len(next(iter(held.values())))):
+            run = poutine.condition(program, data={site: each[i] for site, each in kept.items()})
             with evaluating(n, "units are drawn from it"):
                 sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
-            for site, place in places.items():
+            for site, axis in axes.items():
                 require_finite(site, sites[site]["value"])
-                values_of_site = sites[site]["value"].numpy()
-                found.setdefault(site, []).append(np.moveaxis(values_of_site, place, 0) if place else values_of_site)
+                found.setdefault(site, []).append(np.moveaxis(sites[site]["value"].numpy(), axis, 0))
     return {site: np.stack(each) for site, each in found.items()}

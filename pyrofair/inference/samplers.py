@@ -1,283 +1,316 @@
-"""How are the unknowns of a conditioned program drawn? By Pyro's No-U-Turn sampler, or from a variational guide."""
+"""Stochastic variational inference and the No-U-Turn sampler, each run in one way wherever something is fitted."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
-from pyro.infer import MCMC, NUTS, SVI, Trace_ELBO
-from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal, init_to_median
-from pyro.ops.stats import effective_sample_size, split_gelman_rubin
-from pyro.optim import ClippedAdam
+from pyro.infer import MCMC, NUTS, Trace_ELBO
+from pyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal, init_to_uniform
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 
-from pyrofair.inference.likelihood import Likelihood, PosteriorError
+from pyrofair._arviz import to_arviz
 
-__all__ = ["GUIDES", "Draws", "derive", "draw_nuts", "draw_svi"]
+__all__ = [
+    "GUIDES",
+    "Chains",
+    "Fall",
+    "Guide",
+    "NormalGuide",
+    "Schedule",
+    "diagnose",
+    "fall",
+    "fit_guide",
+    "fitting",
+    "run_nuts",
+    "run_svi",
+    "sizes_of",
+]
 
-GUIDES = {"normal": AutoNormal, "multivariate": AutoMultivariateNormal}
-R_HAT = 1.01
+Guide = Literal["point", "normal", "multivariate"]
+NormalGuide = Literal["normal", "multivariate"]
+GUIDES: dict[str, Any] = {"point": AutoDelta, "normal": AutoNormal, "multivariate": AutoMultivariateNormal}
+
 MOST_DENSE = 200
-"""Beyond so many parameters NUTS scales each by itself instead of learning how they hang together."""
+"""Beyond so many unknowns NUTS scales each by itself instead of learning their correlations."""
 LEAST_DRAWS = 4
 """So many draws of the first chain are kept when a run is interrupted."""
-FINAL_RATE = 0.1
-"""The last step of variational inference is so much shorter than the first."""
-SETTLED = 0.5
-"""A loss has settled if, over the last quarter of the steps, it falls by less than so many nats times the root of the
-number of unknowns, two standard errors allowed for: its own noise grows like that root."""
-
-Draws = dict[str, NDArray[Any]]
+WINDOW = 1 / 8
+"""A guide that is not judged while it is fitted is averaged over about the last such share of its steps."""
 
 
-def derive(likelihood: Likelihood, samples: Draws) -> Draws:
-    """Return the sites that the program computes from each draw of its parameters, shape (chain, draw, ...)."""
-    if not likelihood.derived:
-        return {}
-    chains, draws = next(iter(samples.values())).shape[:2]
-    found: dict[str, list[NDArray[Any]]] = {name: [] for name in likelihood.derived}
-    for place in np.ndindex(chains, draws):
-        given = {name: torch.as_tensor(values[place]) for name, values in samples.items()}
-        with torch.no_grad(), poutine.trace() as tracer, poutine.condition(data=given):
-            likelihood()
-        sites: Any = tracer.trace.nodes
-        for name, values in found.items():
-            values.append(sites[name]["value"].numpy())
-    return {name: np.stack(values).reshape(chains, draws, *values[0].shape) for name, values in found.items()}
+@contextmanager
+def fitting(*, stored: bool = False) -> Iterator[None]:
+    """Fit without Pyro's checks, its warning of a loss that is not finite, and its global parameter store.
+
+    With ``stored`` the model may read that store; the guide's numbers stay out of it all the same.
+    """
+    with (
+        nullcontext() if stored else pyro.get_param_store().scope(),
+        pyro.validation_enabled(False),
+        pyro.settings.context(module_local_params=True),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", "Encountered ", UserWarning)  # callers look at the loss
+        yield
+
+
+# -- stochastic variational inference ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """So many steps of Adam: of one size for a share of the time, then shrinking geometrically to a share of it."""
+
+    steps: int
+    rate: float
+    steady: float = 0.0
+    final: float = 0.05
+    weight_decay: float = 0.0
+
+    def size(self, step: int) -> float:
+        """Return the size of a step, counted from 0, as a share of the first."""
+        time = step / max(self.steps - 1, 1)
+        return float(self.final ** max((time - self.steady) / (1.0 - self.steady), 0.0))
+
+
+def run_svi(
+    loss: Callable[[Any], Tensor],
+    numbers: Sequence[Tensor],
+    batches: Iterable[Any],
+    schedule: Schedule,
+    *,
+    average: Sequence[Tensor] = (),
+    memory: float = 0.0,
+) -> Iterator[float]:
+    """Take steps of Adam, and yield the loss after each: callers stop early, keep states and catch Ctrl-C.
+
+    ``loss`` is Pyro's ``ELBO.differentiable_loss`` of a model and its guide on a batch, or a faster equivalent;
+    ``average``, in the shapes of the numbers, moves with them and keeps a share ``memory`` of itself at each step.
+    """
+    optimiser = torch.optim.Adam(numbers, lr=schedule.rate, weight_decay=schedule.weight_decay)
+    shrink = LambdaLR(optimiser, schedule.size)
+    for _, batch in zip(range(schedule.steps), batches, strict=False):
+        optimiser.zero_grad()
+        value = loss(batch)
+        value.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        shrink.step()
+        for mean, own in zip(average, numbers, strict=bool(average)):
+            mean.lerp_(own.detach(), 1.0 - memory)
+        yield value.item()
+
+
+def fit_guide(
+    model: Callable[[], Any],
+    guide: NormalGuide,
+    schedule: Schedule,
+    *,
+    init: Callable[..., Any],
+    keep: bool = False,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> tuple[Any, list[float]]:
+    """Fit a normal guide to all unknowns of a model without arguments, and return it and the loss of each step.
+
+    Call it, and draw from the guide, inside :func:`fitting`.
+    Its numbers are averaged over the last steps, which removes most of their noise. With ``keep`` Ctrl-C ends the fit
+    with the steps that are done.
+    """
+    family = GUIDES[guide](model, init_loc_fn=init)
+    family()  # makes its numbers
+    numbers = list(family.parameters())
+    average = [each.detach().clone() for each in numbers]
+    elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
+    losses: list[float] = []
+
+    def loss(_: None) -> Tensor:
+        found: Tensor = elbo.differentiable_loss(model, family)  # type: ignore[no-untyped-call]
+        return found
+
+    memory = max(1.0 - 1.0 / (WINDOW * schedule.steps), 0.0)
+    try:
+        for value in run_svi(loss, numbers, repeat(None), schedule, average=average, memory=memory):
+            on_step(len(losses), value)
+            losses.append(value)
+    except KeyboardInterrupt:
+        if not keep or not losses:
+            raise
+    if len(losses) == schedule.steps:
+        with torch.no_grad():
+            for own, mean in zip(numbers, average, strict=True):
+                own.copy_(mean)
+    return family, losses
+
+
+class Fall(NamedTuple):
+    """By how much losses fall over their last part, and the standard error; NaN of too few losses."""
+
+    drop: float
+    error: float
+
+    def settled(self, tolerance: float, errors: float = 2.0) -> bool:
+        """Tell whether it is at most the tolerance, so many standard errors allowed for."""
+        return self.drop + errors * self.error <= tolerance
+
+
+def fall(losses: Sequence[float] | NDArray[np.float64], share: float = 0.25) -> Fall:
+    """Return how far losses fall over their last share, by a straight line."""
+    last = np.asarray(losses)[-max(int(share * len(losses)), 3) :]
+    if len(last) < 2:
+        return Fall(math.nan, math.nan)
+    time = np.linspace(-0.5, 0.5, len(last))
+    slope = float(time @ last / (time @ time))
+    if len(last) < 3:
+        return Fall(-slope, math.nan)
+    residual = last - last.mean() - slope * time
+    return Fall(-slope, float(np.sqrt(residual @ residual / (len(last) - 2) / (time @ time))))
+
+
+def sizes_of(model: Callable[[], Any]) -> dict[str, int]:
+    """Return how many numbers each unknown site of a model holds."""
+    with torch.no_grad(), poutine.trace() as tracer:
+        model()
+    sites: Mapping[str, Any] = tracer.trace.nodes
+    return {
+        name: site["value"].numel()
+        for name, site in sites.items()
+        if site["type"] == "sample" and not site["is_observed"] and not poutine.util.site_is_subsample(site)
+    }
 
 
 # -- the No-U-Turn sampler --------------------------------------------------------------------------------------------
 
 
-def draw_nuts(
-    likelihood: Likelihood, draws: int, warmup: int, chains: int, progress: bool
-) -> tuple[Draws, dict[str, Any]]:
-    """Draw the parameters by the No-U-Turn sampler, one chain after the other, each from a random start.
+@dataclass(frozen=True)
+class Chains:
+    """Draws of chains: sites (chain, draw, ...), diverging and log-density (chain, draw), acceptance of each chain.
 
-    Parameters
-    ----------
-    likelihood
-        The conditioned program.
-    draws, warmup, chains
-        The draws kept of each chain, those thrown away before, and the number of chains.
-    progress
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    samples : dict of str to ndarray of shape (chain, draw, ...)
-        The parameters.
-    found : dict
-        ``diagnostics`` and ``sample_stats`` as in :class:`pyrofair.Posterior`, and the texts of
-        ``warnings``.
+    ``text`` says what an interruption left; it is empty otherwise.
     """
+
+    samples: dict[str, Tensor]
+    diverging: NDArray[np.bool_]
+    lp: NDArray[np.float64]
+    acceptance: list[float]
+    text: str
+
+
+def run_nuts(
+    model: Callable[[], Any],
+    names: Sequence[str],
+    *,
+    draws: int,
+    warmup: int,
+    chains: int,
+    init: Callable[..., Any] = init_to_uniform,
+    keep: bool = False,
+    progress: bool = False,
+) -> Chains:
+    """Draw sites of a model by the No-U-Turn sampler, one chain after the other, each from a start of its own.
+
+    The correlations of these sites are learned unless they are many; those of other unknowns are not. With ``keep``
+    Ctrl-C ends the run with the chains that are done, or with the draws of the first.
+    """
+    sizes = sizes_of(model)
+    dense = [tuple(names)] if sum(sizes[name] for name in names) <= MOST_DENSE else False
     done: list[_Chain] = []
-    texts = []
+    text = ""
     with tqdm(total=chains * (warmup + draws), desc="NUTS", disable=not progress, leave=False) as bar:
         while len(done) < chains:
-            chain = _Chain(likelihood, bar)
+            kernel: Any = NUTS(model, full_mass=dense, init_strategy=init)  # type: ignore[no-untyped-call]
+            chain = _Chain(kernel, [], {})
             try:
-                chain.run(draws, warmup)
+                chain.run(draws, warmup, bar)
             except KeyboardInterrupt:
-                if not done and len(chain.kept) < LEAST_DRAWS:
+                if not keep or (not done and len(chain.kept) < LEAST_DRAWS):
                     raise
-                texts.append(_interrupted(done or [chain], len(chain.kept), chains, draws))
+                text = _interrupted(done or [chain], len(chain.kept), chains, draws)
                 done = done or [chain]
                 break
             done.append(chain)
-    samples = {name: torch.stack([chain.samples()[name] for chain in done]) for name in likelihood.parameters}
-    diverging = np.stack([chain.diverging() for chain in done])
-    r_hat, ess = {}, {}
-    for name, values in samples.items():
-        r_hat[name] = float(split_gelman_rubin(values, 0, 1).max())  # type: ignore[no-untyped-call]
-        ess[name] = float(effective_sample_size(values, 0, 1).min())  # type: ignore[no-untyped-call]
-    # An R-hat that is not a number comes from a chain that never moved.
-    if unmixed := {name: value for name, value in r_hat.items() if not value <= R_HAT}:
-        texts.append(
-            f"The chains have not mixed: R-hat is {', '.join(f'{v:.3f} for {n!r}' for n, v in unmixed.items())} (at "
-            f"most {R_HAT} is wanted). Take more warmup and draws, several chains, or tighter priors."
-        )
-    if diverging.any():
-        texts.append(
-            f"{int(diverging.sum())} of {diverging.size} draws diverged, so parts of the posterior may be missing. "
-            "Take more warmup, or write the program so that its parameters are of one scale and independent a priori."
-        )
-    stats = {"diverging": diverging, "lp": np.stack([[lp for _, lp in chain.kept] for chain in done])}
-    acceptance = [chain.acceptance() for chain in done]
-    return {name: values.numpy() for name, values in samples.items()}, {
-        "diagnostics": {"r_hat": r_hat, "ess": ess, "divergences": int(diverging.sum()), "acceptance": acceptance},
-        "sample_stats": stats,
-        "warnings": texts,
-    }
+    return Chains(
+        {name: torch.stack([chain.site(name) for chain in done]) for name in names},
+        np.stack([chain.diverging for chain in done]),
+        np.stack([[lp for _, lp in chain.kept] for chain in done]),
+        [float(chain.reported["acceptance rate"]) for chain in done],
+        text,
+    )
 
 
+@dataclass
 class _Chain:
-    """A chain of the No-U-Turn sampler that keeps each draw as soon as it is made.
+    """One chain: its kernel, the unconstrained unknowns and log-density of each draw, and the kernel's last report."""
 
-    Parameters
-    ----------
-    likelihood
-        The conditioned program.
-    bar
-        Moves on by one at each step.
-    """
+    kernel: Any
+    kept: list[tuple[dict[str, Tensor], float]]
+    reported: dict[str, Any]
 
-    def __init__(self, likelihood: Likelihood, bar: Any) -> None:
-        self.likelihood, self.bar = likelihood, bar
-        self.kernel: Any = NUTS(likelihood, full_mass=_dense(likelihood))  # type: ignore[no-untyped-call]
-        self.kept: list[tuple[dict[str, Tensor], float]] = []
-        """The unconstrained unknowns of each draw, and their log-density."""
-        self.told: dict[str, Any] = {}
-        """What the kernel says of the draws so far; it forgets it at the end."""
+    def run(self, draws: int, warmup: int, bar: Any) -> None:
+        """Warm up and draw; a hook collects each draw as soon as it is made, for ``MCMC`` loses them at Ctrl-C."""
 
-    def run(self, draws: int, warmup: int) -> None:
-        """Warm up and draw."""
-
-        def note(kernel: NUTS, unconstrained: dict[str, Tensor], stage: str, _: int) -> None:
-            self.bar.update()
+        def collect(kernel: NUTS, unconstrained: dict[str, Tensor], stage: str, _: int) -> None:
+            bar.update()
             if stage == "Sample":
                 lp = -kernel.potential_fn(unconstrained).item()
-                self.told = kernel.diagnostics()  # type: ignore[no-untyped-call]
+                self.reported = kernel.diagnostics()  # type: ignore[no-untyped-call]
                 self.kept.append(({name: value.detach().clone() for name, value in unconstrained.items()}, lp))
 
-        MCMC(self.kernel, draws, warmup, hook_fn=note, disable_progbar=True).run()  # type: ignore[no-untyped-call]
+        MCMC(self.kernel, draws, warmup, hook_fn=collect, disable_progbar=True).run()  # type: ignore[no-untyped-call]
 
-    def samples(self) -> dict[str, Tensor]:
-        """Return the parameters, shape (draw, ...)."""
-        found = {}
-        for name in self.likelihood.parameters:
-            values = torch.stack([each[name] for each, _ in self.kept])
-            found[name] = self.kernel.transforms[name].inv(values) if name in self.kernel.transforms else values
+    def site(self, name: str) -> Tensor:
+        """Return a site's draws, shape (draw, ...)."""
+        values = torch.stack([each[name] for each, _ in self.kept])
+        found: Tensor = self.kernel.transforms[name].inv(values) if name in self.kernel.transforms else values
         return found
 
+    @property
     def diverging(self) -> NDArray[np.bool_]:
-        """Return which draws diverged, shape (draw,)."""
+        """Which draws diverged, shape (draw,)."""
         found = np.zeros(len(self.kept), dtype=bool)
-        found[[int(i) for i in self.told["divergences"]]] = True
+        found[[int(i) for i in self.reported["divergences"]]] = True
         return found
-
-    def acceptance(self) -> float:
-        """Return the share of proposals that were accepted."""
-        return float(self.told["acceptance rate"])
 
 
 def _interrupted(used: list[_Chain], last: int, chains: int, draws: int) -> str:
-    """Return what to say of a run that was ended early, of whose last chain so many draws were made."""
+    """Return the report of a run that was ended early, of whose last chain so many draws were made."""
     whole = len(used[0].kept) == draws
     kept = f"{len(used)} of {chains} chains are done and used" if whole else f"its {last} of {draws} draws are used"
     left = f"; the {last} draws of the next one are left out, for chains are of one length" if whole and last else ""
     return f"Interrupted in chain {len(used) + whole} of {chains}: {kept}{left}."
 
 
-def _dense(likelihood: Likelihood) -> bool | list[tuple[str, ...]]:
-    """Return the block of the mass matrix that is learned whole: that of the parameters, unless they are many."""
-    sizes = _sizes(likelihood)
-    few = sum(sizes[name] for name in likelihood.parameters) <= MOST_DENSE
-    return [tuple(likelihood.parameters)] if few else False
+def diagnose(samples: Mapping[str, Tensor]) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]]:
+    """Return ArviZ's bulk effective sample size and split R-hat of each element of samples of shape (chain, draw, ...).
 
-
-def _sizes(likelihood: Likelihood) -> dict[str, int]:
-    """Return how many numbers each unknown site holds."""
-    with torch.no_grad(), poutine.trace() as tracer:
-        likelihood()
-    sites: Any = tracer.trace.nodes
-    return {name: sites[name]["value"].numel() for name in (*likelihood.parameters, *likelihood.latent)}
-
-
-# -- variational inference --------------------------------------------------------------------------------------------
-
-
-def draw_svi(
-    likelihood: Likelihood, guide: str, draws: int, steps: int, learning_rate: float, progress: bool
-) -> tuple[Draws, dict[str, Any]]:
-    """Fit a guide to the unknown sites, and draw the parameters from it.
-
-    The guide's numbers are averaged over the last quarter of the steps, which removes most of their noise.
-
-    Parameters
-    ----------
-    likelihood
-        The conditioned program.
-    guide
-        A key of ``GUIDES``.
-    draws, steps, learning_rate
-        The draws, the steps of Adam, and the size of the first.
-    progress
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    samples : dict of str to ndarray of shape (1, draw, ...)
-        The parameters.
-    found : dict
-        ``diagnostics`` and ``losses`` as in :class:`pyrofair.Posterior`, and the texts of ``warnings``.
-
-    Raises
-    ------
-    PosteriorError
-        If the loss is not a finite number.
+    A single chain is compared half with half.
     """
-    family = GUIDES[guide](likelihood, init_loc_fn=init_to_median)
-    adam = ClippedAdam({"lr": learning_rate, "lrd": FINAL_RATE ** (1.0 / steps), "clip_norm": math.inf})
-    svi = SVI(likelihood, family, adam, Trace_ELBO())  # type: ignore[no-untyped-call]
-    svi.evaluate_loss()  # type: ignore[no-untyped-call] # makes the guide's parameters
-    means = [torch.zeros_like(values) for values in family.parameters()]
-    tail = max(steps // 4, 1)
-    losses: list[float] = []
-    texts = []
-    with tqdm(total=steps, desc="SVI", disable=not progress, leave=False) as bar:
-        try:
-            for step in range(steps):
-                loss = svi.step()  # type: ignore[no-untyped-call]
-                if not math.isfinite(loss):
-                    raise PosteriorError(
-                        f"The loss is {loss} at step {step}. Lower learning_rate={learning_rate:g}, tighten the "
-                        "priors, or see whether a row is impossible under the program."
-                    )
-                losses.append(loss)
-                if (late := step - steps + tail) >= 0:
-                    for values, mean in zip(family.parameters(), means, strict=True):
-                        mean += (values.detach() - mean) / (late + 1)
-                bar.update()
-        except KeyboardInterrupt:
-            if not losses:
-                raise
-            texts.append(f"Interrupted after {len(losses)} of {steps} steps; the guide is used as it is then.")
-    drop, error = _fall(np.array(losses))
-    if math.isnan(drop):
-        texts.append(
-            f"{len(losses)} steps are too few to tell whether the loss has settled, and to fit anything. Take steps="
-            "4000, the default, or as many as the loss takes to settle."
-        )
-    elif not drop + 2.0 * error <= SETTLED * math.sqrt(sum(_sizes(likelihood).values())):
-        texts.append(
-            f"The loss may not have settled: it falls by {drop:.2f} nats (standard error {error:.2f}) over the last "
-            f"quarter of {len(losses)} steps. Take more steps, or another learning_rate than {learning_rate:g}."
-        )
-    with torch.no_grad():
-        if len(losses) == steps:
-            for values, mean in zip(family.parameters(), means, strict=True):
-                values.copy_(mean)
-        drawn = [family() for _ in range(draws)]
-    samples = {name: torch.stack([each[name] for each in drawn])[None].numpy() for name in likelihood.parameters}
-    return samples, {
-        "diagnostics": {"steps": len(losses), "drop": drop, "drop_error": error},
-        "losses": np.array(losses),
-        "warnings": texts,
-    }
+    arrays = {name: values.numpy() for name, values in samples.items()}
+    halves = {name: _halves(values) if len(values) == 1 else values for name, values in arrays.items()}
+    found = []
+    for sampled, function, method in ((arrays, "ess", "bulk"), (halves, "rhat", "split")):
+        group = to_arviz({"posterior": sampled})["posterior"]
+        group = group.to_dataset() if hasattr(group, "to_dataset") else group
+        import arviz  # takes seconds, and to_arviz has imported it without its announcement
+
+        with np.errstate(divide="ignore", invalid="ignore"):  # of chains that never moved
+            table = getattr(arviz, function)(group, method=method)
+        found.append({name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in samples})
+    return found[0], found[1]
 
 
-def _fall(losses: NDArray[np.float64]) -> tuple[float, float]:
-    """Return how far the loss fell over the last quarter of the steps by a straight line, and the standard error."""
-    last = losses[-max(len(losses) // 4, 3) :]
-    if len(last) < 3:
-        return math.nan, math.nan
-    time = np.linspace(-0.5, 0.5, len(last))
-    slope = float(time @ last / (time @ time))
-    residual = last - last.mean() - slope * time
-    return -slope, float(np.sqrt(residual @ residual / (len(last) - 2) / (time @ time)))
+def _halves(values: NDArray[Any]) -> NDArray[Any]:
+    """Split one chain, shape (1, draw, ...), in two."""
+    half = values.shape[1] // 2
+    return np.stack([values[0, :half], values[0, values.shape[1] - half :]])

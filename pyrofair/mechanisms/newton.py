@@ -1,6 +1,4 @@
-"""The last layer of a distribution, fitted by Newton's method: distributions without hidden layers, and bootstrap
-replicates of all.
-"""
+"""Newton's method for the last layer: distributions without hidden layers, and bootstrap replicates of all."""
 
 from __future__ import annotations
 
@@ -31,50 +29,36 @@ ARRIVED, MOST_MOVES = 1e-4, 8
 """A mixture has moved by as much as its rows say if another step would gain this share of the first one's gain."""
 
 
-def has_last_layer(law: ConditionalDistribution) -> bool:
-    """Tell whether a distribution's numbers come from a network, and its family is one of ours, with curvatures."""
-    return isinstance(law.numbers, Network) and isinstance(law.family, Binary | Categorical | Continuous | Integer)
+def has_last_layer(mechanism: ConditionalDistribution) -> bool:
+    """Tell whether a network computes a distribution's numbers, and its family is one of ours, with curvatures."""
+    known = Binary | Categorical | Continuous | Integer
+    return isinstance(mechanism.numbers, Network) and isinstance(mechanism.family, known)
 
 
-def is_convex(law: ConditionalDistribution) -> bool:
-    """Tell whether a distribution has one optimum: a linear predictor of log-odds, of logits, or of one normal
-    distribution.
-    """
-    return isinstance(law.numbers, Network) and len(law.numbers.shapes) == 1 and is_simple(law)
+def is_convex(mechanism: ConditionalDistribution) -> bool:
+    """Tell whether a distribution has one optimum: a linear predictor of numbers in which it is simple."""
+    network = mechanism.numbers
+    return isinstance(network, Network) and len(network.shapes) == 1 and _is_simple(mechanism)
 
 
-def is_simple(law: ConditionalDistribution) -> bool:
-    """Tell whether a distribution has one optimum in its own numbers: log-odds, logits, or those of one normal
-    distribution.
-    """
-    family = law.family
-    return isinstance(family, Binary | Categorical) or (
-        isinstance(family, Continuous | Integer) and family.components == 1
-    )
+def _is_simple(mechanism: ConditionalDistribution) -> bool:
+    """Tell whether it has one optimum in its own numbers: log-odds, logits, or those of one normal distribution."""
+    family = mechanism.family
+    one = isinstance(family, Continuous | Integer) and family.components == 1
+    return isinstance(family, Binary | Categorical) or one
 
 
 @dataclass(frozen=True, eq=False)
 class LastLayer:
-    """What the last layer of a distribution is fitted to: the most probable weights and biases, all before it held.
+    """What the last layer of a distribution is fitted to, in double precision, all layers before it held.
 
-    Numbers are in double precision.
-
-    Parameters
-    ----------
-    law
-        A distribution whose numbers a network computes.
-    inputs
-        What the last layer reads of each row, and a one, shape (n, k + 1).
-    values, weight
-        The column, and the weight of each row, shape (n,).
-    precision
-        That of the normal prior of each number, shape (k + 1, 1).
-    tilt
-        A gradient of the objective, (k + 1, size), that is taken off: a replicate of a distribution that is no optimum,
-        for held-out rows stopped it early, moves by as much as its rows' weights say, and not towards the optimum.
+    ``inputs``, shape (n, k + 1), is what it reads of each row and a one; ``values`` and ``weight`` have shape (n,);
+    ``precision``, shape (k + 1, 1), is that of the normal prior of each number. ``tilt``, a gradient of shape
+    (k + 1, size), is taken off the objective's: a replicate of a distribution that is no optimum, for held-out rows
+    stopped it early, moves by as much as its rows' weights say, and not towards the optimum.
     """
 
-    law: ConditionalDistribution
+    mechanism: ConditionalDistribution
     inputs: Tensor
     values: Tensor
     weight: Tensor
@@ -82,23 +66,25 @@ class LastLayer:
     tilt: Tensor | float = 0.0
 
     @classmethod
-    def of(cls, law: ConditionalDistribution, parameters: Mapping[str, Tensor], rows: Rows) -> LastLayer:
+    def of(cls, mechanism: ConditionalDistribution, parameters: Mapping[str, Tensor], rows: Rows) -> LastLayer:
         """Return the last layer of a distribution with given parameters, on the training rows."""
-        network = law.numbers
-        assert isinstance(network, Network)  # told by the caller
+        network = mechanism.numbers
+        assert isinstance(network, Network)
         values, weight = rows.at(rows.train), rows.weight[rows.train].double()
         before = network.before_last(
             [each.double() for each in parameters.values()],
-            [features(family, values[name]).double() for name, family in law.reads.items()],
+            [features(family, values[name]).double() for name, family in mechanism.reads.items()],
             len(weight),
         )
         inputs = torch.cat([before, torch.ones(len(weight), 1, dtype=torch.float64)], 1)
-        return cls(law, inputs, values[law.column].double(), weight, network.precisions.double().unsqueeze(1))
+        return cls(
+            mechanism, inputs, values[mechanism.column].double(), weight, network.precisions.double().unsqueeze(1)
+        )
 
     def read(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return weights and biases of the last layer, shape (k + 1, size)."""
         last = [*parameters.values()][-2 if self.inputs.shape[1] > 1 else -1 :]
-        return torch.cat([each.double().reshape(-1, self.law.family.size) for each in last])
+        return torch.cat([each.double().reshape(-1, self.mechanism.family.size) for each in last])
 
     def write(self, theta: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return parameters with these as their last layer."""
@@ -147,10 +133,10 @@ class LastLayer:
             yield theta, float(value), False
 
     def _out(self, theta: Tensor) -> Tensor:
-        return self.inputs @ theta + self.law.family.offset.double()
+        return self.inputs @ theta + self.mechanism.family.offset.double()
 
     def _fit(self, out: Tensor) -> Tensor:
-        each: Tensor = self.law.family.distribution(out).log_prob(self.values)  # type: ignore[no-untyped-call]
+        each: Tensor = self.mechanism.family.distribution(out).log_prob(self.values)  # type: ignore[no-untyped-call]
         return -(self.weight * each).sum()
 
     def _curvature(self, theta: Tensor) -> Tensor:
@@ -168,7 +154,7 @@ class LastLayer:
         found = torch.stack(
             [torch.autograd.grad(slope[:, i].sum(), out, retain_graph=True)[0] for i in range(size)], 1
         ).detach()
-        if isinstance(self.law.family, Binary | Categorical):
+        if isinstance(self.mechanism.family, Binary | Categorical):
             return found
         known, vectors = torch.linalg.eigh(0.5 * (found + found.transpose(1, 2)))
         clipped: Tensor = vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(1, 2))
@@ -176,7 +162,7 @@ class LastLayer:
 
     @property
     def _exact(self) -> bool:
-        return is_simple(self.law)
+        return _is_simple(self.mechanism)
 
     def _solve(self, right: Tensor, curvature: Tensor) -> Tensor:
         """Solve the equations of a step by conjugate gradients, scaled by their diagonal."""

@@ -28,8 +28,8 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.abduction import Method, Settings, counterfactuals, read_inverses
 from pyrofair.inference.counterfactuals import Counterfactuals
-from pyrofair.inference.gradients import Guide
 from pyrofair.inference.inversion import Inverse
+from pyrofair.inference.samplers import NormalGuide
 from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.covariates import ROW
@@ -285,7 +285,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         inverses: Mapping[str, Inverse] | None = None,
         draws: int = 1000,
         tolerance: float | Mapping[str, float] | None = None,
-        guide: Guide = "AutoNormal",
+        guide: NormalGuide = "normal",
         do: Mapping[str, Any] | None = None,
         random_state: int | None = None,
     ) -> Counterfactuals:

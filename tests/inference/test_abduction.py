@@ -486,7 +486,7 @@ def latent_posterior(row: Any, error: float = 0.0) -> tuple[float, float]:
         ("auto", {"draws": 4000}, 0.0),
         ("importance", {"tolerance": 0.5, "draws": 4000}, math.sqrt(0.05)),  # the kernel's standard deviation
         ("nuts", {"tolerance": 0.6, "draws": 200}, 0.6),
-        ("svi", {"tolerance": 0.4, "draws": 500, "guide": "AutoMultivariateNormal"}, 0.4),
+        ("svi", {"tolerance": 0.4, "draws": 500, "guide": "multivariate"}, 0.4),
     ],
 )
 def test_shared_noise_is_inferred_from_all_nodes_that_read_it(method: Any, settings: Any, error: float) -> None:
@@ -542,7 +542,7 @@ def test_svi_with_independent_noise_and_its_effective_size() -> None:
     np.testing.assert_allclose(found.noise["U_D", "mean"], 1.5, atol=0.05)
     np.testing.assert_allclose(found.noise["U_M", "mean"], 0.7, atol=0.05)
     np.testing.assert_allclose(found.switched["D"], 4.0, atol=0.2)
-    told = found.diagnostics[found.diagnostics["method"] == "svi (AutoNormal)"]
+    told = found.diagnostics[found.diagnostics["method"] == "svi (normal)"]
     assert (told["ess"] > 200).all()
     assert told["r_hat"].isna().all()
 

@@ -32,7 +32,7 @@ from pyrofair._validation import (
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.counterfactual import Latents, Replay, read_replay
-from pyrofair.classifiers.pscf.model import LatentSEM, People, Steps, doubt, evidence, fit_elbo
+from pyrofair.classifiers.pscf.model import LatentSEM, Steps, Units, check_convergence, evidence, fit_elbo
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
@@ -281,11 +281,11 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = evidence(fitted.sem_, people, seed=fitted.seed_)
         self.__dict__ = fitted.__dict__
-        if text := doubt(losses, steps):
+        if text := check_convergence(losses, steps):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
-    def _read_training(self, X: Any, y: Any, sample_weight: object) -> People:
+    def _read_training(self, X: Any, y: Any, sample_weight: object) -> Units:
         graph = self.unfair.graph
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -312,7 +312,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = len(self.feature_names_in_)
         with neutral_torch():
             values = self._encode(table) | {graph.outcome_column: torch.as_tensor(target).float()}
-            return People(values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32))
+            return Units(values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32))
 
     def _read_target(self, y: Any) -> NDArray[np.int8]:
         """Learn the labels, and return for each row whether it has the graph's positive one."""
@@ -409,7 +409,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             values = self._encode(table)
             keys = replay.keys(values, len(table))
             fair = replay.fair_values(self.sem_, values, keys, latents=self.latents, draws=draws, seed=key)
-            score = self.sem_.law(column, replay.as_read(column, self.sem_, values, fair)).probs
+            score = self.sem_.distribution(column, replay.as_read(column, self.sem_, values, fair)).probs
             u = keyed_uniform(keys, key, column, (draws,))
             return values, fair, score.expand(draws, len(table)), u
 

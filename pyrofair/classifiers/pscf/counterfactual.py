@@ -111,7 +111,7 @@ class Replay:
                 noise = loc + scale * noise
             found[site] = noise
             for column in self.unfair.graph.columns[node]:
-                law = sem.law(column, self.as_read(column, sem, values, found), noise)
+                law = sem.distribution(column, self.as_read(column, sem, values, found), noise)
                 u = keyed_strata(keys, seed, column, (draws,)).to(torch.get_default_dtype())
                 found[column] = quantile(column, law, _inside(u)).to(u.dtype).expand(draws, len(keys))
         return found

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyro
 import pyro.distributions as dist
-import pyro.optim
 import torch
-from numpy.typing import NDArray
 from pyro import poutine
-from pyro.infer import SVI, TraceMeanField_ELBO
+from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
+from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
 from pyrofair.mechanisms.families import Continuous, Family, Integer, features
 
 __all__ = [
+    "FixedSpread",
     "LatentSEM",
-    "Narrow",
-    "People",
     "Steps",
+    "Units",
     "Values",
-    "doubt",
+    "check_convergence",
     "evidence",
     "fit_elbo",
     "mean_discrepancy",
@@ -44,30 +43,11 @@ def mean_discrepancy(points: Tensor, group: Tensor, weight: Tensor | None = None
     """Return the squared maximum mean discrepancy between two groups of points, under a Gaussian kernel.
 
     With ``k(x, y) = exp(-|x - y|^2 / (2 d))`` in d dimensions it is the mean of k over all pairs in group 0, plus that
-    over all pairs in group 1, minus twice that over all pairs of one from each. Each mean is by the group's own number
-    of points (or their total weight), so that it does not shrink where a group is small.
+    over all pairs in group 1, minus twice that over all pairs of one from each (Gretton et al., 2012, eq. 5; the
+    penalty of Chiappa, 2018). Each mean is by the group's own total weight, so that it does not shrink where a group is
+    small. ``points`` has shape (n, d), ``group`` holds 0 or 1 and ``weight`` weights (ones), shape (n,). It is 0 if one
+    group has no point.
 
-    Parameters
-    ----------
-    points
-        Shape (n, d).
-    group
-        0 or 1 for each point, shape (n,).
-    weight
-        Weights of shape (n,); by default ones.
-
-    Returns
-    -------
-    Tensor
-        A scalar of at least 0 but for rounding; 0 if one of the groups has no point, for then there is nothing to
-        compare.
-
-    References
-    ----------
-    Gretton et al. (2012), eq. (5); Chiappa (2018), the penalty on the posterior of the latent variables.
-
-    Examples
-    --------
     >>> mean_discrepancy(torch.tensor([[0.0], [2.0], [0.0], [2.0]]), torch.tensor([0, 0, 1, 1]))
     tensor(0.)
     >>> mean_discrepancy(torch.tensor([[0.0], [2.0]]), torch.tensor([0, 1]))  # 2 - 2 exp(-2)
@@ -91,17 +71,11 @@ WHOLE_NOISE = 0.25
 
 
 @dataclass(frozen=True)
-class Narrow:
-    """A family of numbers with noise of a fixed, small spread: what else varies is left to a latent variable.
+class FixedSpread:
+    """A family of one component with noise of a fixed, small spread: what else varies is left to a latent variable.
 
-    Without it the distribution would explain all spread by itself, and the latent variable would say nothing of a unit.
-
-    Parameters
-    ----------
-    family
-        The column's family, with one component.
-    own
-        The spread that the distribution keeps for itself, as a share of the column's standard deviation.
+    Otherwise the distribution would explain all spread by itself, and the latent variable would carry no information.
+    ``own`` is that spread as a share of the column's standard deviation.
     """
 
     family: Integer | Continuous
@@ -109,7 +83,7 @@ class Narrow:
 
     @property
     def size(self) -> int:
-        """One: the place of the distribution."""
+        """One: the location of the distribution."""
         return 1
 
     @property
@@ -118,25 +92,15 @@ class Narrow:
         return torch.zeros(1)
 
     def distribution(self, out: Tensor) -> Any:
-        """Return the distributions of these places."""
+        """Return the distributions at these locations."""
         return self.family.distribution(
             torch.cat([torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))], -1)
         )
 
 
 @dataclass(frozen=True)
-class People:
-    """The rows that a program is conditioned on.
-
-    Parameters
-    ----------
-    values
-        For each column its values, shape (n,).
-    group
-        The sensitive attribute as 0 and 1, shape (n,).
-    weight
-        Their weights, shape (n,).
-    """
+class Units:
+    """The rows that a program is conditioned on: columns, sensitive attribute as 0 and 1, weights, shape (n,) each."""
 
     values: dict[str, Tensor]
     group: Tensor
@@ -146,7 +110,7 @@ class People:
         return len(self.weight)
 
 
-class _Law(nn.Module):
+class _Numbers(nn.Module):
     """One hidden layer from what a column is read from to the numbers that determine its distribution."""
 
     def __init__(self, width: int, hidden: int, offset: Tensor) -> None:
@@ -163,27 +127,16 @@ class _Law(nn.Module):
 
 
 class LatentSEM(nn.Module):
-    """A distribution for each column given its causes; for some nodes a latent variable among them, one that is theirs
-    alone.
+    """A distribution for each column given its causes, some nodes having a latent variable of their own among them.
 
     Each column has networks of its own: nothing is shared between nodes. A node of several columns has one latent,
-    which each of its columns reads, and each column reads those before it.
+    which each of its columns reads, and each column reads those before it. Latent nodes of the graph are left out.
 
-    Parameters
-    ----------
-    graph
-        The graph. Latent nodes of it are left out.
-    families
-        The distribution of each column, in the order in which the columns are drawn.
-    noisy
-        For each node with a latent variable the dimensions of it.
-    hidden, encoder_hidden
-        The tanh units of a distribution's one layer, and of the guide's layers.
-    own_noise
-        What the distribution of a number keeps of its spread where there is a latent variable, see :class:`Narrow`;
-        None leaves it to be learned.
-    distance
-        The strength of the penalty on the discrepancy between the groups' latents.
+    ``families`` holds the distribution of each column, in the order in which they are drawn; ``noisy`` the dimensions
+    of each latent variable by node; ``hidden`` and ``encoder_hidden`` the tanh units of a distribution's one layer and
+    of the guide's layers. ``own_noise`` is what the distribution of a number keeps of its spread where there is a
+    latent variable (see :class:`FixedSpread`; None: it is learned), ``distance`` the strength of the penalty on the
+    discrepancy between the groups' latents.
     """
 
     def __init__(
@@ -200,18 +153,16 @@ class LatentSEM(nn.Module):
         super().__init__()
         self.graph, self.families, self.noisy = graph, dict(families), dict(noisy)
         self.own_noise, self.distance = own_noise, distance
-        self.owner = graph.node_of
+        self.owner = {column: node for node, own in graph.columns.items() for column in own}
         self.order = tuple(node for node in graph.order if node not in graph.latent)
         self.site = {node: unused_name(f"H_{node}", self.families) for node in self.noisy}
-        self.width = {name: features(law, torch.zeros(1)).shape[-1] for name, law in self.families.items()}
-        self.places = {column: i for i, column in enumerate(self.families)}
-        self.laws = nn.ModuleList(self._new_law(column, hidden) for column in self.families)
+        self.width = {name: features(family, torch.zeros(1)).shape[-1] for name, family in self.families.items()}
+        self.index = {column: i for i, column in enumerate(self.families)}
+        self.networks = nn.ModuleList(self._new_numbers(column, hidden) for column in self.families)
         self.encoders = nn.ModuleList(self._new_encoder(node, encoder_hidden) for node in self.noisy)
 
     def reads(self, column: str) -> list[str]:
-        """Return the columns that a column's distribution reads: those of its parents, and those of its node before
-        it.
-        """
+        """Return the columns that a column's distribution reads: those of its parents, and its node's before it."""
         node = self.owner[column]
         own = self.graph.columns[node]
         parents = [parent for parent in self.graph.parents(node) if parent not in self.graph.latent]
@@ -227,12 +178,12 @@ class LatentSEM(nn.Module):
         family = self.families[column]
         if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Integer | Continuous):
             least = WHOLE_NOISE / family.sd if isinstance(family, Integer) else 0.0
-            return Narrow(replace(family, components=1), max(self.own_noise, least))
+            return FixedSpread(replace(family, components=1), max(self.own_noise, least))
         return family
 
-    def _new_law(self, column: str, hidden: int) -> nn.Module:
+    def _new_numbers(self, column: str, hidden: int) -> nn.Module:
         width = sum(self.width[name] for name in self.reads(column)) + self.noisy.get(self.owner[column], 0)
-        return _Law(width, hidden, self._drawn_from(column).offset.to(torch.get_default_dtype()))
+        return _Numbers(width, hidden, self._drawn_from(column).offset.to(torch.get_default_dtype()))
 
     def _new_encoder(self, node: str, hidden: Sequence[int]) -> nn.Module:
         sizes = [sum(self.width[name] for name in self.family_of(node)), *hidden]
@@ -241,20 +192,12 @@ class LatentSEM(nn.Module):
             layers += [nn.Linear(width, size), nn.Tanh()]
         return nn.Sequential(*layers, nn.Linear(sizes[-1], 2 * self.noisy[node]))
 
-    # -- distributions
-    # ---------------------------------------------------------------------------------------------------------
+    # -- distributions ------------------------------------------------------------------------------------------------
 
-    def law(self, column: str, values: Values, latent: Tensor | None = None) -> Any:
-        """Return the distribution of a column given what it reads and, where its node has one, its latent variable.
+    def distribution(self, column: str, values: Values, latent: Tensor | None = None) -> Any:
+        """Return the distribution of a column given the values that it reads, shapes (..., n), and its node's latent.
 
-        Parameters
-        ----------
-        column
-            The column.
-        values
-            For each column that it reads the values, shapes (..., n) that broadcast.
-        latent
-            Shape (..., n, k).
+        ``latent`` has shape (..., n, k).
         """
         parts = [features(self.families[name], values[name]) for name in self.reads(column)]
         if self.owner[column] in self.noisy:
@@ -262,7 +205,7 @@ class LatentSEM(nn.Module):
             parts.append(latent)
         shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))  # type: ignore[no-untyped-call]
         read = torch.cat([part.expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
-        return self._drawn_from(column).distribution(self.laws[self.places[column]](read))
+        return self._drawn_from(column).distribution(self.networks[self.index[column]](read))
 
     def posterior(self, node: str, values: Values) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation of a node's latent variable given its family, shapes (n, k)."""
@@ -272,43 +215,39 @@ class LatentSEM(nn.Module):
 
     # -- the program and its guide ------------------------------------------------------------------------------------
 
-    def model(self, people: People, rows: Tensor) -> None:
+    def model(self, units: Units, rows: Tensor) -> None:
         """Draw latent variables, and observe the columns of some of the units."""
-        pyro.module(unused_name("laws", self.families), self.laws)
-        batch = {name: values[rows] for name, values in people.values.items()}
+        batch = {name: values[rows] for name, values in units.values.items()}
         latents: dict[str, Tensor] = {}
-        with self._plate(people, rows):
+        with self._plate(units, rows):
             for node in self.order:
                 if node in self.noisy:
                     prior: Any = dist.Normal(torch.zeros(self.noisy[node]), 1.0)
                     latents[node] = pyro.sample(self.site[node], prior.to_event(1))
                 for column in self.graph.columns[node]:
-                    pyro.sample(column, self.law(column, batch, latents.get(node)), obs=batch[column])
+                    pyro.sample(column, self.distribution(column, batch, latents.get(node)), obs=batch[column])
         if self.distance and latents:
             points = torch.cat(list(latents.values()), -1)
-            apart = mean_discrepancy(points, people.group[rows], people.weight[rows])
-            pyro.factor(unused_name("discrepancy", self.families), -self.distance * people.weight.sum() * apart)
+            apart = mean_discrepancy(points, units.group[rows], units.weight[rows])
+            pyro.factor(unused_name("discrepancy", self.families), -self.distance * units.weight.sum() * apart)
 
-    def guide(self, people: People, rows: Tensor) -> None:
+    def guide(self, units: Units, rows: Tensor) -> None:
         """Draw the latent variables of some of the units given their columns."""
-        pyro.module(unused_name("encoders", self.families), self.encoders)
-        batch = {name: values[rows] for name, values in people.values.items()}
-        with self._plate(people, rows):
+        batch = {name: values[rows] for name, values in units.values.items()}
+        with self._plate(units, rows):
             for node in self.noisy:
-                law: Any = dist.Normal(*self.posterior(node, batch))
-                pyro.sample(self.site[node], law.to_event(1))
+                posterior: Any = dist.Normal(*self.posterior(node, batch))
+                pyro.sample(self.site[node], posterior.to_event(1))
 
     @contextmanager
-    def _plate(self, people: People, rows: Tensor) -> Iterator[None]:
-        plate: Any = pyro.plate(unused_name("people", self.families), len(people), subsample=rows)
-        with poutine.scale(scale=people.weight[rows]), plate:
+    def _plate(self, units: Units, rows: Tensor) -> Iterator[None]:
+        plate: Any = pyro.plate(unused_name("people", self.families), len(units), subsample=rows)
+        with poutine.scale(scale=units.weight[rows]), plate:
             yield
 
 
-STEADY = 1 / 3
-"""For so much of the time all steps have one size; then they shrink geometrically."""
-FINAL_RATE = 0.01
-"""The last step is so much shorter than the first."""
+STEADY, FINAL = 1 / 3, 0.01
+"""For so much of the time all steps have one size; then they shrink to this share of it."""
 PROGRESS_AFTER = 5.0
 TOLERANCE = 0.02
 """A loss has settled if, while steps had one size, it gained at most this share of itself since half-time."""
@@ -328,73 +267,45 @@ class Steps:
     progress: bool = False
 
 
-def fit_elbo(sem: LatentSEM, people: People, steps: Steps, seed: int) -> list[float]:
-    """Fit distributions and guide together, and return the loss of each epoch in nats a unit.
+def fit_elbo(sem: LatentSEM, units: Units, steps: Steps, seed: int) -> list[float]:
+    """Train the networks of distributions and guide in place, and return the loss of each epoch in nats a unit.
 
     The loss is the negative evidence lower bound, with the divergence of the guide from the prior in closed form, plus
-    the penalty on the discrepancy between groups. Batches hold their share of both groups. Steps shrink geometrically.
-    An interruption (Ctrl-C) ends the fit with the networks of the last whole epoch, so that fewer losses are returned;
-    before the end of the first it goes on to the caller.
-
-    Parameters
-    ----------
-    sem
-        The program; its networks are trained in place.
-    people
-        The rows.
-    steps
-        How long and in what steps.
-    seed
-        Seeds batches and latent draws. The global generators and the parameter store are left as they were.
-
-    Raises
-    ------
-    DataError
-        If the loss is not finite.
+    the penalty on the discrepancy between groups. Batches hold their share of both groups. An interruption (Ctrl-C)
+    ends the fit with the networks of the last whole epoch; before the end of the first it goes on to the caller.
     """
-    count = max(1, -(-len(people) // steps.batch_size))
-    schedule: Any = vars(pyro.optim)["LambdaLR"]  # made when Pyro is imported, unknown to type checkers
-    adam = schedule(
-        {
-            "optimizer": torch.optim.Adam,
-            "optim_args": {"lr": steps.learning_rate, "weight_decay": steps.weight_decay},
-            "lr_lambda": lambda epoch: _rate(epoch / max(steps.epochs - 1, 1)),
-        }
-    )
-    losses: list[float] = []
+    count = max(1, -(-len(units) // steps.batch_size))
+    schedule = Schedule(steps.epochs * count, steps.learning_rate, STEADY, FINAL, steps.weight_decay)
+    batches = (rows for _ in range(steps.epochs) for rows in _batches(units.group, count))
+    elbo = TraceMeanField_ELBO()  # type: ignore[no-untyped-call]
+    total, losses = 0.0, list[float]()
     kept: dict[str, Tensor] = {}
-    with _scoped(seed), _bar(steps) as bar:
-        svi = SVI(sem.model, sem.guide, adam, TraceMeanField_ELBO())  # type: ignore[no-untyped-call]
+    bar = tqdm(total=steps.epochs, desc="epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
+    with isolated(seed), fitting(), bar:
+        loss = partial(elbo.differentiable_loss, sem.model, sem.guide, units)
         try:
-            for epoch in bar:
-                loss = _take_epoch(svi, people, count)
-                adam.step()
-                if not math.isfinite(loss):
+            for step, value in enumerate(run_svi(loss, list(sem.parameters()), batches, schedule), 1):
+                total += value
+                if step % count:
+                    continue
+                if not math.isfinite(total):
                     raise DataError(
-                        f"Training diverged: the loss is {loss} in epoch {epoch}. Lower "
+                        f"Training diverged: the loss is {total} in epoch {len(losses)}. Lower "
                         f"learning_rate={steps.learning_rate:g}."
                     )
                 kept = {name: value.clone() for name, value in sem.state_dict().items()}
-                losses.append(loss)
+                losses.append(total / count / float(units.weight.sum()))
+                total = 0.0
+                bar.update()
         except KeyboardInterrupt:
             if not losses:
                 raise
             sem.load_state_dict(kept)
-    for parameter in sem.parameters():
-        vars(parameter).pop("unconstrained", None)  # a weak reference of the parameter store's, which cannot be pickled
     return losses
 
 
-def _take_epoch(svi: SVI, people: People, count: int) -> float:
-    """Take a step on each of so many batches, and return the loss in nats a unit."""
-    total = 0.0
-    for rows in _batches(people.group, count):
-        total += svi.step(people, rows)  # type: ignore[no-untyped-call]
-    return total / count / float(people.weight.sum())
-
-
-def doubt(losses: list[float], steps: Steps) -> str:
-    """Return what to warn of after a fit; empty if nothing."""
+def check_convergence(losses: list[float], steps: Steps) -> str:
+    """Return the warning to give after a fit; empty if there is none."""
     if len(losses) < steps.epochs:
         return f"Interrupted after {len(losses)} of {steps.epochs} epochs; the networks of the last of these are kept."
     if gained := unsettled(losses):
@@ -405,62 +316,25 @@ def doubt(losses: list[float], steps: Steps) -> str:
     return ""
 
 
-def evidence(sem: LatentSEM, people: People, draws: int = 10, seed: int = 0) -> float:
-    """Return the evidence lower bound in nats a unit, averaged over draws of the latent variables.
-
-    Parameters
-    ----------
-    sem, units
-        The fitted program, and rows.
-    draws, seed
-        How many draws, and what seeds them.
-    """
-    with _scoped(seed), torch.no_grad():
+def evidence(sem: LatentSEM, units: Units, draws: int = 10, seed: int = 0) -> float:
+    """Return the evidence lower bound in nats a unit, averaged over draws of the latent variables."""
+    with isolated(seed), fitting(), torch.no_grad():
         bound = TraceMeanField_ELBO(num_particles=draws)  # type: ignore[no-untyped-call]
-        loss = bound.loss(sem.model, sem.guide, people, torch.arange(len(people)))  # type: ignore[no-untyped-call]
-    return -float(loss) / float(people.weight.sum())
+        loss = bound.loss(sem.model, sem.guide, units, torch.arange(len(units)))  # type: ignore[no-untyped-call]
+    return -float(loss) / float(units.weight.sum())
 
 
 def unsettled(losses: list[float]) -> float:
-    """Return what share of the loss (or of a nat, if it is less) was gained in the second half of equal steps.
+    """Return the share of the loss (or of a nat, if it is less) gained in the second half of equal steps.
 
-    A loss that falls like one over time still has as much before it as it has gained since half-time. It is compared
-    before steps shrink: then it falls in any case, however far it is from its end.
-
-    Returns
-    -------
-    float
-        The share, or 0 if it is at most 2 %, two standard errors allowed for.
+    It is 0 if it is at most 2 %, two standard errors allowed for. A loss that falls like one over time still has as
+    much before it as it has gained since half-time. It is compared before steps shrink: then it falls in any case,
+    however far it is from its end.
     """
-    trace: NDArray[np.float64] = np.asarray(losses)[: max(math.ceil(STEADY * len(losses)), 1)]
-    window = max(len(trace) // 6, 1)
-    half = max(len(trace) // 2, window)
-    before, last = trace[half - window : half], trace[-window:]
-    error = np.sqrt((before.var() + last.var()) / window)
-    size = max(abs(float(last.mean())), 1.0)
-    gain = float(before.mean() - last.mean())
-    return gain / size if gain - 2.0 * error > TOLERANCE * size else 0.0
-
-
-def _bar(steps: Steps) -> Any:
-    return tqdm(range(steps.epochs), "epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
-
-
-def _rate(time: float) -> float:
-    """Return the size of a step, as a share of the first, at a time between 0 and 1."""
-    return float(FINAL_RATE ** max((time - STEADY) / (1.0 - STEADY), 0.0))
-
-
-@contextmanager
-def _scoped(seed: int) -> Iterator[None]:
-    with (
-        isolated(seed),
-        pyro.get_param_store().scope(),
-        pyro.validation_enabled(False),
-        warnings.catch_warnings(),
-    ):
-        warnings.filterwarnings("ignore", "Encountered NaN", UserWarning)  # the loss is looked at here
-        yield
+    trace = losses[: max(math.ceil(STEADY * len(losses)), 1)]
+    trend = fall(trace, share=0.5)
+    size = max(abs(float(np.mean(trace[-max(len(trace) // 6, 1) :]))), 1.0)
+    return trend.drop / size if trend.drop - 2.0 * trend.error > TOLERANCE * size else 0.0
 
 
 def _batches(group: Tensor, count: int) -> list[Tensor]:

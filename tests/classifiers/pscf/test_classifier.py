@@ -17,10 +17,9 @@ from torch import Tensor
 import pyrofair as pf
 from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
 from pyrofair._random import keyed_strata, keyed_uniform, row_keys
-from pyrofair.classifiers.pscf import model as elbo
 from pyrofair.classifiers.pscf.classifier import PSCF
 from pyrofair.classifiers.pscf.counterfactual import read_replay
-from pyrofair.classifiers.pscf.model import LatentSEM, People, Steps, evidence, fit_elbo, mean_discrepancy, unsettled
+from pyrofair.classifiers.pscf.model import LatentSEM, Steps, Units, evidence, fit_elbo, mean_discrepancy, unsettled
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Categorical, choose_family
 
@@ -71,7 +70,7 @@ def laws_of(graph: CausalGraph, noisy: dict[str, int], **columns: Any) -> Latent
 
 def test_nodes_share_nothing() -> None:
     sem = fitted().sem_
-    parameters = [{id(p) for p in part.parameters()} for part in (*sem.laws, *sem.encoders)]
+    parameters = [{id(p) for p in part.parameters()} for part in (*sem.networks, *sem.encoders)]
     assert all(len(each) > 0 for each in parameters)
     assert sum(map(len, parameters)) == len(set().union(*parameters)) == len(list(sem.parameters()))
 
@@ -84,12 +83,12 @@ def test_latents_reach_each_column_of_their_node_and_no_other(column: str) -> No
     sem = laws_of(graph, {"D": 2}, **table)
     values = {name: torch.tensor(each, dtype=torch.float32) for name, each in table.items()}
     latent = torch.zeros(50, 2, requires_grad=True)
-    law = sem.law(column, values, latent)
+    law = sem.distribution(column, values, latent)
     (gradient,) = torch.autograd.grad(law.log_prob(values[column]).sum(), latent)
     assert (gradient.abs() > 0).all()
-    assert not torch.allclose(law.mean, sem.law(column, values, latent + 1).mean)
+    assert not torch.allclose(law.mean, sem.distribution(column, values, latent + 1).mean)
     for other in "AMY":
-        assert sem.law(other, values, latent).log_prob(values[other]).shape in ((50,), (1,))
+        assert sem.distribution(other, values, latent).log_prob(values[other]).shape in ((50,), (1,))
     assert sem.reads("e") == ["A", "d"]
 
 
@@ -182,7 +181,7 @@ def test_discrepancy_enters_the_loss_once_per_person() -> None:
     rows, everyone = torch.arange(len(X)), np.ones(len(X))
     model, sem = make().fit(X, y), fitted().sem_
     values = model._encode(X) | {"Y": torch.tensor(y.to_numpy()).float()}
-    those = People(values, torch.tensor(X["A"].to_numpy()), torch.tensor(everyone).float())
+    those = Units(values, torch.tensor(X["A"].to_numpy()), torch.tensor(everyone).float())
     plain = evidence(sem, those, draws=1)
     sem.distance = 0.7
     with_penalty = evidence(sem, those, draws=1)
@@ -225,7 +224,7 @@ def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
     keys = replay.keys(own, 40)
     with torch.no_grad():
         fair = replay.fair_values(sem, own, keys, latents=latents, draws=3, seed=5)
-        score = sem.law("Y", replay.as_read("Y", sem, own, fair)).probs
+        score = sem.distribution("Y", replay.as_read("Y", sem, own, fair)).probs
         for j in range(3):
             now = own | {"A": torch.zeros(40)}
             for node in ("D", "E"):
@@ -234,11 +233,11 @@ def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
                     loc, scale = sem.posterior(node, own)
                     h = loc + scale * h
                 torch.testing.assert_close(fair[f"H_{node}"][j], h)
-                law = sem.law(node, now, h)
+                law = sem.distribution(node, now, h)
                 u = keyed_strata(keys, 5, node, (3,))[j].float()
                 torch.testing.assert_close(law.cdf(fair[node][j]), u, atol=1e-4, rtol=0)
                 now[node] = fair[node][j]
-            torch.testing.assert_close(score[j], sem.law("Y", now | {"A": own["A"]}).probs)
+            torch.testing.assert_close(score[j], sem.distribution("Y", now | {"A": own["A"]}).probs)
 
 
 def test_edges_not_nodes() -> None:
@@ -268,7 +267,7 @@ def test_without_unfair_paths_it_is_the_law_of_the_outcome() -> None:
     X, y = people()
     for latents in ("posterior", "prior"):
         model = make(HIRING.unfair(), latents=latents).fit(X, y)
-        plain = model.sem_.law("Y", model._encode(X)).probs.detach().numpy()
+        plain = model.sem_.distribution("Y", model._encode(X)).probs.detach().numpy()
         np.testing.assert_allclose(model.predict_proba(X)[:, 1], plain, rtol=1e-6)
         assert model.fair_values(X) == {}
 
@@ -276,7 +275,7 @@ def test_without_unfair_paths_it_is_the_law_of_the_outcome() -> None:
 def test_direct_path_alone_reads_the_baseline() -> None:
     X, y = people()
     model = make(HIRING.unfair("A -> Y")).fit(X, y)
-    low = model.sem_.law("Y", model._encode(X.assign(A=0))).probs.detach().numpy()
+    low = model.sem_.distribution("Y", model._encode(X.assign(A=0))).probs.detach().numpy()
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], low, rtol=1e-6)
 
 
@@ -420,8 +419,8 @@ def test_weights_are_repeated_rows() -> None:
     sem, group, twice = fitted().sem_, torch.tensor(X["A"].to_numpy()), torch.ones(300)
     twice[:50] = 2.0
     rows = torch.cat([torch.arange(300), torch.arange(50)])
-    repeated = People({name: each[rows] for name, each in values.items()}, group[rows], torch.ones(350))
-    weighted = evidence(sem, People(values, group, twice), draws=200)
+    repeated = Units({name: each[rows] for name, each in values.items()}, group[rows], torch.ones(350))
+    weighted = evidence(sem, Units(values, group, twice), draws=200)
     assert weighted == pytest.approx(evidence(sem, repeated, draws=200), rel=0.01)
     weight = np.ones(300)
     weight[:100] = 0.0
@@ -555,7 +554,7 @@ def test_divergence_is_named_and_leaves_the_estimator_as_it_was() -> None:
 
 
 def test_names_of_sites() -> None:
-    graph = CausalGraph("A -> D -> Y; units -> Y; H_D -> Y; distributions -> Y", sensitive="A", outcome="Y")
+    graph = CausalGraph("A -> D -> Y; people -> Y; H_D -> Y; laws -> Y", sensitive="A", outcome="Y")
     X, y = people()
     X = X[["A", "D"]].assign(people=X["Q"], H_D=X["M"], laws=X["M"] + X["Q"])
     model = make(graph.unfair("A -> D -> Y"), mmd=0.1).fit(X, y)
@@ -587,27 +586,26 @@ def test_a_loss_that_still_falls_is_said_so() -> None:
 
 
 def test_an_interruption_keeps_whole_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(elbo.SVI):  # type: ignore[misc]
-        left = 10**9
+    step, left = torch.optim.Adam.step, [10**9]
 
-        def step(self, *args: Any) -> Any:
-            Interrupted.left -= 1
-            if Interrupted.left < 0:
-                raise KeyboardInterrupt
-            return super().step(*args)
+    def interrupted(*args: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return step(*args)
 
     X, y = people()
-    monkeypatch.setattr(elbo, "SVI", Interrupted)
+    monkeypatch.setattr(torch.optim.Adam, "step", interrupted)
     settings = {"epochs": 20, "batch_size": 100}
-    Interrupted.left = 3 * 4 + 1
+    left[0] = 3 * 4 + 1
     with pytest.warns(PyrofairWarning, match="Interrupted after 4 of 20 epochs; the networks of the last of these"):
         found = make(**settings).fit(X, y)
     assert found.history_["epoch"].tolist() == [0, 1, 2, 3]
-    Interrupted.left = 3 * 4
+    left[0] = 3 * 4
     with pytest.warns(PyrofairWarning, match="Interrupted after 4 of 20 epochs"):
         again = make(**settings).fit(X, y)
     np.testing.assert_array_equal(found.predict_proba(X), again.predict_proba(X))  # half an epoch leaves no trace
-    Interrupted.left = 2
+    left[0] = 2
     model = make(**settings)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -615,9 +613,11 @@ def test_an_interruption_keeps_whole_epochs(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_steps_shrink_and_batches_hold_both_groups() -> None:
-    from pyrofair.classifiers.pscf.model import _batches, _rate
+    from pyrofair.classifiers.pscf.model import FINAL, STEADY, _batches
+    from pyrofair.inference.samplers import Schedule
 
-    rates = [_rate(t) for t in np.linspace(0, 1, 31)]
+    schedule = Schedule(31, 0.1, STEADY, FINAL)
+    rates = [schedule.size(step) for step in range(31)]
     assert rates[:11] == [1.0] * 11
     assert all(a > b for a, b in pairwise(rates[11:]))
     assert rates[-1] == pytest.approx(0.01)
@@ -648,7 +648,7 @@ def test_a_linear_model_is_found() -> None:
 
 def test_direct_fit_of_a_program() -> None:
     sem, own = chain()
-    those = People(own, own["A"], torch.ones(40))
+    those = Units(own, own["A"], torch.ones(40))
     before = evidence(sem, those)
     losses = fit_elbo(sem, those, Steps(20, 20, 0.01), seed=0)
     assert len(losses) == 20
