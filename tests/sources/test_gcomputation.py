@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
-from pyrofair.mechanisms import fitting as law_learning
+from pyrofair.mechanisms import fitting
 from pyrofair.sources.gcomputation import GComputation
 from pyrofair.sources.gformula import MechanismGraph
 
@@ -247,24 +247,24 @@ def test_views_need_rows_in_both_halves() -> None:
 
 def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(parameters="linear").fit(units(400))
-    fit_law = law_learning.fit_law
+    fit_one = fitting._fit
 
     def interrupted(*args: Any, **settings: Any) -> Any:
-        return replace(fit_law(*args, **settings), interrupted=True)
+        return replace(fit_one(*args, **settings), interrupted=True)
 
-    monkeypatch.setattr(law_learning, "fit_law", interrupted)
+    monkeypatch.setattr(fitting, "_fit", interrupted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
         with pytest.raises(KeyboardInterrupt):
             source.views()
     assert set(source.split_.learned) == {"all"}
-    monkeypatch.setattr(law_learning, "fit_law", fit_law)
+    monkeypatch.setattr(fitting, "_fit", fit_one)
 
     def struck(*args: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(law_learning, "refit_law", struck)
+        patched.setattr(fitting, "_refit", struck)
         with pytest.raises(KeyboardInterrupt):
             source.views()
     assert set(source.split_.learned) == {"all"}
@@ -277,8 +277,8 @@ def test_an_interrupted_fit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     """Half learned mechanisms serve no source, in an audit neither; what was fitted before stays as it was."""
     source = make(parameters="linear").fit(units(400))
     before = dict(vars(source))
-    fit_law = law_learning.fit_law
-    monkeypatch.setattr(law_learning, "fit_law", lambda *args, **how: replace(fit_law(*args, **how), interrupted=True))
+    fit_one = fitting._fit
+    monkeypatch.setattr(fitting, "_fit", lambda *args, **how: replace(fit_one(*args, **how), interrupted=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
         with pytest.raises(KeyboardInterrupt):
@@ -292,15 +292,15 @@ def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> 
     df = units(400)
     source = make(parameters="linear", draws=10).fit(df)
     source.views()
-    refit_law, calls = law_learning.refit_law, []
+    refit_one, calls = fitting._refit, []
 
     def interrupted(*args: Any) -> Any:
         calls.append(1)
         if len(calls) > 18:
             raise KeyboardInterrupt
-        return refit_law(*args)
+        return refit_one(*args)
 
-    monkeypatch.setattr(law_learning, "refit_law", interrupted)
+    monkeypatch.setattr(fitting, "_refit", interrupted)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
     with pytest.warns(PyrofairWarning, match="Interrupted: intervals rest on the 4 replicates"):
         pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)
