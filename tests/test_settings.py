@@ -445,8 +445,8 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "classifiers.penalized.train",
         "classifiers.pscf.classifier.fit_elbo",
-        "mechanisms.learn.fit_laws",
-        "mechanisms.fitting.fit_laws",
+        "mechanisms.learn.fit_mechanisms",
+        "mechanisms.fitting.fit_mechanisms",
     ):
         monkeypatch.setattr(f"pyrofair.{place}", must_not_run, raising=False)
 
