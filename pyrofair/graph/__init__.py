@@ -1,4 +1,4 @@
-"""Causal graphs and unfair paths: what is asked, and whether observed data identify it.
+"""Causal graphs, their unfair paths, and the identification of both potential outcomes from observed data.
 
 In come edges (a string, pairs, DOT, networkx); out go a :class:`CausalGraph`, its :class:`UnfairPaths` with the two
 :class:`Regime` in which each node reads the sensitive attribute, and the printable :class:`Estimand` that

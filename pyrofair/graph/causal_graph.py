@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,17 +20,17 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.parse import EdgeList, read_edges
+from pyrofair.graph.parse import EdgeList, GraphSource, read_edges
 from pyrofair.graph.path_sets import PathSet, smallest_automaton
 from pyrofair.graph.paths import UnfairPaths, select_paths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CausalGraph", "read_columns", "require_node", "unused_name"]
+__all__ = ["CausalGraph", "unused_name"]
 
 
-def require_node(nodes: Sequence[str], name: str, role: str) -> None:
+def _require_node(nodes: Sequence[str], name: str, role: str) -> None:
     """Refuse a name that is no node, with the nodes there are and the one that may be meant."""
     if not isinstance(name, str) or name not in nodes:
         raise GraphError(
@@ -40,12 +39,12 @@ def require_node(nodes: Sequence[str], name: str, role: str) -> None:
         )
 
 
-def read_columns(
+def _read_columns(
     listed: EdgeList, columns: Mapping[str, str | Sequence[str]], latent: tuple[str, ...]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the columns of each observed node: those given, or one of the same name; no column twice."""
     for node in columns:
-        require_node(listed.nodes, node, "a node with columns")
+        _require_node(listed.nodes, node, "a node with columns")
         if node in latent:
             raise GraphError(f"{node!r} is declared latent and given columns; a latent node has none.")
     named = {node: columns.get(node, node) for node in listed.nodes if node not in latent}
@@ -129,7 +128,7 @@ class CausalGraph:
 
     def __init__(
         self,
-        edges: str | os.PathLike[str] | Iterable[tuple[str, str]] | nx.DiGraph[str] | EdgeList,
+        edges: GraphSource | EdgeList,
         *,
         sensitive: str,
         outcome: str,
@@ -143,9 +142,9 @@ class CausalGraph:
         hidden = require_names("latent", latent, "node names", one=True, error=GraphError)
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
-            require_node(listed.nodes, name, role)
+            _require_node(listed.nodes, name, role)
         for name in hidden:
-            require_node(listed.nodes, name, "a latent node")
+            _require_node(listed.nodes, name, "a latent node")
         hidden = tuple(node for node in listed.nodes if node in {*hidden, *listed.latent})
         fields = {
             "nodes": listed.nodes,
@@ -156,7 +155,7 @@ class CausalGraph:
             "contrast": contrast,
             "positive": positive,
             "latent": hidden,
-            "column_map": read_columns(listed, columns or {}, hidden),
+            "column_map": _read_columns(listed, columns or {}, hidden),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -468,7 +467,7 @@ class CausalGraph:
         return {node: index for index, node in enumerate(self.nodes)}
 
     def _require(self, node: str, role: str = "node") -> None:
-        require_node(self.nodes, node, f"a {role}")
+        _require_node(self.nodes, node, f"a {role}")
 
     def _validate(self) -> None:
         if not nx.is_directed_acyclic_graph(self._dag):

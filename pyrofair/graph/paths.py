@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["LISTED", "Path", "Regime", "UnfairPaths", "select_paths", "show_path", "witness_message"]
+__all__ = ["Path", "Regime", "UnfairPaths", "select_paths", "witness_message"]
 
 LISTED = 100_000
 """The most paths that a function of a path is tried on."""
@@ -35,8 +35,8 @@ class UnfairPaths:
     graph
         The causal graph.
     paths
-        The unfair paths, in the order of ``graph.directed_paths``: a sequence of tuples of node names that holds states
-        along edges instead of a list of paths, so that 2^20 of them cost what the graph's edges cost.
+        The unfair paths, in the order of ``graph.directed_paths``: a sequence of tuples of node names that lists none
+        of them, so that 2^20 paths cost what the graph's edges cost.
     swapped
         Whether the roles of the two values of the sensitive attribute are swapped, see :meth:`reversed`.
 

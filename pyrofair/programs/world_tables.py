@@ -30,24 +30,10 @@ def world_tables(
     levels: Levels,
     dtypes: Mapping[Any, Any] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return some columns of both worlds as tables, the sensitive attribute as the outcome reads it.
+    """Return ``columns``, or sites, of both worlds as tables of ``size`` rows, A as the outcome reads it.
 
-    The two share memory where the worlds are the same, so that the columns are read-only.
-
-    Parameters
-    ----------
-    equations
-        The program with its unfair paths.
-    worlds
-        The values of each site.
-    columns
-        The columns, or sites, in the order wanted.
-    size
-        The number of rows.
-    levels
-        The labels of sites that hold codes.
-    dtypes
-        For some columns the pandas type that they take.
+    ``levels`` label sites that hold codes; ``dtypes`` are the pandas types of some columns. The two tables share memory
+    where the worlds are the same, so their columns are read-only.
     """
     types = dict(dtypes or {})
     graph = equations.unfair.graph
@@ -74,13 +60,10 @@ def world_tables(
                     made[key] = labels_of(site, levels[site], made[key])
                 if column in types:
                     typed = as_column(column, made[key], types[column])
-                    made[key] = typed.to_numpy() if _is_plain(typed) and typed.dtype != object else typed
+                    plain = isinstance(typed.dtype, np.dtype) and typed.dtype != object
+                    made[key] = typed.to_numpy() if plain else typed
                 if isinstance(made[key], np.ndarray):
                     made[key].flags.writeable = False
             data[column] = made[key]
         tables.append(pd.DataFrame(data, copy=False))
     return tables[0], tables[1]
-
-
-def _is_plain(values: pd.Series[Any]) -> bool:
-    return isinstance(values.dtype, np.dtype)
