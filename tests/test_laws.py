@@ -161,7 +161,7 @@ ALL, NONE = GRAPH.unfair(lambda path: True), GRAPH.unfair()
 
 
 @cache
-def people(n: int = 500, seed: int = 0) -> pd.DataFrame:
+def units(n: int = 500, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     q, w = rng.integers(0, 3, n), rng.integers(0, 2, n)
     a = (rng.random(n) < expit(0.5 * q - 0.6)).astype(int)
@@ -198,7 +198,7 @@ def worlds(source: Any, **settings: Any) -> tuple[CounterfactualSample, Counterf
 
 @cache
 def fitted(name: str, unfair: UnfairPaths = UNFAIR) -> Any:
-    return fit(name, people(), unfair)
+    return fit(name, units(), unfair)
 
 
 @cache
@@ -248,7 +248,7 @@ def test_reversed_roles_switch_the_complement(name: str) -> None:
 def test_roles_named_the_other_way_round_are_reversed_roles(name: str) -> None:
     other = CausalGraph(EDGES, sensitive="A", outcome="Y", baseline=1, contrast=0).unfair(*UNFAIR.paths)
     expected = estimate(SOURCES[name].mirror or name, UNFAIR.reversed())
-    found = means(worlds(fit(name, people(), other)))
+    found = means(worlds(fit(name, units(), other)))
     assert found == pytest.approx(expected, abs=SOURCES[name].renamed if SOURCES[name].row_order else 0.03)
 
 
@@ -258,7 +258,7 @@ def test_roles_named_the_other_way_round_are_reversed_roles(name: str) -> None:
 @sources
 @pytest.mark.parametrize(("baseline", "contrast"), [("m", "f"), ("f", "m"), (True, False)])
 def test_labels_of_the_groups(name: str, baseline: Any, contrast: Any) -> None:
-    table = people().assign(A=people()["A"].map({0: baseline, 1: contrast}))
+    table = units().assign(A=units()["A"].map({0: baseline, 1: contrast}))
     graph = CausalGraph(EDGES, sensitive="A", outcome="Y", baseline=baseline, contrast=contrast)
 
     def relabelled(rows: pd.DataFrame) -> NDArray[np.float64]:
@@ -275,7 +275,7 @@ def test_labels_of_the_groups(name: str, baseline: Any, contrast: Any) -> None:
 @pytest.mark.parametrize("dtype", ["object", "category"])
 def test_names_of_categories(name: str, dtype: Any) -> None:
     old = {after: before for before, after in RENAMED.items()}
-    both = worlds(fit(name, people().assign(M=people()["M"].map(RENAMED).astype(dtype))))
+    both = worlds(fit(name, units().assign(M=units()["M"].map(RENAMED).astype(dtype))))
     found = means(both, lambda rows: score(rows.assign(M=rows["M"].map(old))))
     assert found == pytest.approx(estimate(name), abs=SOURCES[name].renamed)
 
@@ -288,7 +288,7 @@ def test_names_of_nodes_and_columns(name: str) -> None:
     graph = CausalGraph(edges, sensitive="node gender", outcome="node hired", columns=columns)
     assert graph.order == tuple(f"node {new[node]}" for node in GRAPH.order)
     unfair = graph.unfair(*(tuple(f"node {new[node]}" for node in path) for path in UNFAIR.paths))
-    both = worlds(fit(name, people().rename(columns=new), unfair))
+    both = worlds(fit(name, units().rename(columns=new), unfair))
     old = {after: before for before, after in new.items()}
     found = means(both, lambda rows: score(rows.rename(columns=old)))
     assert found == pytest.approx(estimate(name), abs=SOURCES[name].renamed)
@@ -296,26 +296,26 @@ def test_names_of_nodes_and_columns(name: str) -> None:
 
 @sources
 def test_order_of_columns_and_index(name: str) -> None:
-    table = people()[["Y", "W", "M", "D", "A", "Q"]].set_axis(np.arange(500) % 9)
+    table = units()[["Y", "W", "M", "D", "A", "Q"]].set_axis(np.arange(500) % 9)
     assert means(worlds(fit(name, table))) == estimate(name)
 
 
 @sources
 def test_order_of_rows(name: str) -> None:
-    found = means(worlds(fit(name, people().sample(frac=1, random_state=1))))
+    found = means(worlds(fit(name, units().sample(frac=1, random_state=1))))
     assert found == pytest.approx(estimate(name), abs=1e-9 if SOURCES[name].row_order else 0.05)
 
 
 @sources
 def test_the_outcome_is_never_read(name: str) -> None:
-    for table in (people().drop(columns="Y"), people().assign(Y=1 - people()["Y"])):
+    for table in (units().drop(columns="Y"), units().assign(Y=1 - units()["Y"])):
         assert means(worlds(fit(name, table))) == estimate(name)
 
 
 @learners
 def test_the_unit_of_sample_weights(name: str) -> None:
     weight = np.random.default_rng(0).integers(1, 4, 500)
-    one, two = (means(worlds(fit(name, people(), sample_weight=k * weight))) for k in (1, 2))
+    one, two = (means(worlds(fit(name, units(), sample_weight=k * weight))) for k in (1, 2))
     assert one == pytest.approx(two, abs=1e-9 if SOURCES[name].row_order else 0.02)
     assert one != pytest.approx(estimate(name), abs=1e-6)
 
@@ -323,8 +323,8 @@ def test_the_unit_of_sample_weights(name: str) -> None:
 @learners
 def test_weights_are_repeats(name: str) -> None:
     weight = np.random.default_rng(0).integers(1, 4, 500)
-    weighted = means(worlds(fit(name, people(), sample_weight=weight)))
-    repeated = means(worlds(fit(name, people().loc[people().index.repeat(weight)])))
+    weighted = means(worlds(fit(name, units(), sample_weight=weight)))
+    repeated = means(worlds(fit(name, units().loc[units().index.repeat(weight)])))
     assert weighted == pytest.approx(repeated, abs=1e-9 if SOURCES[name].row_order else 0.05)
 
 
@@ -367,7 +367,7 @@ def test_a_source_makes_two_samples(name: str) -> None:
 
 @sources
 def test_rows_are_what_a_classifier_reads(name: str) -> None:
-    seen = people()
+    seen = units()
     for world, value in zip(worlds(fitted(name)), (0, 1), strict=True):
         assert list(world.rows.columns) == GRAPH.input_columns
         assert world.rows.dtypes.equals(seen[GRAPH.input_columns].dtypes)
@@ -410,7 +410,7 @@ def test_gradients_flow(name: str) -> None:
 @sources
 def test_same_seed_same_numbers_and_no_global_generator_is_touched(name: str) -> None:
     before = np.random.get_state(), torch.get_rng_state(), random.getstate()  # noqa: NPY002
-    again = means(worlds(fit(name, people())))
+    again = means(worlds(fit(name, units())))
     after = np.random.get_state(), torch.get_rng_state(), random.getstate()  # noqa: NPY002
     assert again == estimate(name)
     assert np.array_equal(before[0][1], after[0][1])
@@ -426,16 +426,16 @@ def test_copies(name: str) -> None:
     own, others = ({k: repr(v) for k, v in each.get_params().items()} for each in (source, fresh))
     assert own == others
     assert fresh.unfair == UNFAIR
-    assert means(worlds(fresh.fit(people()))) == estimate(name)
+    assert means(worlds(fresh.fit(units()))) == estimate(name)
     assert means(worlds(pickle.loads(pickle.dumps(source)))) == estimate(name)
-    assert means(worlds(clone(source).set_params(unfair=NONE).fit(people()))) == estimate(name, NONE)
+    assert means(worlds(clone(source).set_params(unfair=NONE).fit(units()))) == estimate(name, NONE)
 
 
 @sources
 def test_the_table_is_left_as_it_is_and_not_looked_at_again(name: str) -> None:
-    table = people().copy()
+    table = units().copy()
     source = fit(name, table)
-    assert table.equals(people())
+    assert table.equals(units())
     table["M"], table["A"], table["D"] = "x", 0, 9
     assert means(worlds(source)) == estimate(name)
 
@@ -443,14 +443,14 @@ def test_the_table_is_left_as_it_is_and_not_looked_at_again(name: str) -> None:
 @sources
 def test_the_fitted_rows_can_be_passed_again(name: str) -> None:
     source = fitted(name)
-    assert means(worlds(source, df=people().copy())) == estimate(name)
+    assert means(worlds(source, df=units().copy())) == estimate(name)
     for weight in (np.ones(500), np.full(500, 3.0)):
-        assert means(worlds(source, df=people(), sample_weight=weight)) == pytest.approx(estimate(name))
+        assert means(worlds(source, df=units(), sample_weight=weight)) == pytest.approx(estimate(name))
 
 
 @pytest.mark.parametrize("name", [name for name, case in SOURCES.items() if case.weighs])
 def test_other_rows_and_their_weights(name: str) -> None:
-    source, some = fitted(name), people(300, seed=1).set_index(np.arange(1_000, 1_300))
+    source, some = fitted(name), units(300, seed=1).set_index(np.arange(1_000, 1_300))
     rng = np.random.default_rng(0)
     counts = rng.integers(0, 3, len(some))
     weighted = means(worlds(source, df=some, sample_weight=counts))
@@ -466,7 +466,7 @@ def test_other_rows_and_their_weights(name: str) -> None:
 @pytest.mark.parametrize("arm", ["paper", 0, 1, "pooled"])
 @pytest.mark.parametrize("unfair", [UNFAIR, UNFAIR.complement(), ALL, NONE, UNFAIR.reversed()])
 def test_saturated_weights_average_1_where_support_is_full(arm: Any, unfair: UnfairPaths) -> None:
-    table = people().assign(M=(people()["M"] == "z").astype(int))
+    table = units().assign(M=(units()["M"] == "z").astype(int))
     assert len(table[["Q", "A", "D", "M", "W"]].drop_duplicates()) == 3 * 2**4
     source = IPW(unfair, arm=arm, propensity="saturated", normalize=False).fit(table)
     for world in source.worlds():
@@ -476,7 +476,7 @@ def test_saturated_weights_average_1_where_support_is_full(arm: Any, unfair: Unf
 @pytest.mark.parametrize("arm", ["paper", 0, 1, "pooled"])
 def test_the_total_effect_is_standardisation(arm: Any) -> None:
     """The back-door formula over what A does not cause, in code of its own."""
-    table = people().assign(M=(people()["M"] == "z").astype(int))
+    table = units().assign(M=(units()["M"] == "z").astype(int))
 
     def c(rows: pd.DataFrame) -> NDArray[np.float64]:
         return expit((rows["A"] + 0.4 * rows["Q"] - 0.7 * rows["D"] + 2.0 * rows["M"] * rows["W"] - 1).to_numpy())

@@ -36,6 +36,7 @@ __all__ = [
     "Stratified",
     "Views",
     "Worlds",
+    "kish_size",
 ]
 
 MEAN_WEIGHT = (0.9, 1.1)
@@ -174,9 +175,7 @@ class CounterfactualSample:
     @property
     def effective_size(self) -> float:
         """Kish's effective sample size ``(sum w)^2 / sum w^2``, in units or else in rows; 0 when every weight is 0."""
-        weight = np.bincount(self.unit_index, self.weight)
-        squares = float(np.square(weight).sum())
-        return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
+        return kish_size(np.bincount(self.unit_index, self.weight))
 
     def reweighted(self, factor: npt.NDArray[np.float64]) -> Self:
         """Return the sample with its k units, or else rows, reweighted by a factor (k,); the sum of weights is kept."""
@@ -415,6 +414,15 @@ class SampleSplit(PotentialOutcomes, Protocol):
 
     def with_first_mechanisms(self) -> Any:
         """Return a replicate's units with the mechanisms of the fit that the replicate was made of."""
+
+
+def kish_size(weight: npt.NDArray[Any]) -> float:
+    """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
+    largest = float(weight.max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        return 0.0
+    share = weight / largest  # their squares stay within double precision, however large the weights
+    return float(share.sum() ** 2 / (share @ share))
 
 
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:

@@ -170,6 +170,11 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ----------
     Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same distribution by weights.
 
+    Notes
+    -----
+    It is :class:`~pyrofair.effects.Refittable`, :class:`~pyrofair.effects.Diagnosed` and
+    :class:`~pyrofair.effects.SampleSplit`.
+
     Examples
     --------
     >>> from pyrofair import simulate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -155,13 +155,27 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         self.trimmer_: Nuisances | None = None
         if self.trim is not None:
             self._trim(rows, self.trim)
-        self.candidates_ = [
-            group_overlap(part, group, self.nuisances_) for part in self._parts() for group in self._considered(part)
-        ]
-        chosen = [self._choose(c for c in self.candidates_ if c.regime == part.regime.name) for part in self._parts()]
-        for each in chosen:
-            each.check(self.max_unsupported, stacklevel=4)
-        self.groups_: dict[str, int | None] = {each.regime: each.group for each in chosen}
+        self._choose_groups(stacklevel=5)
+
+    def _choose_groups(self, *, stacklevel: int) -> None:
+        """Choose the weighted group of each world by the overlap of those considered, and warn of poor overlap."""
+        self.candidates_: list[GroupOverlap] = []
+        self.groups_: dict[str, int | None] = {}
+        for part in self._parts():
+            groups = self._considered(part)
+            if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
+                groups = tuple(group for group in groups if part.outcome_arm in (None, group))
+            if not groups:
+                raise DataError(
+                    f"arm={self.arm!r} weights rows in which {self.unfair.graph.sensitive_column!r} is not the value "
+                    f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
+                    "is not observed. Use arm='paper' or 'auto'."
+                )
+            found = [group_overlap(part, group, self.nuisances_) for group in groups]
+            chosen = min(found, key=lambda each: each.rank(self.max_unsupported))
+            chosen.check(self.max_unsupported, stacklevel=stacklevel)
+            self.candidates_ += found
+            self.groups_[part.regime.name] = chosen.group
 
     @property
     def arm_(self) -> dict[str, int | str]:
@@ -226,20 +240,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "groups_")
         other = copy.copy(self)
         other.estimand_ = identify(self.unfair, "outcome")
-        other.candidates_, other.groups_ = [], {}
-        for part in other._parts():
-            allowed = [each for each in other._considered(part) if part.outcome_arm in (None, each)]
-            if not allowed:
-                raise DataError(
-                    f"arm={self.arm!r} weights rows in which {self.unfair.graph.sensitive_column!r} is not the value "
-                    f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
-                    "is not observed. Use arm='paper' or 'auto'."
-                )
-            found = [group_overlap(part, group, self.nuisances_) for group in allowed]
-            chosen = self._choose(found)
-            chosen.check(self.max_unsupported, stacklevel=3)
-            other.candidates_ += found
-            other.groups_[part.regime.name] = chosen.group
+        other._choose_groups(stacklevel=4)
         return other
 
     def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
@@ -301,9 +302,6 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
         return self.estimand_.baseline, self.estimand_.switched
-
-    def _choose(self, candidates: Iterable[GroupOverlap]) -> GroupOverlap:
-        return min(candidates, key=lambda each: each.rank(self.max_unsupported))
 
     def _considered(self, part: RegimeEstimand) -> tuple[int | None, ...]:
         """Return the groups that may carry the weights."""

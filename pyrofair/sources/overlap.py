@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.estimand import RegimeEstimand
 from pyrofair.sources.propensity import Nuisances
@@ -79,11 +78,6 @@ class GroupOverlap:
         lacking = self.unsupported > max_unsupported
         return bool(self.separated or self.infinite), lacking, self.estimated, -self.effective_size
 
-    @property
-    def small(self) -> tuple[GroupSize, ...]:
-        """The needed groups that are too small for an interval."""
-        return tuple(size for size in self.sizes if size.group in self.needed and size.is_small)
-
     def problems(self) -> list[str]:
         """Return what is wrong, one phrase each."""
         found = []
@@ -94,7 +88,9 @@ class GroupOverlap:
             found.append(f"the effective size {self.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {self.n} rows")
         elif self.effective_size < FEWEST_ROWS:
             found.append(f"the effective size {self.effective_size:.1f} is below {FEWEST_ROWS} rows")
-        found += [f"{size}, fewer than {FEWEST_ROWS}" for size in self.small]
+        found += [
+            f"{size}, fewer than {FEWEST_ROWS}" for size in self.sizes if size.group in self.needed and size.is_small
+        ]
         if self.at_bounds:
             found.append(f"{self.at_bounds} row(s) have a propensity at 0 or 1")
         if self.cells:
@@ -170,15 +166,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     def beyond(limit: float) -> int:
         return int((((raw < limit) | (raw > 1.0 - limit)).any(axis=0) & member).sum()) if len(raw) else 0
 
-    cells, mass = _unsupported_cells(
-        part,
-        group,
-        rows.table[rows.kept],
-        rows.a[rows.kept],
-        rows.weight[rows.kept],
-        lambda upto: nuisances.raw_weights(rows, part, None, upto)[rows.kept],
-        saturated=nuisances.kind == "saturated",
-    )
+    cells, mass = _unsupported_cells(part, group, nuisances)
     with np.errstate(over="ignore"):
         carried = s * w
         mean = float(carried.sum() / s.sum())
@@ -188,7 +176,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
         n=int(member.sum()),
         mean_weight=mean,
         max_weight=float(w[member].max(initial=0.0)),
-        effective_size=_effective_size(carried),
+        effective_size=kish_size(carried),
         at_bounds=beyond(AT_BOUND),
         clipped=beyond(nuisances.clip) if nuisances.clip is not None else 0,
         cells=cells,
@@ -202,15 +190,6 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     )
 
 
-def _effective_size(weight: NDArray[np.float64]) -> float:
-    """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
-    largest = float(weight.max(initial=0.0))
-    if not 0.0 < largest < np.inf:
-        return 0.0
-    share = weight / largest  # their squares stay within double precision, however large the weights
-    return float(share.sum() ** 2 / (share @ share))
-
-
 def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
     """Return the fitted rows of both groups, with their effective sizes in the population of the roots."""
     rows = nuisances.rows
@@ -221,7 +200,7 @@ def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, 
         s = rows.weight * (rows.member(group) & (p > 0.0))
         with np.errstate(over="ignore"):
             w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
-        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), _effective_size(w)))
+        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), kish_size(w)))
     return found[0], found[1]
 
 
@@ -231,77 +210,55 @@ def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) ->
     member = rows.member(group) & (rows.weight > 0.0)
     if not member.any():
         return ""
-    powers = part.weight(group).powers
-    p = {prefix: nuisances.probability(rows, prefix, clip=False)[member] for (_, prefix), _ in powers}
-
     one = float(np.average(rows.a[rows.kept], weights=rows.weight[rows.kept]))
-    share = (1.0 - one, one)
-
-    def probability(value: int, prefix: tuple[str, ...]) -> NDArray[np.float64]:
-        return p[prefix] if value else 1.0 - p[prefix]
-
-    def absent(value: int, prefix: tuple[str, ...]) -> NDArray[np.bool_]:
-        return np.asarray(probability(value, prefix) < SEPARATED * share[value])
-
-    # A row counts for nothing where a numerator is 0, and its ratio is undefined where a denominator is.
-    lost = np.zeros(int(member.sum()), dtype=bool)
-    for key, _ in powers:
-        lost |= absent(*key)
-    if not lost.all():
+    chance, absent = {}, {}
+    for (value, prefix), _ in part.weight(group).powers:
+        p = nuisances.probability(rows, prefix, clip=False)[member]
+        chance[value, prefix] = p if value else 1.0 - p
+        absent[value, prefix] = chance[value, prefix] < SEPARATED * (one if value else 1.0 - one)
+    # A row has no weight where a numerator is 0, and its ratio is undefined where a denominator is.
+    if not absent or not np.any([*absent.values()], axis=0).all():
         return ""
-    (value, prefix), _ = max(powers, key=lambda each: int(absent(*each[0]).sum()))
+    value, prefix = max(absent, key=lambda key: int(absent[key].sum()))
     graph = part.regime.unfair.graph
     columns = ", ".join(graph.columns_of(prefix)) or "nothing"
     whose = "all" if group is None else f"group {group}'s"
     return (
         f"given {columns}, the probability of {graph.sensitive_column}={graph.label(value)!r} is at most "
-        f"{probability(value, prefix).max():.1g} in {whose} {len(lost)} rows, so the two groups have no such features "
-        "in common."
+        f"{chance[value, prefix].max():.1g} in {whose} {int(member.sum())} rows, so the two groups have no such "
+        "features in common."
     )
 
 
-def _unsupported_cells(
-    part: RegimeEstimand,
-    group: int | None,
-    table: pd.DataFrame,
-    a: NDArray[np.int8],
-    weight: NDArray[np.float64],
-    target_weight: Callable[[int], NDArray[np.float64]],
-    *,
-    saturated: bool,
-) -> tuple[tuple[Cell, ...], float]:
+def _unsupported_cells(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> tuple[tuple[Cell, ...], float]:
     """Return the cells with target mass and no row of a group that is needed there, and their mass together.
 
     A node must occur with the weighted group (None: both) and with the arm of every distribution that is conditioned on
     it. A cell is one level of one categorical column; under saturated propensities every column is categorical, and
-    cells of several columns count too. ``target_weight(k)`` are the weights (n,) that turn all n rows into the
-    distribution of the first k nodes of the order.
+    cells of several columns count too.
     """
+    rows, saturated, graph = nuisances.rows, nuisances.kind == "saturated", part.regime.unfair.graph
+    table, a, weight = rows.table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]
     cells: list[Cell] = []
     total = 0.0
     lost = np.zeros(len(a), dtype=bool)
-    graph = part.regime.unfair.graph
     for index, node in enumerate(part.order):
-        needed = part.needed_values(index, group)
-        groups: list[tuple[str, NDArray[np.int64], list[str]]] = []
+        coded: list[tuple[NDArray[np.int64], list[str]]] = []
         for column in graph.columns_of([node]):
             if saturated or is_categorical(table[column]):
                 levels = as_levels(table[column])
-                names = [f"{column}={level}" for level in levels]
-                groups.append((column, encode_levels(table[column], levels), names))
+                coded.append((encode_levels(table[column], levels), [f"{column}={level}" for level in levels]))
         columns = graph.columns_of(part.order[: index + 1])
         if saturated and len(columns) > 1:
             joint = table[columns].drop_duplicates()
             cell = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
-            names = [
-                ", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True))
-                for row in joint.itertuples(index=False)
-            ]
-            groups.append(("cell", cell.astype(np.int64), names))
+            values = joint.itertuples(index=False)
+            names = [", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True)) for row in values]
+            coded.append((cell.astype(np.int64), names))
         fresh = np.zeros(len(a), dtype=bool)
         mass: NDArray[np.float64] | None = None
-        for _, codes, names in groups:
-            for value in sorted(needed):
+        for codes, names in coded:
+            for value in sorted(part.needed_values(index, group)):
                 present = np.bincount(codes, weights=weight * (a == value), minlength=len(names)) > 0
                 occurs = np.bincount(codes, weights=weight, minlength=len(names)) > 0
                 absent = occurs & ~present
@@ -309,7 +266,8 @@ def _unsupported_cells(
                     continue
                 if mass is None:
                     with np.errstate(invalid="ignore"):
-                        mass = np.nan_to_num(weight * target_weight(index + 1), posinf=0.0) / weight.sum()
+                        target = nuisances.raw_weights(rows, part, None, index + 1)[rows.kept]
+                        mass = np.nan_to_num(weight * target, posinf=0.0) / weight.sum()
                 left = absent[codes] & ~lost & ~fresh
                 share = np.bincount(codes[left], weights=mass[left], minlength=len(names))
                 found = share > NEGLIGIBLE

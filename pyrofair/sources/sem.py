@@ -92,6 +92,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ----------
     Chikahara et al. (2021), section 2.2 and appendix A; Pearl (2009), chapter 7.
 
+    Notes
+    -----
+    It is :class:`~pyrofair.effects.Diagnosed`. It cannot be refitted, for the program is given.
+
     Examples
     --------
     >>> import pyro, pyro.distributions as dist

@@ -85,7 +85,7 @@ def test_the_mean_effect_is_blind() -> None:
 
 
 def test_the_paper_bound_is_loose() -> None:
-    """Score .5 for everyone; with the decision's noise shared, decisions themselves are the units, and PIU is 0."""
+    """Score .5 for all; with the decision's noise shared, decisions themselves are the units, and PIU is 0."""
     soft, decided = points([0.5, 0.5], [0.5, 0.5], 0.5), points([0.0, 1.0], [0.0, 1.0], 0.5)
     assert [f(*map(marginal, soft)).item() for f in (effect_gap, disagreement, piu_upper)] == [0, 0.5, 1]
     assert [f(*decided).item() for f in (effect_gap, disagreement, piu_upper)] == [0, 0, 0]
@@ -114,15 +114,15 @@ def test_gradients_pull_means_back_inside(functional: Functional, means: tuple[f
 
 
 def hiring(hard: bool, coupling: str = "independent") -> tuple[CounterfactualSample, CounterfactualSample, Any, Any]:
-    """Both worlds of a discrete SEM by enumeration; rows are units (Q, M, D(0), D(1)), units their (Q, M)."""
-    people = []
+    """Both worlds of a discrete SEM by enumeration; rows are individuals (Q, M, D(0), D(1)), units their (Q, M)."""
+    individuals = []
     for q, m, d0, d1 in itertools.product((0, 1), repeat=4):
         p0, p1 = 0.2 + 0.2 * q, 0.6 + 0.2 * q  # P(D(a) = 1 | Q)
         both = {"independent": p0 * p1, "monotone": min(p0, p1), "antithetic": max(0.0, p0 + p1 - 1)}[coupling]
         pair = {(1, 1): both, (1, 0): p0 - both, (0, 1): p1 - both, (0, 0): 1 - p0 - p1 + both}[d0, d1]
         p_m = 0.3 + 0.1 * q  # M(0) in both worlds: its path is fair
-        people.append((q, m, d0, d1, 0.5 * (p_m if m else 1 - p_m) * pair))
-    table = pd.DataFrame(people, columns=["Q", "M", "D0", "D1", "weight"])
+        individuals.append((q, m, d0, d1, 0.5 * (p_m if m else 1 - p_m) * pair))
+    table = pd.DataFrame(individuals, columns=["Q", "M", "D0", "D1", "weight"])
     weight, unit = table["weight"].to_numpy(), (2 * table["Q"] + table["M"]).to_numpy()
     worlds, scores = [], []
     for a in (0, 1):
@@ -158,8 +158,8 @@ def test_exact_hiring(hard: bool, p0: float, ppi: float, one_unit: Any, given_s:
 )
 def test_exact_hiring_with_the_noise_known(coupling: str, soft_piu: float) -> None:
     world0, world1, scores0, scores1 = hiring(hard=False, coupling=coupling)
-    person = np.arange(len(scores0))
-    alone0, alone1 = dataclasses.replace(world0, unit=person), dataclasses.replace(world1, unit=person)
+    own = np.arange(len(scores0))
+    alone0, alone1 = dataclasses.replace(world0, unit=own), dataclasses.replace(world1, unit=own)
     assert disagreement(alone0.scored(scores0), alone1.scored(scores1)).item() == pytest.approx(soft_piu)
     _, _, hard0, hard1 = hiring(hard=True, coupling=coupling)
     for functional in (effect_gap, disagreement, piu_upper):  # for decisions all three are PIU

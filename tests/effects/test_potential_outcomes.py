@@ -1,4 +1,4 @@
-"""Weighted samples of rows, and the protocol of what makes them: lengths, types, and what is refused."""
+"""Weighted samples of rows, and the protocol of their sources: lengths, types, and refusals."""
 
 from __future__ import annotations
 

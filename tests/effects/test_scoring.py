@@ -1,4 +1,4 @@
-"""Which columns a model gets, which of its two numbers is read, and what is refused."""
+"""Columns that a model gets, the probability of its positive class, and refusals."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def hiring() -> pd.DataFrame:
 
 
 def unsupported() -> pd.DataFrame:
-    """The one mediator, and five units of group 0 with M = 2, which nobody in group 1 has."""
+    """The one mediator, and five units of group 0 with M = 2, which no unit of group 1 has."""
     return pd.concat([one_mediator(), pd.DataFrame({"A": [0] * 5, "M": [2] * 5})], ignore_index=True)
 
 
@@ -285,7 +285,7 @@ def test_auto_goes_by_support_then_by_the_propensities_to_estimate() -> None:
     assert means(source, lambda rows: (rows["M"] == 2).to_numpy(float)) == pytest.approx((1 / 9, 1 / 9))
 
 
-def test_auto_needs_no_propensity_that_it_can_do_without() -> None:
+def test_auto_takes_the_fewest_propensities() -> None:
     """Main effects miss the interactions here: pooling has the largest effective size, and two propensities to fit."""
     rng, n = RNG(4), 1_500
     a = (rng.random(n) < rng.uniform(0.2, 0.8)).astype(int)
@@ -334,10 +334,10 @@ def test_auto_does_not_go_by_a_mean_weight_that_the_fit_forces() -> None:
 @pytest.mark.parametrize(("arm", "world"), [(1, "baseline"), (0, "unfair")])
 @pytest.mark.parametrize("propensity", ["logistic", "boosted", LogisticRegression()])
 @pytest.mark.parametrize("clip", [None, 0.05])
-def test_groups_that_the_features_tell_apart_are_refused_by_fit(
+def test_groups_that_the_features_separate_are_refused_by_fit(
     arm: int, world: str, propensity: Any, clip: float | None
 ) -> None:
-    """M tells the groups apart: no row of one group looks like one of the other, and clipping makes none."""
+    """M separates the groups: no row of one group looks like one of the other, and clipping makes none."""
     a = np.arange(200) % 2
     table = pd.DataFrame({"A": a, "M": 100.0 * a + RNG(0).normal(size=200)})
     unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
@@ -349,7 +349,7 @@ def test_groups_that_the_features_tell_apart_are_refused_by_fit(
     assert IPW(unfair).fit(table).arm_ == {"baseline": 0, "unfair": 1}  # which needs no ratio
 
 
-def test_a_rare_group_is_not_told_apart_by_being_rare() -> None:
+def test_a_rare_group_is_not_separated_by_being_rare() -> None:
     a = (np.arange(20_000) % 1000 == 0).astype(int)
     table = pd.DataFrame({"A": a, "M": RNG(0).normal(size=len(a))})
     source = IPW(CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y"), arm=0).fit(table)

@@ -29,7 +29,7 @@ from pyrofair.sources.propensity import Boosted, FromClassifier, Logistic, Prope
 ONES = np.ones(400)
 
 
-def people(n: int = 400, seed: int = 0) -> tuple[pd.DataFrame, NDArray[np.int8]]:
+def units(n: int = 400, seed: int = 0) -> tuple[pd.DataFrame, NDArray[np.int8]]:
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(
         {
@@ -56,7 +56,7 @@ def repeated(table: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float6
 
 
 def test_logistic_agrees_with_scikit_learn() -> None:
-    table, a = people()
+    table, a = units()
     design = make_column_transformer(
         (StandardScaler(), ["age", "hours"]), (OneHotEncoder(drop="first"), ["job", "city"]), sparse_threshold=0
     )
@@ -71,7 +71,7 @@ def test_logistic_agrees_with_scikit_learn() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_logistic_solves_the_score_equations(weighted: bool) -> None:
-    table, a = people()
+    table, a = units()
     weight = np.random.default_rng(3).exponential(size=400) if weighted else ONES
     residual = weight * (a - Logistic().fit(table, a, weight).fitted)
     columns = [np.ones(400), table["age"], table["hours"], *(table["job"] == j for j in ("cook", "nurse", "smith"))]
@@ -105,14 +105,14 @@ def test_logistic_with_a_level_of_one_group_only() -> None:
 
 
 def test_logistic_with_collinear_columns() -> None:
-    table, a = people()
+    table, a = units()
     double = table.assign(again=table["age"] * 2 + 1, job2=table["job"].str.upper(), constant=3.0)
     plain = Logistic().fit(table, a, ONES)
     assert Logistic().fit(double, a, ONES).fitted == pytest.approx(plain.fitted, abs=1e-8)
 
 
 def test_logistic_does_not_depend_on_units() -> None:
-    table, a = people()
+    table, a = units()
     scaled = table.assign(age=table["age"] * 1e6 + 1e8, hours=table["hours"] / 1e6)
     assert Logistic().fit(scaled, a, ONES).fitted == pytest.approx(Logistic().fit(table, a, ONES).fitted, abs=1e-8)
 
@@ -158,12 +158,12 @@ def test_boosted_trees_do_not_see_the_label_of_the_row_they_judge() -> None:
     a = rng.integers(0, 2, 400).astype(np.int8)
     model = Boosted(0).fit(noise, a, ONES)
     assert 0.4 < roc_auc_score(a, model.fitted) < 0.6
-    # The same trees know the rows they were grown on, though they stop early.
+    # The same trees fit the rows they were grown on closely, though they stop early.
     assert roc_auc_score(a, model.predict(noise)) > 0.8
 
 
 def test_boosted_trees_of_new_rows_are_averaged() -> None:
-    table, a = people()
+    table, a = units()
     columns = ["age", "hours"]
     model = Boosted(0).fit(table[columns], a, ONES)
     each = [trees.predict_proba(table[columns][:50])[:, 1] for trees in model.models_]
@@ -214,7 +214,7 @@ class TakesNoWeight(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def test_a_classifier_is_cloned_and_given_the_columns_as_they_are() -> None:
-    table, a = people()
+    table, a = units()
     given = TakesNoWeight()
     model = FromClassifier(given, folds=1).fit(table, a, ONES)
     assert not hasattr(given, "rows_")
@@ -224,7 +224,7 @@ def test_a_classifier_is_cloned_and_given_the_columns_as_they_are() -> None:
 
 
 def test_a_pipeline_gets_its_weights_at_the_last_step() -> None:
-    table, a = people()
+    table, a = units()
     pipeline = make_pipeline(
         make_column_transformer((StandardScaler(), ["age", "hours"]), (OneHotEncoder(), ["job", "city"])),
         LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000),
@@ -236,7 +236,7 @@ def test_a_pipeline_gets_its_weights_at_the_last_step() -> None:
 
 
 def test_without_sample_weight_rows_are_repeated() -> None:
-    table, a = people()
+    table, a = units()
     table = table[["age", "hours"]]
     weight = counts()
     for model in (TakesNoWeight(), KNeighborsClassifier(5), make_pipeline(StandardScaler(), KNeighborsClassifier(5))):
@@ -253,7 +253,7 @@ def test_without_sample_weight_rows_are_repeated() -> None:
 
 
 def test_equal_weights_need_no_support() -> None:
-    table, a = people()
+    table, a = units()
     FromClassifier(TakesNoWeight()).fit(table, a, ONES)
 
 
@@ -282,7 +282,7 @@ kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 def discrete() -> tuple[pd.DataFrame, NDArray[np.int8]]:
-    table, a = people()
+    table, a = units()
     return pd.DataFrame({"old": (table["age"] // 15).astype(int), "busy": (table["hours"] > 30).astype(int)}), a
 
 
@@ -340,8 +340,8 @@ def test_a_weight_is_so_many_rows(kind: Any) -> None:
 
 
 def test_a_refit_of_logistic_on_rows_without_a_level() -> None:
-    """A bootstrap that misses a level says nothing of it, and the others are as if it did not exist."""
-    table, a = people()
+    """A bootstrap that misses a level estimates nothing of it, and the other levels are unaffected."""
+    table, a = units()
     rest = (table["job"] != "cook").to_numpy()
     weight = counts() * rest
     refit = Logistic().fit(table, a, ONES).refit(table, a, weight)
