@@ -18,7 +18,6 @@ from pyro import poutine
 from pyro.infer import MCMC, NUTS, Trace_ELBO
 from pyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal, init_to_uniform
 from torch import Tensor
-from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 
 from pyrofair._arviz import to_arviz
@@ -101,13 +100,12 @@ def run_svi(
     ``average``, in the shapes of the numbers, moves with them and keeps a share ``memory`` of itself at each step.
     """
     optimiser = torch.optim.Adam(numbers, lr=schedule.rate, weight_decay=schedule.weight_decay)
-    shrink = LambdaLR(optimiser, schedule.size)
-    for _, batch in zip(range(schedule.steps), batches, strict=False):
+    for step, batch in zip(range(schedule.steps), batches, strict=False):
+        optimiser.param_groups[0]["lr"] = schedule.rate * schedule.size(step)
         optimiser.zero_grad()
         value = loss(batch)
         value.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        shrink.step()
         for mean, own in zip(average, numbers, strict=bool(average)):
             mean.lerp_(own.detach(), 1.0 - memory)
         yield value.item()
