@@ -66,7 +66,7 @@ linear = pf.learn_mechanisms(
     random_state=0,
 )  # fmt: skip
 effects = pf.effect_posterior(
-    pf.SEM.from_mechanisms(linear, hiring.unfair), None, {"plain": model}, linear.posterior, draws=50, people=30_000,
+    pf.SEM.from_mechanisms(linear, hiring.unfair), None, {"plain": model}, linear.posterior, draws=50, n=30_000,
     progress=False, random_state=0,
 )  # fmt: skip
 print(effects.summary().round(3).to_string())

@@ -245,7 +245,7 @@ def test_a_baseline_row_of_probability_zero_is_refused_before_mechanisms_are_lea
     def learn(*_: Any, **__: Any) -> None:
         raise AssertionError("mechanisms were learned first")
 
-    monkeypatch.setattr(split_laws.SplitLaws, "_learn", learn)
+    monkeypatch.setattr(split_laws.SplitMechanisms, "_learn", learn)
     graph = pf.CausalGraph("Q -> A; {A Q} -> R; {A R} -> M; {A Q R M} -> Y", sensitive="A", outcome="Y", baseline=1,
                            contrast=0)  # fmt: skip
     df = people().assign(R=np.linspace(0.0, 1.0, N))
@@ -273,7 +273,7 @@ def test_either_half_has_rows_of_both_groups(seed: int) -> None:
     a[[3, 8, 20]] = 0
     weight[20] = 0.0
     rows = Rows(pd.DataFrame({"A": a}), a, weight, np.ones(40, dtype=bool))
-    laws = split_laws.SplitLaws(rows, None, None, seed)
+    laws = split_laws.SplitMechanisms(rows, None, None, seed)
     halves = [laws._places(half) for half in split_laws.HALVES]
     assert sorted(np.concatenate(halves)) == list(range(40))
     for half in halves:

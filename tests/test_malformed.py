@@ -440,7 +440,7 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
         "batch_size", "learning_rate", "validation_fraction", "patience", "progress", "random_state",
     ),
     _g_computation: (
-        "draws", "shared", "couple", "most_units", "families", "parameters", "hidden", "components", "propensity",
+        "draws", "shared", "joint", "most_units", "families", "parameters", "hidden", "components", "propensity",
         "progress", "random_state",
     ),
     _sem: ("unit", "coupling", "posterior", "draws", "random_state", "levels"),
@@ -661,7 +661,7 @@ def _posterior(**settings: Any) -> Any:
 
 
 def _effects(**settings: Any) -> Any:
-    given = {"program": plain, "unfair": THROUGH, "model": Says(), "posterior": {"b": [0.1, 0.5]}, "people": 50}
+    given = {"program": plain, "unfair": THROUGH, "model": Says(), "posterior": {"b": [0.1, 0.5]}, "n": 50}
     given = given | {"progress": False, "random_state": 0} | settings
     return pf.effect_posterior(given.pop("program"), **given)
 
@@ -940,7 +940,7 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "seeds": (lambda: _path(seeds=np.array(1)), "seeds=array.1. must be an integer"),
     "strengths": (lambda: _path(strengths=np.array("x")), "strengths=array.* must hold a positive one"),
     "refit": (lambda: _kept("laws").refit(steps=object()), "steps=<object .* must be an integer"),
-    "a draw that is True": (lambda: _kept("laws").law("M", TABLE, draw=True), "draw=True must be an integer"),
+    "a draw that is True": (lambda: _kept("laws").distribution("M", TABLE, draw=True), "draw=True must be an integer"),
     "draws": (lambda: _kept("laws").to_inference_data(draws=-0.5), "draws=-0.5 must be an integer"),
     "predictive": (lambda: _kept("posterior").to_inference_data(predictive=2), "predictive=2 must be a dictionary"),
     "threshold": (lambda: _kept("Counterfactuals").scores(Says(), threshold=["x"]), "threshold=.'x'. must be a number"),

@@ -107,7 +107,7 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "PSCF.truth": lambda: fitted("pscf", pscf).truth(pf.SEM(program, UNFAIR, posterior=B), n=50, random_state=0).piu,
     "learn_mechanisms": lambda: laws().fits["M"].centre,
     "LearnedMechanisms.refit": lambda: fitted("laws", laws).refit(random_state=0, steps=3).fits["M"].centre,
-    "LearnedMechanisms.law": lambda: fitted("laws", laws).law("M", signs()),
+    "LearnedMechanisms.distribution": lambda: fitted("laws", laws).distribution("M", signs()),
     "LearnedMechanisms.calibration": lambda: fitted("laws", laws).calibration(),
     "LearnedMechanisms.sem": lambda: pf.SEM.from_mechanisms(fitted("laws", laws), UNFAIR, unit="shared", draws=3)
     .worlds(20, random_state=0),
@@ -128,7 +128,7 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
         program, rows()[:5], parameters={"b": 1.0}, method="svi", tolerance=0.5,
                                        draws=20, random_state=0).noise,
     "predictive": lambda: pf.inference.predictive(program, B, n=20, do={"A": 1}, random_state=0),
-    "effect_posterior": lambda: pf.effect_posterior(program, UNFAIR, fitted("logistic", logistic), B, people=99,
+    "effect_posterior": lambda: pf.effect_posterior(program, UNFAIR, fitted("logistic", logistic), B, n=99,
                                                     progress=False, random_state=0).samples,
     "GComputation": lambda: gcomputation().worlds(random_state=0),
     "audit, IPW": lambda: pf.audit({"m": fitted("logistic", logistic)}, pf.IPW(UNFAIR), table(), n_boot=2,

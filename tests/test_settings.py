@@ -188,7 +188,7 @@ settings(
     unfair="paths",
     draws="count",
     shared="choice",
-    couple="choice or none",
+    joint="choice or none",
     most_units="count",
     families="mapping",
     parameters="choice",
@@ -229,6 +229,7 @@ settings(
     n="units",
     random_state="seed",
     decisions="choice",
+    score_noise="choice",
     threshold="threshold",
 )
 settings(
@@ -299,7 +300,8 @@ settings(
     besides="model posterior",
     sem_or_program="callable",
     unfair="paths",
-    people="units",
+    n="units",
+    score_noise="choice",
     draws="count or none",
     decisions="choice",
     threshold="threshold",

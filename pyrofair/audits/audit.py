@@ -20,7 +20,6 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, make_views, replicate
 from pyrofair.audits.diagnostics import check_intervals, check_overlap, find_small_groups, most_failed
-from pyrofair.audits.measures import DECISIONS, Decisions
 from pyrofair.audits.models import AuditedModel, ScoresAre, ScoreType, judge_scores
 from pyrofair.audits.plots import plot_audit
 from pyrofair.audits.report import describe_audit
@@ -33,6 +32,7 @@ from pyrofair.effects.potential_outcomes import (
     Stratified,
     Views,
 )
+from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import identify

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +20,12 @@ from pyrofair.effects.conditional_bounds import (
 )
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Worlds
+from pyrofair.effects.scoring import DECISIONS, Decisions, decide
 
 __all__ = ["DECISIONS", "Decisions", "WorldScores", "decide", "measure", "measure_views", "view_signs"]
 
-Decisions = Literal["threshold", "score"]
-DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 WorldScores = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROUNDING = 1e-9
-
-
-def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) -> NDArray[np.float64]:
-    """Return the scores themselves, or 1 where they exceed the threshold and 0 elsewhere."""
-    return scores if decisions == "score" else (scores > threshold).astype(np.float64)
 
 
 def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict[str, str]]:

@@ -32,7 +32,6 @@ from pyrofair._validation import (
 )
 from pyrofair.audits.audit import audit
 from pyrofair.audits.bootstrap import AUDITED, Estimator, make_views
-from pyrofair.audits.measures import DECISIONS, Decisions
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import plot_trade_off
 from pyrofair.audits.report import describe_apart, describe_path
@@ -41,6 +40,7 @@ from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import evaluate, hold_out, train
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views
+from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths

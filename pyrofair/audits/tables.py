@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from pyrofair._arviz import equal_tailed
 from pyrofair.audits.bootstrap import AUDITED, Estimator, Key
-from pyrofair.audits.measures import DECISIONS
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
+from pyrofair.effects.scoring import DECISIONS
 
 __all__ = [
     "FROM_OUTCOMES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,18 @@ from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["positive_scores", "read_classes", "read_probabilities"]
+__all__ = ["DECISIONS", "Decisions", "decide", "positive_scores", "read_classes", "read_probabilities"]
+
+Decisions = Literal["threshold", "score"]
+DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 
 NEAR_ONE = 1e-6
 """The two probabilities of a row sum to 1 up to this, for they are often made in single precision."""
+
+
+def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) -> NDArray[np.float64]:
+    """Return the scores themselves, or 1 where they exceed the threshold and 0 elsewhere."""
+    return scores if decisions == "score" else (scores > threshold).astype(np.float64)
 
 
 def positive_scores(

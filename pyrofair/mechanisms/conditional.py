@@ -17,7 +17,7 @@ from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Family, features
 
-__all__ = ["ConditionalDistribution", "LawOf", "LearnedProgram", "Network", "Numbers"]
+__all__ = ["ConditionalDistribution", "LearnedProgram", "MechanismOf", "Network", "Numbers"]
 
 PRIOR = 2.0
 """Prior standard deviation of a bias, and of a weight times the root of the number of weights of its kind that go
@@ -30,34 +30,11 @@ FIRST = 0.1
 class Network:
     """A network of rectified linear units; without hidden layers a linear predictor, without inputs a constant.
 
-    All weights and biases have normal priors around 0, which act as weight decay. The inputs are taken column by
-    column and broadcast with each other, so that a column of one number for each of several worlds meets one of a
-    number for each unit.
-
-    Parameters
-    ----------
-    widths
-        How many features each column gives.
-    hidden
-        The number of units of each hidden layer.
-    size
-        How many numbers it returns.
-    direct
-        Whether the last of several layers reads the columns too, so that a linear predictor is part of the network. The
-        priors of two layers together draw a small effect to exactly 0, where rows say no more of it whatever their
-        weights; that of one layer does not.
-
-    Examples
-    --------
-    >>> network = Network((1, 3), (32,), 2)
-    >>> network.shapes
-    ((4, 32), (32, 2))
-    >>> network([torch.zeros(shape) for shape in [(4, 32), (32,), (32, 2), (2,)]], [torch.ones(5, 1), torch.ones(5, 3)])
-    tensor([[0., 0.],
-            [0., 0.],
-            [0., 0.],
-            [0., 0.],
-            [0., 0.]])
+    It maps columns of ``widths`` features each, through ``hidden`` layers, to ``size`` numbers. All weights and biases
+    have normal priors around 0, which act as weight decay. The inputs are taken column by column and broadcast with
+    each other, so that a column of one number per world meets one of a number per unit. With ``direct`` the last of
+    several layers reads the columns too, so that a linear predictor is part of the network: the priors of two layers
+    together shrink a small effect to exactly 0, whatever the weights of the rows; that of one layer does not.
     """
 
     widths: tuple[int, ...]
@@ -86,7 +63,7 @@ class Network:
         return parameters
 
     def _shares(self, layer: int) -> Tensor:
-        """Return for each weight that goes in how many there are of its kind: of units, or of columns' features."""
+        """Return for each input of a layer the number of inputs of its kind: hidden units, or features of columns."""
         inputs, among = sum(self.widths), self.shapes[layer - 1][0]
         kinds = (among - inputs, inputs) if self.direct and layer == len(self.shapes) > 1 else (among,)
         return torch.cat([torch.full((kind,), float(kind)) for kind in kinds])
@@ -103,15 +80,7 @@ class Network:
         return found
 
     def __call__(self, parameters: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:
-        """Return numbers of shape (..., size).
-
-        Parameters
-        ----------
-        parameters
-            Weights and biases, layer by layer.
-        features
-            For each column its features, shape (..., width).
-        """
+        """Return (..., size) for weights and biases, layer by layer, and the features of each column, (..., width)."""
         if not sum(self.widths):
             return parameters[0]
         out = _linear(features, self.widths, parameters[0], parameters[1])
@@ -129,7 +98,7 @@ class Network:
         return torch.cat([self._shares(len(self.shapes)), torch.ones(1)]) / PRIOR**2
 
     def before_last(self, parameters: Sequence[Tensor], features: Sequence[Tensor], n: int) -> Tensor:
-        """Return what the last layer reads, shape (n, inputs), parameters as for a call, features of n rows."""
+        """Return the inputs of the last layer, (n, inputs), for parameters as for a call and features of n rows."""
         if not sum(self.widths):
             return torch.empty(n, 0, dtype=parameters[0].dtype)
         if not self.hidden:
@@ -152,24 +121,15 @@ Numbers = Callable[[], Callable[[Mapping[str, Tensor]], Tensor]]
 """Parameters of one's own: a function that is called outside the plate of units, draws its parameters there by
 ``pyro.sample``, and returns a function from the values of the columns read to the family's numbers, (..., size)."""
 
-LawOf = Callable[[Mapping[str, Tensor]], Any]
+MechanismOf = Callable[[Mapping[str, Tensor]], Any]
 """From the values of the columns read, by name, to a distribution."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionalDistribution:
-    """The distribution of one column given others.
+    """The distribution of one column given others, each read with its family.
 
-    Parameters
-    ----------
-    column
-        Its name.
-    family
-        Its family.
-    reads
-        The columns read, each with its family.
-    numbers
-        A network, to whose output the family's offset is added, or a function of one's own.
+    ``numbers`` is a network, to whose output the family's offset is added, or a function of one's own.
     """
 
     column: str
@@ -177,25 +137,27 @@ class ConditionalDistribution:
     reads: Mapping[str, Family]
     numbers: Network | Numbers = field(repr=False)
 
-    def draw(self) -> LawOf:
+    def draw(self) -> MechanismOf:
         """Draw the parameters by ``pyro.sample``, and return the distribution as a function of the values read."""
         if not isinstance(self.numbers, Network):
             given = self.numbers()
-            return lambda values: self.family.law(self._checked(given({name: values[name] for name in self.reads})))
+            return lambda values: self.family.distribution(
+                self._checked(given({name: values[name] for name in self.reads}))
+            )
         return self.of(self.numbers.draw(self.column))
 
-    def of(self, parameters: Sequence[Tensor]) -> LawOf:
+    def of(self, parameters: Sequence[Tensor]) -> MechanismOf:
         """Return the distribution whose numbers its network computes with these weights and biases, layer by layer."""
         network, offset = self.numbers, self.family.offset
-        assert isinstance(network, Network)  # told by the caller
+        assert isinstance(network, Network), "only a network is given weights"
 
-        def law(values: Mapping[str, Tensor]) -> Any:
+        def mechanism(values: Mapping[str, Tensor]) -> Any:
             read = [features(family, values[name]) for name, family in self.reads.items()]
-            return self.family.law(network(parameters, read) + offset)
+            return self.family.distribution(network(parameters, read) + offset)
 
-        return law
+        return mechanism
 
-    def at(self, parameters: Mapping[str, Tensor]) -> LawOf:
+    def at(self, parameters: Mapping[str, Tensor]) -> MechanismOf:
         """Return the distribution at given parameters."""
         with poutine.block(), poutine.condition(data=dict(parameters)):
             return self.draw()
@@ -214,45 +176,34 @@ class ConditionalDistribution:
 class LearnedProgram:
     """A Pyro program of the number of units: parameters from their priors, then a site for each column.
 
-    Parameters
-    ----------
-    laws
-        The distribution of each column, each after those of the columns that it reads.
-    sensitive
-        The column of the sensitive attribute.
-    levels
-        The values that its site takes for the baseline and for the contrast. The distributions read 0 and 1.
-
-    Raises
-    ------
-    GraphError
-        If a distribution reads a column that has none.
+    ``mechanisms`` come in topological order, and read the sensitive attribute as 0 and 1; its site takes the two
+    ``levels`` instead. A mechanism that reads a column without one is a GraphError.
     """
 
-    laws: Sequence[ConditionalDistribution]
+    mechanisms: Sequence[ConditionalDistribution]
     sensitive: str
     levels: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        learned = [law.column for law in self.laws]
-        for law in self.laws:
-            if missing := [name for name in law.reads if name not in learned]:
+        learned = [mechanism.column for mechanism in self.mechanisms]
+        for mechanism in self.mechanisms:
+            if missing := [name for name in mechanism.reads if name not in learned]:
                 raise GraphError(
-                    f"The distribution of {law.column!r} reads {missing[0]!r}, which was not learned, so no program "
-                    f"draws "
-                    "units. Learn its node too (nodes=...). Single distributions are at .law(column, table)."
+                    f"The distribution of {mechanism.column!r} reads {missing[0]!r}, which was not learned, so no "
+                    "program draws units. Learn its node too (nodes=...). Single distributions are at "
+                    ".distribution(column, table)."
                 )
 
     def __call__(self, n: int) -> None:
         """Draw n units."""
-        drawn = {law.column: law.draw() for law in self.laws}
+        drawn = {mechanism.column: mechanism.draw() for mechanism in self.mechanisms}
         low, high = self.levels
         values: dict[str, Tensor] = {}
         with pyro.plate(unused_name("people", drawn), n):
-            for column, law in drawn.items():
+            for column, distribution in drawn.items():
                 if column == self.sensitive and self.levels != (0.0, 1.0):
-                    code = pyro.sample(unused_name(f"{column}__code", drawn), law(values))
+                    code = pyro.sample(unused_name(f"{column}__code", drawn), distribution(values))
                     site = pyro.deterministic(column, low + (high - low) * code)
                     values[column] = (site - low) / (high - low)
                 else:
-                    values[column] = pyro.sample(column, law(values))
+                    values[column] = pyro.sample(column, distribution(values))

@@ -18,14 +18,12 @@ from scipy.stats import kstwobign
 from torch import Tensor
 
 from pyrofair._figures import ShownFigure
-from pyrofair.mechanisms.conditional import ConditionalDistribution
 from pyrofair.mechanisms.families import Family, decode, support
 from pyrofair.mechanisms.fitting import Fit, Rows, log_likelihood
 from pyrofair.programs.couplings import CouplingError
 from pyrofair.programs.noise import noise_of
 
 __all__ = [
-    "Checked",
     "calibrate",
     "check_fits",
     "held_out_lines",
@@ -48,27 +46,18 @@ PAIRS = 3
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """The predicted distributions of a column beside what was observed.
+    """The predicted distributions of a column for n rows beside the values observed, (n,), with weights (n,), sum 1.
 
-    Parameters
-    ----------
-    column, family
-        The column.
-    law
-        Its distribution for each of n rows.
-    observed, weight
-        What was observed, and the weight of each row, shape (n,); weights sum to 1.
-    place
-        Where in its distribution each value lies, shape (n,): the probability of a smaller value plus a random share of
-        that of the value itself (the probability integral transform). Uniform if the distributions are right.
+    ``pit`` (n,) is the probability integral transform of each value: the probability of a smaller value plus a random
+    share of that of the value itself. It is uniform if the distributions are right.
     """
 
     column: str
     family: Family
-    law: Any = field(repr=False)
+    predicted: Any = field(repr=False)
     observed: Tensor = field(repr=False)
     weight: NDArray[np.float64] = field(repr=False)
-    place: NDArray[np.float64] = field(repr=False)
+    pit: NDArray[np.float64] = field(repr=False)
 
     @property
     def size(self) -> float:
@@ -76,74 +65,56 @@ class Checked:
         return float(1.0 / np.square(self.weight).sum())
 
     def inside(self, share: float) -> float:
-        """Return how many of the rows lie in the middle part of their distributions that should hold a share of
-        them.
-        """
-        return float(self.weight[np.abs(self.place - 0.5) <= share / 2.0].sum())
+        """Return the share of rows in the middle part of their distributions, which should hold a given share."""
+        return float(self.weight[np.abs(self.pit - 0.5) <= share / 2.0].sum())
 
     def distance(self) -> float:
-        """Return the Kolmogorov distance of the places from the uniform distribution."""
-        place, share = self.steps()
+        """Return the Kolmogorov distance of the transforms from the uniform distribution."""
+        pit, share = self.steps()
         before = np.concatenate([[0.0], share[:-1]])
-        return float(max(np.abs(share - place).max(), np.abs(before - place).max()))
+        return float(max(np.abs(share - pit).max(), np.abs(before - pit).max()))
 
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the places in order, and the share of rows at or below each."""
-        order = np.argsort(self.place)
-        return self.place[order], self.weight[order].cumsum()
+        """Return the transforms in order, and the share of rows at or below each, shapes (n,)."""
+        order = np.argsort(self.pit)
+        return self.pit[order], self.weight[order].cumsum()
 
     def below(self, ends: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the predicted and the observed probability of being at most each of some values."""
+        """Return the predicted and the observed probability of being at most each of some values, shapes (k,)."""
         predicted = [
-            float(self.weight @ _below(self.column, self.law, end.expand(self.observed.shape))) for end in ends
+            float(
+                self.weight @ _spans(self.column, self.predicted, end.expand(self.observed.shape))[1].double().numpy()
+            )
+            for end in ends
         ]
         observed = [float(self.weight[(self.observed <= end).numpy()].sum()) for end in ends]
         return np.array(predicted), np.array(observed)
 
 
+def _spans(column: str, predicted: Any, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of less than each value and of at most it, shapes (n,), by draws if need be."""
+    try:
+        return noise_of(column, predicted, values)
+    except CouplingError:
+        drawn = predicted.sample((DRAWS,))
+        return (drawn < values).float().mean(0), (drawn <= values).float().mean(0)
+
+
 def check_fits(fits: Mapping[str, Fit], rows: Rows) -> list[Checked]:
-    """Put distributions beside the held-out rows (all, if none were held out), with random shares from torch's
-    generator.
-    """
+    """Compare mechanisms with the held-out rows (all, if none were held out), random shares from torch's generator."""
     places = rows.held if len(rows.held) else rows.train
-    values, weight = rows.at(places), rows.weight[places]
-    return [
-        _check(fit.mechanism, fit.mechanism.at(fit.centre)(values), values[name], weight) for name, fit in fits.items()
-    ]
-
-
-def _check(conditional: ConditionalDistribution, law: Any, values: Tensor, weight: Tensor) -> Checked:
-    column, law = conditional.column, law.expand(values.shape)
-    try:
-        low, high = noise_of(column, law, values)
-    except CouplingError:
-        drawn = law.sample((DRAWS,))
-        low, high = (drawn < values).float().mean(0), (drawn <= values).float().mean(0)
-    place = (low + (high - low) * torch.rand(values.shape)).clamp(0.0, 1.0)
-    share = weight.double().numpy()
-    return Checked(column, conditional.family, law, values, share / share.sum(), place.double().numpy())
-
-
-def _below(column: str, law: Any, values: Tensor) -> NDArray[np.float64]:
-    try:
-        high = noise_of(column, law, values)[1]
-    except CouplingError:
-        high = (law.sample((DRAWS,)) <= values).float().mean(0)
-    return np.asarray(high.double().numpy())
+    values, weight = rows.at(places), rows.weight[places].double().numpy()
+    found = []
+    for name, fit in fits.items():
+        predicted, observed = fit.mechanism.at(fit.centre)(values).expand(weight.shape), values[name]
+        low, high = _spans(name, predicted, observed)
+        pit = (low + (high - low) * torch.rand(observed.shape)).clamp(0.0, 1.0).double().numpy()
+        found.append(Checked(name, fit.mechanism.family, predicted, observed, weight / weight.sum(), pit))
+    return found
 
 
 def calibrate(checked: Sequence[Checked]) -> pd.DataFrame:
-    """Return a row for each column.
-
-    Returns
-    -------
-    DataFrame
-        column, family, rows; pit_distance: the Kolmogorov distance of the places of the values in their distributions
-        from uniform, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle half and nine
-        tenths of their distributions; gap: the largest difference between the predicted and the observed probability of
-        being at most some value, over all rows. A spike in a column of real numbers, of which a density knows nothing,
-        shows as a step at its place, and as a gap.
-    """
+    """Return a row for each column, as :meth:`pyrofair.LearnedMechanisms.calibration` describes."""
     rows = []
     for one in checked:
         distance = one.distance()
@@ -164,7 +135,7 @@ def calibrate(checked: Sequence[Checked]) -> pd.DataFrame:
 
 
 def _points(one: Checked) -> Tensor:
-    """Return the values of a column or, if they are many, so many of its quantiles."""
+    """Return the values of a column or, if they are many, so many of its quantiles, shape (k,)."""
     known: Tensor = torch.unique(one.observed)
     if len(known) <= POINTS:
         return known
@@ -175,14 +146,7 @@ def _points(one: Checked) -> Tensor:
 
 
 def plot_calibration(checked: Sequence[Checked]) -> Figure:
-    """Draw for each column the predicted distribution beside what was observed, and where values lie in their
-    distributions.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A figure of its own: save it, or let a notebook show it.
-    """
+    """Draw for each column the predicted beside the observed distribution, and the transforms of its values."""
     pairs = 1 if len(checked) <= PAIRS else 2
     count = -(-len(checked) // pairs)
     figure = ShownFigure(figsize=(1.0 + 5.5 * pairs, 0.8 + 1.75 * count), layout="constrained")
@@ -191,8 +155,8 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
         axes.set_visible(False)
     for i, one in enumerate(checked):
         left, right = panels[i // pairs, 2 * (i % pairs) : 2 * (i % pairs) + 2]
-        _draw_law(left, one)
-        _draw_places(right, one)
+        _draw_distribution(left, one)
+        _draw_transforms(right, one)
         for axes in (left, right):
             axes.set_visible(True)
             axes.tick_params(labelsize=7)
@@ -212,7 +176,7 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
     return figure
 
 
-def _draw_law(axes: Axes, one: Checked) -> None:
+def _draw_distribution(axes: Axes, one: Checked) -> None:
     known = support(one.family)
     axes.set_title(one.column, fontsize=9, loc="left")
     if known is not None and len(known) <= POINTS:
@@ -222,7 +186,7 @@ def _draw_law(axes: Axes, one: Checked) -> None:
         axes.bar(place, observed, width=0.8 * np.diff(place).min(initial=1.0), color=GREY, alpha=0.4, linewidth=0)
         axes.plot(place, predicted, "o", color=RED, markersize=3)
         if len(labels) > LABELS and place is not labels:
-            axes.set_xlabel("place of the level", fontsize=7)
+            axes.set_xlabel("index of the level", fontsize=7)
         elif len(labels) <= LABELS:
             texts = [str(each) for each in labels]
             axes.set_xticks(place, [each if len(each) < 12 else each[:11] + "…" for each in texts])
@@ -239,14 +203,12 @@ def _draw_law(axes: Axes, one: Checked) -> None:
         axes.set_ylabel("density", fontsize=7)
 
 
-def _draw_places(axes: Axes, one: Checked) -> None:
-    place, share = one.steps()
+def _draw_transforms(axes: Axes, one: Checked) -> None:
+    pit, share = one.steps()
     band = kstwobign.ppf(BAND) / np.sqrt(one.size)
     axes.axhspan(-band, band, color=BLUE, alpha=0.15, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.6)
-    axes.plot(
-        np.concatenate([[0.0], place, [1.0]]), np.concatenate([[0.0], share - place, [0.0]]), color=BLUE, linewidth=1
-    )
+    axes.plot(np.concatenate([[0.0], pit, [1.0]]), np.concatenate([[0.0], share - pit, [0.0]]), color=BLUE, linewidth=1)
     most = 1.6 * max(band, one.distance())
     axes.set(xlim=(0.0, 1.0), ylim=(-most, most), xticks=(0.0, 0.5, 1.0))
 
@@ -259,7 +221,7 @@ def history_table(fits: Mapping[str, Fit]) -> pd.DataFrame:
 
 
 def held_out_table(fits: Mapping[str, Fit], rows: Rows, marginal: Mapping[str, float]) -> pd.DataFrame:
-    """Return a row for each column: what it reads, and its log-likelihood beside that of its marginal distribution."""
+    """Return for each column what it reads, and its log-likelihood beside that of its marginal distribution."""
     found = []
     for name, fit in fits.items():
         value = log_likelihood(fit.mechanism, fit.centre, rows, rows.held)
@@ -278,7 +240,7 @@ def held_out_table(fits: Mapping[str, Fit], rows: Rows, marginal: Mapping[str, f
 
 
 def held_out_lines(table: pd.DataFrame) -> list[str]:
-    """Return what :func:`held_out_table` says as text, a line for each column."""
+    """Return :func:`held_out_table` as text, a line for each column."""
     lines = ["log-likelihood of held-out rows in nats per row, and gain over the marginal distribution:"]
     for row in table.to_dict("records"):
         given = f" | {row['reads']}" if row["reads"] else ""
@@ -287,22 +249,14 @@ def held_out_lines(table: pd.DataFrame) -> list[str]:
 
 
 def inference_groups(fits: Mapping[str, Fit], rows: Rows, draws: int) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the groups of ArviZ data, one chain each; predictive draws are drawn from torch's global generator.
-
-    Parameters
-    ----------
-    fits, rows
-        The distributions, and the table.
-    draws
-        The predictive draws of each row: one for each of the first draws of the posterior, or all from a point.
-    """
+    """Return the groups of ArviZ data, one chain each, as :meth:`pyrofair.LearnedMechanisms.to_inference_data` does."""
     predicted: dict[str, NDArray[Any]] = {}
     for name, fit in fits.items():
         known = min((len(values) for values in fit.draws.values()), default=1)
         each = []
         for i in range(draws if known == 1 else min(draws, known)):
-            law = fit.mechanism.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
-            each.append(law(rows.columns).expand(rows.weight.shape).sample().numpy())
+            mechanism = fit.mechanism.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
+            each.append(mechanism(rows.columns).expand(rows.weight.shape).sample().numpy())
         predicted[name] = np.stack(each)[None]
     table = history_table(fits).pivot_table("loss", "step", "column", dropna=False).reindex(columns=[*fits])
     groups = {

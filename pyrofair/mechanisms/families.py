@@ -1,4 +1,4 @@
-"""Which distribution has a column, and what numbers does it take?"""
+"""Families of distributions of one column, and their values as numbers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = [
     "Binary",
-    "Categories",
+    "Categorical",
     "Continuous",
     "Family",
+    "Integer",
     "Positive",
-    "Whole",
     "choose_family",
     "decode",
     "encode",
@@ -40,28 +40,28 @@ __all__ = [
 ]
 
 LEAST_SCALE = 0.01
-"""No component is narrower than so many standard deviations of its column: a value met twice is no distribution."""
-LEAST_WHOLE_SCALE = 0.05
-"""The same for integers, in units: all its mass is on one of them long before."""
+"""No component is narrower than so many standard deviations of its column: it would collapse onto repeated values."""
+LEAST_INTEGER_SCALE = 0.05
+"""The same for integers, in steps of 1: all its mass is on one of them long before."""
 SPREAD = 1.2
 """The components start evenly over so many standard deviations on both sides."""
 
 
 class Family(Protocol):
-    """A family of distributions of one number: bring your own object with these members.
+    """A family of distributions of one number; any object with these members is one.
 
     It may have ``mean`` and ``sd`` besides, by which a network that reads the column standardises it.
     """
 
     @property
     def size(self) -> int:
-        """How many real numbers determine a distribution."""
+        """The number of real numbers that determine a distribution."""
 
     @property
     def offset(self) -> Tensor:
-        """What to add to a network's output, shape (size,), so that output 0 is roughly the marginal distribution."""
+        """Added to a network's output, shape (size,), so that output 0 is roughly the marginal distribution."""
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the distributions of scalars that numbers of shape (..., size) determine, batch shape (...)."""
 
 
@@ -87,14 +87,14 @@ class Binary:
         """The log-odds among all."""
         return torch.tensor([math.log(self.p) - math.log1p(-self.p)])
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the Bernoulli distribution of these log-odds."""
-        law: TorchDistributionMixin = dist.Bernoulli(logits=out[..., 0])
-        return law
+        made: TorchDistributionMixin = dist.Bernoulli(logits=out[..., 0])
+        return made
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categorical:
     """One of k levels, coded 0 to k - 1: a categorical distribution. Ordered levels and few numbers too.
 
     Parameters
@@ -104,7 +104,7 @@ class Categories:
     frequencies
         Their frequencies among all, none of them 0.
     ordered
-        Whether the levels are in order, as numbers and ordered categories are: a unit then keeps her rank across
+        Whether the levels are in order, as numbers and ordered categories are: a unit then keeps its rank across
         worlds. It changes no distribution.
     """
 
@@ -122,15 +122,36 @@ class Categories:
         """The logarithms of the frequencies."""
         return torch.tensor(self.frequencies).log()
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the categorical distribution of these logits."""
         family: Any = OrderedCategorical if self.ordered else dist.Categorical
-        law: TorchDistributionMixin = family(logits=out)
-        return law
+        made: TorchDistributionMixin = family(logits=out)
+        return made
+
+
+class _Mixture:
+    """What mixtures of normal distributions have in common: three numbers for each component."""
+
+    components: int
+
+    @property
+    def size(self) -> int:
+        """Weight, mean and scale of each component."""
+        return 3 * self.components
+
+    @property
+    def offset(self) -> Tensor:
+        """Components that cover the standardised column evenly, over two standard deviations."""
+        if self.components == 1:
+            return torch.zeros(3)
+        centres = torch.linspace(-SPREAD, SPREAD, self.components)
+        width = math.log(2.0 * SPREAD / self.components)
+        weights = torch.log_softmax(-0.5 * centres.square(), 0)
+        return torch.cat([weights, centres, torch.full((self.components,), width)])
 
 
 @dataclass(frozen=True)
-class Whole:
+class Integer(_Mixture):
     """Integers between two ends: a mixture of normal distributions, rounded.
 
     Parameters
@@ -149,24 +170,14 @@ class Whole:
     sd: float
     components: int = 5
 
-    @property
-    def size(self) -> int:
-        """Weight, mean and scale of each component."""
-        return 3 * self.components
-
-    @property
-    def offset(self) -> Tensor:
-        """Components that cover the column evenly."""
-        return _even(self.components)
-
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the rounded mixture."""
-        weights, loc, scale = _split(out, self.mean, self.sd, LEAST_WHOLE_SCALE / self.sd)
+        weights, loc, scale = _split(out, self.mean, self.sd, LEAST_INTEGER_SCALE / self.sd)
         return DiscretizedMixture(weights, loc, scale, self.low, self.high)
 
 
 @dataclass(frozen=True)
-class Continuous:
+class Continuous(_Mixture):
     """Any real number: a mixture of normal distributions.
 
     Parameters
@@ -181,17 +192,7 @@ class Continuous:
     sd: float
     components: int = 5
 
-    @property
-    def size(self) -> int:
-        """Weight, mean and scale of each component."""
-        return 3 * self.components
-
-    @property
-    def offset(self) -> Tensor:
-        """Components that cover the column evenly."""
-        return _even(self.components)
-
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units."""
         weights, loc, scale = _split(out, self.mean, self.sd, LEAST_SCALE)
         mixture: TorchDistributionMixin = dist.MixtureSameFamily(
@@ -204,19 +205,10 @@ class Continuous:
 class Positive(Continuous):
     """Positive real numbers: a mixture of log-normal distributions; ``mean`` and ``sd`` are those of the logarithms."""
 
-    def law(self, out: Tensor) -> TorchDistributionMixin:
+    def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units: the exponential of one of normal distributions."""
-        law: TorchDistributionMixin = dist.TransformedDistribution(super().law(out), [ExpTransform()])
-        return law
-
-
-def _even(components: int) -> Tensor:
-    """Return weights, means and log-scales of standardised components that cover two standard deviations evenly."""
-    if components == 1:
-        return torch.zeros(3)
-    centres = torch.linspace(-SPREAD, SPREAD, components)
-    width = math.log(2.0 * SPREAD / components)
-    return torch.cat([torch.log_softmax(-0.5 * centres.square(), 0), centres, torch.full((components,), width)])
+        made: TorchDistributionMixin = dist.TransformedDistribution(super().distribution(out), [ExpTransform()])
+        return made
 
 
 def _split(out: Tensor, mean: float, sd: float, least: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -234,11 +226,11 @@ def choose_family(
 ) -> Family:
     """Choose the family of a column by its type and its values.
 
-    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any kind, and integers of few
-    values: :class:`Categories`, with all declared categories, and integers in order. Other integers up to a
-    million in size: :class:`Whole`. Positive numbers whose standard deviation is at least a tenth of their mean:
-    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categories` of one level: nothing
-    can be said of any other value, and it is refused by name where it comes.
+    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any type, and integers of few
+    values: :class:`Categorical`, with all declared categories, and integers in order. Other integers up to a million
+    in size: :class:`Integer`. Positive numbers whose standard deviation is at least a tenth of their mean:
+    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categorical` of one level; any
+    other value is refused by name where it occurs.
 
     Parameters
     ----------
@@ -260,9 +252,9 @@ def choose_family(
     Examples
     --------
     >>> choose_family(pd.Series(["cook", "nurse", "cook"]))
-    Categories(levels=('cook', 'nurse'), ordered=False)
+    Categorical(levels=('cook', 'nurse'), ordered=False)
     >>> choose_family(pd.Series(range(100)))  # doctest: +ELLIPSIS
-    Whole(low=0, high=99, mean=..., sd=..., components=5)
+    Integer(low=0, high=99, mean=..., sd=..., components=5)
     >>> choose_family(pd.Series([-1.5, 0.5, 1.0]))  # doctest: +ELLIPSIS
     Continuous(mean=..., sd=..., components=5)
     """
@@ -283,12 +275,12 @@ def choose_family(
         return Positive(*moments(np.log(numbers), shares), components)
     mean, sd = moments(numbers, shares)
     if kind == "integer":
-        return Whole(int(numbers.min()), int(numbers.max()), mean, sd, components)
+        return Integer(int(numbers.min()), int(numbers.max()), mean, sd, components)
     return Continuous(mean, sd, components)
 
 
-def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categories:
-    """Return the categories with half a row added to each, so that a declared one that was not met stays possible."""
+def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categorical:
+    """Return the categories with half a row added to each, so that a declared one that is absent stays possible."""
     known = as_levels(values)
     numbers = known.to_numpy()
     if is_numeric_dtype(known.dtype) and bool(((numbers == np.round(numbers)) & (np.abs(numbers) < 2.0**53)).all()):
@@ -296,7 +288,7 @@ def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Cate
     n = int((shares > 0.0).sum())
     counts = n * np.bincount(encode_levels(values, known), weights=shares, minlength=len(known)) + 0.5
     ordered = values.cat.ordered if isinstance(values.dtype, pd.CategoricalDtype) else not is_categorical(values)
-    return Categories(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()), bool(ordered))
+    return Categorical(tuple(known.tolist()), tuple((counts / counts.sum()).tolist()), bool(ordered))
 
 
 # -- values as numbers ------------------------------------------------------------------------------------------------
@@ -305,16 +297,7 @@ def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Cate
 def encode(family: Family, values: pd.Series[Any]) -> Tensor:
     """Return a column as a program's values, shape (n,): codes of categories, numbers as they are.
 
-    Raises
-    ------
-    DataError
-        If a value is a category that the family does not know, or no value that its distributions can take.
-
-    Examples
-    --------
-    >>> family = Categories(("low", "high"), (0.5, 0.5))
-    >>> encode(family, pd.Series(["high", "low"]))
-    tensor([1., 0.])
+    A category that the family lacks, or a value that its distributions cannot take, is a DataError.
     """
     known = getattr(family, "levels", None)
     if known is not None:
@@ -322,14 +305,13 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
     if is_categorical(values):
         raise DataError(
             f"The column {values.name!r} holds {values.iloc[0]!r}, and {family!r} has distributions of numbers. Give "
-            f"it a "
-            "family of categories, or recode the column."
+            "it a family of categories, or recode the column."
         )
     numbers = values.to_numpy(dtype=np.float64, copy=True)
     wrong = np.zeros(len(numbers), dtype=bool)
     if isinstance(family, Binary):
         wrong, kind = (numbers != 0.0) & (numbers != 1.0), "0 and 1"
-    elif isinstance(family, Whole):
+    elif isinstance(family, Integer):
         wrong, kind = numbers != np.round(numbers), "integers"
     elif isinstance(family, Positive):
         wrong, kind = numbers <= 0.0, "positive numbers"
@@ -337,7 +319,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
         raise DataError(
             f"The column {values.name!r} holds {numbers[wrong][0]:g}, in {int(wrong.sum())} row(s) something of this "
             f"kind, and {type(family).__name__} has distributions of {kind}. Choose another family, or correct the "
-            f"column."
+            "column."
         )
     return torch.as_tensor(numbers).to(torch.get_default_dtype())
 
@@ -348,48 +330,34 @@ def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:
     known = getattr(family, "levels", None)
     if known is not None:
         return np.asarray(pd.Index(known).to_numpy()[plain.astype(np.int64)])
-    return plain.astype(np.int64) if isinstance(family, Binary | Whole) else plain
+    return plain.astype(np.int64) if isinstance(family, Binary | Integer) else plain
 
 
 def levels(family: Family) -> tuple[Hashable, ...] | None:
-    """Return the labels that a program's values are codes of; None where the values are the column's own.
-
-    Examples
-    --------
-    >>> levels(Categories((1, 2, 3), (0.2, 0.3, 0.5)))
-    (1, 2, 3)
-    >>> levels(Categories((0, 1, 2), (0.2, 0.3, 0.5))) is None
-    True
-    """
+    """Return the labels that a program's values are codes of; None where the values are the column's own."""
     known: tuple[Hashable, ...] | None = getattr(family, "levels", None)
     return None if known is None or known == tuple(range(len(known))) else tuple(known)
 
 
 def support(family: Family) -> Tensor | None:
-    """Return all the values that a program's site can take, if they are finitely many, and not too many; or None.
-
-    Examples
-    --------
-    >>> support(Whole(2, 5, 3.0, 1.0))
-    tensor([2., 3., 4., 5.])
-    """
+    """Return all the values that a program's site can take, shape (k,), if they are few enough to list, or None."""
     known = getattr(family, "levels", None)
     if isinstance(family, Binary) or known is not None:
         return torch.arange(2.0 if known is None else float(len(known)))
-    if not isinstance(family, Whole) or family.high - family.low > 2 * MAX_INTEGER:
+    if not isinstance(family, Integer) or family.high - family.low > 2 * MAX_INTEGER:
         return None
     return torch.arange(float(family.low), family.high + 1.0)
 
 
 def features(family: Family, values: Tensor) -> Tensor:
-    """Return what another distribution's network reads of a column: shape (..., k) for values of shape (...).
+    """Return the inputs that networks read of a column: shape (..., k) for values of shape (...).
 
     A column for each category (one if there are two, none if there is one), and standardised numbers; logarithms of
     positive ones.
 
     Examples
     --------
-    >>> features(Categories(("a", "b", "c"), (0.2, 0.3, 0.5)), torch.tensor([2.0, 0.0]))
+    >>> features(Categorical(("a", "b", "c"), (0.2, 0.3, 0.5)), torch.tensor([2.0, 0.0]))
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
     >>> features(Continuous(10.0, 2.0), torch.tensor([12.0]))
@@ -402,5 +370,5 @@ def features(family: Family, values: Tensor) -> Tensor:
         return (one == (codes if len(codes) > 2 else codes[1:])).to(torch.get_default_dtype())
     if isinstance(family, Positive):
         known = torch.finfo(one.dtype)
-        one = one.clamp(known.tiny, known.max).log()  # draws may overflow, and what reads them is to stay a number
+        one = one.clamp(known.tiny, known.max).log()  # draws may overflow, but features must stay finite
     return (one - getattr(family, "mean", 0.0)) / getattr(family, "sd", 1.0)

@@ -30,7 +30,7 @@ from pyrofair._validation import (
 from pyrofair.exceptions import DataError
 from pyrofair.inference.samplers import GUIDES, Guide, Schedule, fall, fitting, run_svi
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
-from pyrofair.mechanisms.families import Binary, Categories, Family, features
+from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex
 
 __all__ = [
@@ -638,7 +638,7 @@ def marginal_log_likelihood(mechanism: ConditionalDistribution, rows: Rows, sett
         if not has_last_layer(alone):
             chosen = replace(settings, posterior="point", learning_rate=MARGINAL_RATE, steps=MARGINAL_STEPS)
             centre = _fit(alone, rows, chosen).centre
-        elif not isinstance(mechanism.family, Binary | Categories):
+        elif not isinstance(mechanism.family, Binary | Categorical):
             last = LastLayer.of(alone, centre, rows)
             for theta, _, _ in last.steps(last.read(centre)):
                 centre = last.write(theta, centre)

@@ -15,7 +15,6 @@ import pandas as pd
 import pyro
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from pyrofair._arviz import to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
@@ -62,27 +61,11 @@ from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.tables.labels import code_labels
 from pyrofair.tables.reading import read_table, read_weight
 
-__all__ = [
-    "LearnedMechanisms",
-    "choose_families",
-    "code_columns",
-    "graph_of",
-    "learn_mechanisms",
-    "plan_reads",
-    "require_families",
-    "require_fitting",
-    "require_graph",
-]
+__all__ = ["LearnedMechanisms", "learn_mechanisms", "require_families", "require_fitting", "require_graph"]
 
 
-def graph_of(graph_or_unfair: object) -> CausalGraph:
-    """Return a graph, or that of unfair paths.
-
-    Raises
-    ------
-    DataError
-        If it is something else.
-    """
+def _graph_of(graph_or_unfair: object) -> CausalGraph:
+    """Return a graph, or that of unfair paths; refuse anything else."""
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
     if not isinstance(graph, CausalGraph):
         raise DataError(
@@ -93,15 +76,7 @@ def graph_of(graph_or_unfair: object) -> CausalGraph:
 
 
 def require_graph(unfair: object, graph: CausalGraph) -> None:
-    """Refuse what are no unfair paths, and those in a graph that says anything else than the one of the distributions.
-
-    Raises
-    ------
-    DataError
-        If they are no unfair paths.
-    GraphError
-        With what differs.
-    """
+    """Refuse what are no unfair paths, and unfair paths in another graph than that of the mechanisms."""
     if not isinstance(unfair, UnfairPaths):
         raise DataError(f"unfair={unfair!r:.60} must be unfair paths, made by graph.unfair(...).")
     for name in (field.name for field in fields(CausalGraph)):
@@ -110,42 +85,24 @@ def require_graph(unfair: object, graph: CausalGraph) -> None:
             own, other = (sorted({*each} - {*less}) for each, less in ((own, other), (other, own)))
         if own != other:
             raise GraphError(
-                f"The mechanisms were learned along another graph than that of the unfair paths. They differ in "
-                f"{name}: "
-                f"{own!r} there, {other!r} here. Use paths of laws.graph, or learn the distributions again."
+                "The mechanisms were learned along another graph than that of the unfair paths. They differ in "
+                f"{name}: {own!r} there, {other!r} here. Use paths of the mechanisms' .graph, or learn them again."
             )
 
 
-def plan_reads(
+def _plan_reads(
     df: pd.DataFrame,
     graph: CausalGraph,
-    nodes: str | Iterable[str] | None = None,
-    given: Mapping[str, str | Iterable[str]] | None = None,
+    nodes: str | Iterable[str] | None,
+    given: Mapping[str, str | Iterable[str]] | None,
 ) -> dict[str, tuple[str, ...]]:
     """Return for each column to learn the columns that its distribution reads, in topological order.
 
-    A node of several columns is learned by the chain rule: each column reads those before it, too.
-
-    Parameters
-    ----------
-    df
-        The table.
-    graph
-        The causal graph.
-    nodes
-        The nodes to learn; by default the observed ones whose columns the table has.
-    given
-        For a node the nodes that its distribution reads; by default its observed parents.
-
-    Raises
-    ------
-    GraphError
-        If a node is unknown or latent, or a distribution would read a node that does not come before it.
-    DataError
-        If a distribution would read a column that the table lacks.
+    A node of several columns is learned by the chain rule: each column reads those before it, too. A node that is
+    unknown, latent, or after the one that reads it is a GraphError; a column that the table lacks a DataError.
     """
     chosen = [*(graph.observed if nodes is None else [nodes] if isinstance(nodes, str) else nodes)]
-    if nodes is None and isinstance(df, pd.DataFrame):
+    if nodes is None:
         chosen = [node for node in chosen if {*graph.columns_of([node])} <= {*df.columns}]
     if not isinstance(given, Mapping | None):
         raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its distribution reads.")
@@ -154,7 +111,7 @@ def plan_reads(
     }
     place = {node: i for i, node in enumerate(graph.order)}
     asked = [("nodes", node) for node in chosen]
-    asked += [("given", node) for lawful, read in above.items() for node in (lawful, *read)]
+    asked += [("given", each) for node, read in above.items() for each in (node, *read)]
     for setting, node in asked:
         if node not in graph.observed:
             latent = " It is latent, and has no column." if node in graph.latent else did_you_mean(node, graph.observed)
@@ -175,53 +132,21 @@ def plan_reads(
         columns = graph.columns_of([node])
         for i, column in enumerate(columns):
             reads[column] = (*graph.columns_of(parents), *columns[:i])
-            _require_read(df, column, reads[column])
+            absent = [name for name in reads[column] if name not in df.columns]
+            if absent and column in df.columns:  # a column that is absent itself is reported where the table is read
+                raise DataError(
+                    f"The distribution of {column!r} reads {absent[0]!r}, and the data lacks the column {absent[0]!r}. "
+                    f"It has: {', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} "
+                    "Learn other nodes (nodes=...), name what the distribution reads instead (given={node: [...]}), or "
+                    "declare the node latent: graph.with_latent(...)."
+                )
     if not reads:
         raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
     return reads
 
 
-def _require_read(df: object, column: str, read: Iterable[str]) -> None:
-    if not isinstance(df, pd.DataFrame) or column not in df.columns:
-        return  # which is told where the table is read
-    if absent := [name for name in read if name not in df.columns]:
-        raise DataError(
-            f"The distribution of {column!r} reads {absent[0]!r}, and the data lacks the column {absent[0]!r}. It has: "
-            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} Learn other nodes (nodes=...), "
-            "say what the distribution reads instead (given={node: [...]}), or declare the node latent: "
-            "graph.with_latent(...)."
-        )
-
-
-def choose_families(
-    coded: pd.DataFrame, own: Mapping[str, Family], components: int, weight: npt.NDArray[np.float64]
-) -> dict[str, Family]:
-    """Return the family of each column: one's own, or one chosen by its type and values.
-
-    Raises
-    ------
-    DataError
-        If a name is no column, or a family of one's own does not fit its column.
-    """
-    require_families(own, [*coded.columns])
-    found: dict[str, Family] = {}
-    for name in coded.columns:
-        if name in own:
-            require_fitting(own[name], coded[name])
-            found[name] = own[name]
-        else:
-            found[name] = choose_family(coded[name], components=components, weight=weight)
-    return found
-
-
 def require_families(own: object, columns: Sequence[str]) -> None:
-    """Refuse what is no dictionary of families by column.
-
-    Raises
-    ------
-    DataError
-        If it is something else, or names no column.
-    """
+    """Refuse what is no dictionary of families by column."""
     if not isinstance(own, Mapping):
         raise DataError(
             f"families={shown(own)} must be a dictionary from columns to families, such as "
@@ -236,13 +161,7 @@ def require_families(own: object, columns: Sequence[str]) -> None:
 
 
 def require_fitting(family: Family, values: pd.Series[Any]) -> None:
-    """Refuse a family whose distributions do not have the right shapes, or cannot take a value of the column.
-
-    Raises
-    ------
-    DataError
-        With what it lacks, or the value.
-    """
+    """Refuse a family whose distributions have wrong shapes, or give a value of the column no probability."""
     name, kind = values.name, type(family).__name__
     if isinstance(family, type):
         raise DataError(
@@ -251,22 +170,23 @@ def require_fitting(family: Family, values: pd.Series[Any]) -> None:
         )
     try:
         size, offset = int(family.size), family.offset
-        law = family.law(offset.expand(3, size))
-        shapes = tuple(offset.shape), tuple(law.batch_shape), tuple(law.event_shape)
+        some = family.distribution(offset.expand(3, size))
+        shapes = tuple(offset.shape), tuple(some.batch_shape), tuple(some.event_shape)
     except Exception as error:
         raise DataError(
-            f"The family {kind} of {name!r} fails: {type(error).__name__}: {error}. A family has an integer size, "
-            "a tensor offset of shape (size,), and law(out), which makes distributions of numbers of shape (..., size)."
+            f"The family {kind} of {name!r} fails: {type(error).__name__}: {error}. A family has an integer size, a "
+            "tensor offset of shape (size,), and distribution(out), which makes distributions of numbers of shape "
+            "(..., size)."
         ) from error
     if shapes != ((size,), (3,), ()):
         raise DataError(
             f"The family {kind} of {name!r} makes distributions of batch shape {shapes[1]} and event shape "
-            f"{shapes[2]} from "
-            f"numbers of shape (3, {size}), and has an offset of shape {shapes[0]}; expected (3,), () and ({size},)."
+            f"{shapes[2]} from numbers of shape (3, {size}), and has an offset of shape {shapes[0]}; expected (3,), () "
+            f"and ({size},)."
         )
     numbers = encode(family, values)
     with torch.no_grad(), pyro.validation_enabled(False):
-        marginal: Any = family.law(offset.expand(len(numbers), size))
+        marginal: Any = family.distribution(offset.expand(len(numbers), size))
         wrong = ~(marginal.support.check(numbers) & marginal.log_prob(numbers).isfinite())
     if bool(wrong.any()):
         raise DataError(
@@ -275,27 +195,13 @@ def require_fitting(family: Family, values: pd.Series[Any]) -> None:
         )
 
 
-def code_columns(
-    df: pd.DataFrame, graph: CausalGraph, families: Mapping[str, Family], columns: Sequence[str]
-) -> dict[str, Tensor]:
-    """Return columns of a table as the values of a program, the sensitive attribute as 0 and 1.
-
-    Raises
-    ------
-    DataError
-        If a column is absent, or holds a value that is missing, not seen before, or not what its family takes.
-    """
-    coded, _ = code_labels(read_table(df, columns, what="the table"), graph, both=False)
-    return {name: encode(families[name], coded[name]) for name in columns}
-
-
 REFIT_STEPS, REFIT_RATE, REFIT_BATCH = 80, 5e-3, 2048
 """How posteriors, and families of one's own, are fitted again; see :meth:`LearnedMechanisms.refit`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LearnedMechanisms:
-    """The distribution of each column given others, as :func:`learn_mechanisms` found it.
+    """The distribution of each column given others, learned by :func:`learn_mechanisms`.
 
     Attributes
     ----------
@@ -340,8 +246,8 @@ class LearnedMechanisms:
         GraphError
             If a distribution reads a column that was not learned.
         """
-        laws = tuple(fit.mechanism for fit in self.fits.values())
-        return LearnedProgram(laws, self.graph.sensitive_column, sensitive_levels(self.graph))
+        mechanisms = tuple(fit.mechanism for fit in self.fits.values())
+        return LearnedProgram(mechanisms, self.graph.sensitive_column, sensitive_levels(self.graph))
 
     @property
     def posterior(self) -> dict[str, npt.NDArray[Any]]:
@@ -356,7 +262,7 @@ class LearnedMechanisms:
             found[self.graph.outcome_column] = self.outcome_labels
         return found
 
-    def law(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
+    def distribution(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
         """Return the distribution of a column for each row of a table.
 
         Parameters
@@ -364,81 +270,81 @@ class LearnedMechanisms:
         column
             A learned column.
         table
-            A table that holds the columns that the distribution reads, with the labels of the one learned from.
+            A table of the columns that the distribution reads, with the labels of the one learned from.
         draw
             Which draw of the parameters; by default their median.
 
         Returns
         -------
-        A Pyro distribution of batch shape (n,), of a program's values: see ``.families`` and
-        :func:`pyrofair.mechanisms.families.decode`.
+        A Pyro distribution of batch shape (n,), of a program's values, which
+        :func:`pyrofair.mechanisms.families.decode` turns into the column's own.
 
         Raises
         ------
         DataError
-            If the column was not learned, or the table lacks one that its distribution reads, or holds a level not
-            seen.
+            If the column was not learned, or the table lacks one that its distribution reads, or holds an unseen level.
         """
-        fit = self._fit(column)
-        if draw is not None:
-            require_integer("draw", draw, least=0)
-            if draw >= self._draws:
-                raise DataError(f"draw={draw!r} is none of the {self._draws} draws, 0 to {self._draws - 1}.")
-        chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
-        with neutral_torch(), torch.no_grad():
-            values = (
-                code_columns(table, self.graph, self.families, [*fit.mechanism.reads]) if fit.mechanism.reads else {}
-            )
-            return fit.mechanism.at(chosen)(values).expand((len(table),))
-
-    def _fit(self, column: str) -> Fit:
         if not isinstance(column, str) or column not in self.fits:
             raise DataError(
                 f"No distribution of {shown(column)} was learned; column= takes one of {', '.join(self.fits)}."
                 f"{did_you_mean(column, self.fits)}"
             )
-        return self.fits[column]
+        fit = self.fits[column]
+        if draw is not None:
+            require_integer("draw", draw, least=0)
+            count = 1 if self.settings.posterior == "point" else self.settings.draws
+            if draw >= count:
+                raise DataError(f"draw={draw!r} is none of the {count} draws, 0 to {count - 1}.")
+        chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
+        reads, values = [*fit.mechanism.reads], {}
+        with neutral_torch(), torch.no_grad():
+            if reads:
+                coded, _ = code_labels(read_table(table, reads, what="the table"), self.graph, both=False)
+                values = {name: encode(self.families[name], coded[name]) for name in reads}
+            return fit.mechanism.at(chosen)(values).expand((len(table),))
 
-    @property
-    def _draws(self) -> int:
-        return 1 if self.settings.posterior == "point" else self.settings.draws
-
-    # -- how good it is -----------------------------------------------------------------------------------------------
+    # -- diagnostics --------------------------------------------------------------------------------------------------
 
     @property
     def history(self) -> pd.DataFrame:
-        """What was seen while fitting: column, step, loss (nats per training row), held_out (nats per held-out row)."""
+        """The course of the fits: column, step, loss (nats per training row), held_out (nats per held-out row)."""
         return history_table(self.fits)
 
     @cached_property
     def marginal(self) -> dict[str, float]:
-        """For each column the held-out log-likelihood of its marginal distribution, in nats per row; fitted when asked
-        for.
-        """
-        laws = (fit.mechanism for fit in self.fits.values())
-        return {law.column: marginal_log_likelihood(law, self.rows, self.settings, self.seed) for law in laws}
+        """For each column the held-out log-likelihood of its marginal distribution, in nats per row, on demand."""
+        return {
+            column: marginal_log_likelihood(fit.mechanism, self.rows, self.settings, self.seed)
+            for column, fit in self.fits.items()
+        }
 
     @property
     def held_out(self) -> pd.DataFrame:
-        """For each column: what it reads, its log-likelihood in held-out rows, and that of its marginal
-        distribution.
-        """
+        """For each column: what it reads, its held-out log-likelihood, and that of its marginal distribution."""
         return held_out_table(self.fits, self.rows, self.marginal)
 
     def calibration(self, random_state: int | None = 0) -> pd.DataFrame:
         """Return predicted against observed for each column, in held-out rows (in all, if none were held out).
 
-        The columns are those of :func:`pyrofair.mechanisms.diagnostics.calibrate`. ``random_state`` seeds the random
-        share that a
-        value has of its own probability.
+        Parameters
+        ----------
+        random_state
+            Seeds the random share that a value has of its own probability.
+
+        Returns
+        -------
+        DataFrame
+            column, family, rows; pit_distance: the Kolmogorov distance from uniform of the probability integral
+            transforms of the values, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle
+            half and nine tenths of their distributions; gap: the largest difference between the predicted and the
+            observed probability of being at most some value, over all rows. A spike in a column of real numbers, which
+            has a density, shows as a step at its value, and as a gap.
         """
         with self._quiet(random_state):
             return calibrate(check_fits(self.fits, self.rows))
 
     def plot(self, random_state: int | None = 0) -> Figure:
-        """Draw what :meth:`calibration` tells: the predicted distribution of each column, and where values lie in their
-        distributions.
-        """
+        """Draw :meth:`calibration`: predicted against observed distributions, and probability integral transforms."""
         with self._quiet(random_state):
             return plot_calibration(check_fits(self.fits, self.rows))
 
@@ -458,13 +364,12 @@ class LearnedMechanisms:
         batch_size: int = REFIT_BATCH,
         learning_rate: float = REFIT_RATE,
     ) -> LearnedMechanisms:
-        """Return the distributions fitted to the same training rows with other weights, starting from these: a
-        replicate.
+        """Return the mechanisms fitted to the same training rows with other weights, starting from these: a replicate.
 
-        Held-out rows play no part in it, and are judged again. Where a network or a linear predictor computes the
-        numbers, its last layer moves by as much as the weights say, by Newton's method to the end, and its hidden
-        layers stay; equal weights change nothing. Parameters of your own are fitted by L-BFGS to the end. Posteriors,
-        and families of your own, take the steps below.
+        Held-out rows play no part in it, and are evaluated again. Where a network or a linear predictor computes the
+        numbers, its last layer moves as far as the weights require, by Newton's method to convergence, and its hidden
+        layers stay; equal weights change nothing. Parameters of your own are fitted by L-BFGS to convergence.
+        Posteriors, and families of your own, take the steps below.
 
         Parameters
         ----------
@@ -480,7 +385,7 @@ class LearnedMechanisms:
         DataError
             If a setting is out of its range, or the weights do not fit the rows, or leave hardly any.
         KeyboardInterrupt
-            If Ctrl-C struck: a replicate that is half done is none.
+            At Ctrl-C: there are no half-fitted replicates.
         """
         require_integer("steps", steps)
         require_integer("batch_size", batch_size)
@@ -553,7 +458,7 @@ def learn_mechanisms(
 
     Each column has a family, chosen by its type (:func:`pyrofair.mechanisms.families.choose_family`), whose numbers a
     small network computes from the columns read. The distributions are fitted one by one, by stochastic variational
-    inference, each until rows that are held out get no likelier; the point of a linear distribution of log-odds, of
+    inference, each until the held-out log-likelihood no longer rises; the point of a linear predictor of log-odds, of
     logits or of one normal component by Newton's method, to its optimum. A node of several columns is learned by the
     chain rule.
 
@@ -570,9 +475,8 @@ def learn_mechanisms(
         The causal graph, or unfair paths in it. The sensitive attribute becomes 0 and 1, and so does the outcome.
     families
         For some columns a family of your choice: an instance, with the column's own numbers, such as
-        ``pf.mechanisms.families.Continuous(mean=2.0, sd=1.5, components=8)``.
-        ``pf.mechanisms.families.choose_family(df["M"])`` is the one
-        chosen by default, to start from.
+        ``pf.mechanisms.families.Continuous(mean=2.0, sd=1.5, components=8)``. The default is
+        ``pf.mechanisms.families.choose_family(df["M"])``.
     parameters
         What turns the columns read into the family's numbers: ``"network"``, ``"linear"``, or, for a column,
         a function of your own. That is called outside the plate of units, draws its parameters there
@@ -599,8 +503,8 @@ def learn_mechanisms(
     validation_fraction
         The share of rows held out; without any, all steps are taken.
     patience
-        A column is done when its held-out rows have got no likelier for so many steps. Of all states in which they are
-        as likely as in the best, but for a standard error of the difference, the last is kept.
+        A column is done when its held-out log-likelihood has not risen for so many steps. Of all states that are as
+        good as the best, but for a standard error of the difference, the last is kept.
     sample_weight
         A weight for each row.
     progress
@@ -638,13 +542,13 @@ def learn_mechanisms(
     >>> A = rng.integers(2, size=500)
     >>> df = pd.DataFrame({"A": A, "M": A + rng.normal(size=500), "Y": A})
     >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-    >>> laws = learn_mechanisms(df, graph, nodes=["M"], parameters="linear", components=1, progress=False,
-    ...                          random_state=0)
-    >>> law = laws.law("M", pd.DataFrame({"A": [0, 1]}))
-    >>> bool(((law.mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
+    >>> learned = learn_mechanisms(df, graph, nodes=["M"], parameters="linear", components=1, progress=False,
+    ...                            random_state=0)
+    >>> mean = learned.distribution("M", pd.DataFrame({"A": [0, 1]})).mean
+    >>> bool(((mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
     True
     """
-    graph = graph_of(graph_or_unfair)
+    graph = _graph_of(graph_or_unfair)
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
     require_integer("components", components)
@@ -653,25 +557,31 @@ def learn_mechanisms(
     if nodes is not None:
         nodes = require_names("nodes", nodes, "node names", one=True)
     read_table(df, [])  # whatever its columns, it is a table
-    reads = plan_reads(df, graph, nodes, given)
+    reads = _plan_reads(df, graph, nodes, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     table = read_table(df, columns)
     coded, labels = code_labels(table, graph)
     weight = read_weight(sample_weight, coded)
     if (found := int((weight > 0).sum())) < FEWEST:
         raise DataError(f"The table has {found} rows with a weight above 0; at least {FEWEST} are needed.")
-    chosen = choose_families(coded, {} if families is None else families, components, weight)
+    own = {} if families is None else families
+    require_families(own, columns)
+    chosen: dict[str, Family] = {}
+    for name in columns:
+        if name in own:
+            require_fitting(own[name], coded[name])
+        chosen[name] = own[name] if name in own else choose_family(coded[name], components=components, weight=weight)
     seed = seed_from(random_state)
     with neutral_torch():
         values = {name: encode(chosen[name], coded[name]) for name in columns}
-        laws = make_mechanisms(reads, chosen, parameters, hidden)
+        mechanisms = make_mechanisms(reads, chosen, parameters, hidden)
     with isolated(seed):
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
-    try_mechanisms(laws, rows)
-    fits, texts = fit_mechanisms(laws, rows, settings, seed, progress)
+    try_mechanisms(mechanisms, rows)
+    fits, texts = fit_mechanisms(mechanisms, rows, settings, seed, progress)
     constant = [name for name in reads if (coded[name] == coded[name].iloc[0]).all()]
     if constant:
-        texts.append(f"Constant, so that their distributions know no other value: {', '.join(map(repr, constant))}.")
+        texts.append(f"Constant, so that their distributions have no other value: {', '.join(map(repr, constant))}.")
     for text in texts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     dtypes = {str(name): dtype for name, dtype in table.dtypes.items()}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
-from pyrofair.mechanisms.families import Binary, Categories, Continuous, Whole, features
+from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, features
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.fitting import Rows
@@ -31,7 +31,7 @@ ARRIVED, MOST_MOVES = 1e-4, 8
 
 def has_last_layer(mechanism: ConditionalDistribution) -> bool:
     """Tell whether a network computes a distribution's numbers, and its family is one of ours, with curvatures."""
-    known = Binary | Categories | Continuous | Whole
+    known = Binary | Categorical | Continuous | Integer
     return isinstance(mechanism.numbers, Network) and isinstance(mechanism.family, known)
 
 
@@ -44,8 +44,8 @@ def is_convex(mechanism: ConditionalDistribution) -> bool:
 def _is_simple(mechanism: ConditionalDistribution) -> bool:
     """Tell whether it has one optimum in its own numbers: log-odds, logits, or those of one normal distribution."""
     family = mechanism.family
-    one = isinstance(family, Continuous | Whole) and family.components == 1
-    return isinstance(family, Binary | Categories) or one
+    one = isinstance(family, Continuous | Integer) and family.components == 1
+    return isinstance(family, Binary | Categorical) or one
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ class LastLayer:
         return self.inputs @ theta + self.mechanism.family.offset.double()
 
     def _fit(self, out: Tensor) -> Tensor:
-        each: Tensor = self.mechanism.family.law(out).log_prob(self.values)  # type: ignore[no-untyped-call]
+        each: Tensor = self.mechanism.family.distribution(out).log_prob(self.values)  # type: ignore[no-untyped-call]
         return -(self.weight * each).sum()
 
     def _curvature(self, theta: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class LastLayer:
         found = torch.stack(
             [torch.autograd.grad(slope[:, i].sum(), out, retain_graph=True)[0] for i in range(size)], 1
         ).detach()
-        if isinstance(self.mechanism.family, Binary | Categories):
+        if isinstance(self.mechanism.family, Binary | Categorical):
             return found
         known, vectors = torch.linalg.eigh(0.5 * (found + found.transpose(1, 2)))
         clipped: Tensor = vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(1, 2))

@@ -1,10 +1,10 @@
-"""How unfair is a model, given what the data leave open of the SEM? The posterior of its unfair effect and of PIU."""
+"""The posterior of a model's unfair effect and PIU, given draws of an SEM's parameters."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,17 +27,15 @@ from pyrofair._validation import (
     require_units,
 )
 from pyrofair.effects.estimate import Estimate
-from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.effects.scoring import positive_scores
+from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.posterior import Posterior
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.parameters import read_priors, thin
 from pyrofair.programs.provenance import Program
 from pyrofair.sources.sem import SEM
-from pyrofair.sources.truth import TruthDecisions, require_settings
+from pyrofair.sources.truth import DecisionRule, ScoreNoise, coupling_text
 
 __all__ = ["EffectPosterior", "effect_posterior"]
 
@@ -52,7 +50,7 @@ BLUE, GREY = "#0072B2", "#666666"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EffectPosterior:
-    """The posterior of what models do: for each draw of the SEM's parameters their effects in both worlds.
+    """The posterior of the effects of models: for each draw of the SEM's parameters their effects in both worlds.
 
     Attributes
     ----------
@@ -63,12 +61,12 @@ class EffectPosterior:
         the spread of the samples does not hold them.
     models : tuple of str
         The models.
-    people : int
+    n : int
         The number of units that each draw was evaluated with.
-    decisions, threshold : str, float
+    decisions, score_noise, threshold : str, str, float
         How decisions are made of scores, as in :meth:`pyrofair.SEM.truth`.
     coupling : str
-        How the noise of nodes drawn without explicit noise hangs together across the worlds.
+        How the noise of nodes drawn without explicit noise is coupled across the worlds.
     coupled : tuple of str
         These nodes; if there are none, the coupling plays no part.
     level : float
@@ -78,47 +76,60 @@ class EffectPosterior:
     samples: dict[str, NDArray[np.float64]] = field(repr=False)
     errors: dict[str, NDArray[np.float64]] = field(repr=False)
     models: tuple[str, ...]
-    people: int
-    decisions: TruthDecisions
+    n: int
+    decisions: Decisions
+    score_noise: ScoreNoise
     threshold: float
     coupling: str
     coupled: tuple[str, ...]
     level: float
 
     def __str__(self) -> str:
-        """Say what was asked, and show each quantity with its interval."""
         draws = self.samples["piu"][..., 0].size
-        noise = f", {self.coupling} noise of {', '.join(self.coupled)}" if self.coupled else ""
-        lines = [f"posterior of effects: {draws} draws, {self.people} units each; decisions: {self.decisions}{noise}"]
+        lines = [f"posterior of effects: {draws} draws, {self.n} units each; {self._how}"]
         for row in self.table.itertuples(index=False):
-            name = _name(row.quantity, row.model, self.models)
             lines.append(
-                f"{name}: {row.estimate:.4f}, {100 * self.level:g} % interval [{row.lower:.4f}, {row.upper:.4f}] "
-                f"(Monte-Carlo error {row.mc_error:.4f})"
+                f"{self._name(row.quantity, row.model)}: {row.estimate:.4f}, {100 * self.level:g} % interval "
+                f"[{row.lower:.4f}, {row.upper:.4f}] (Monte-Carlo error {row.mc_error:.4f})"
             )
         return "\n".join(lines)
 
     __repr__ = __str__
 
     @property
+    def _how(self) -> str:
+        """How decisions and noise were treated, in words."""
+        rule = DecisionRule(self.decisions, self.threshold, self.score_noise)
+        return f"decisions: {rule}; {coupling_text(self.coupling, self.coupled)}"
+
+    def _name(self, quantity: Any, model: Any) -> str:
+        """Return a quantity in words, with the model's name if there are several."""
+        return LABELS[quantity] + (f", {model}" if len(self.models) > 1 else "")
+
+    def _quantiles(self, quantity: str, model: str) -> NDArray[np.float64]:
+        """Return the lower end of the interval, the quartiles and the upper end, shape (5,)."""
+        tail = (1.0 - self.level) / 2.0
+        drawn = self.samples[quantity][..., self.models.index(model)]
+        return np.quantile(drawn, [tail, 0.25, 0.5, 0.75, 1.0 - tail])
+
+    @property
     def table(self) -> pd.DataFrame:
         """A row for each model and quantity.
 
-        Columns: model, decisions, coupling, quantity, estimate (posterior mean), sd, lower and upper (equal-tailed
-        interval), mc_error (root mean square over draws), draws, units.
+        Columns: model, decisions, score_noise, coupling, quantity, estimate (posterior mean), sd, lower and upper
+        (equal-tailed interval), mc_error (root mean square over draws), draws, n.
         """
-        tail = (1.0 - self.level) / 2.0
         rows = []
         for place, model in enumerate(self.models):
             for quantity in QUANTITIES:
                 drawn = self.samples[quantity][..., place].ravel()
-                error = float(np.sqrt(np.mean(self.errors[quantity][..., place] ** 2)))
-                low, high = np.quantile(drawn, [tail, 1.0 - tail])
+                low, *_, high = self._quantiles(quantity, model)
                 sd = drawn.std() if drawn.std() > ROUNDING else 0.0
-                rows.append((model, self.decisions, self.coupling, quantity, drawn.mean(), sd, low, high, error))
-        names = ["model", "decisions", "coupling", "quantity", "estimate", "sd", "lower", "upper", "mc_error"]
-        drawn = self.samples["piu"][..., 0]
-        return pd.DataFrame(rows, columns=names).assign(draws=drawn.size, people=self.people)
+                error = float(np.sqrt(np.mean(self.errors[quantity][..., place] ** 2)))
+                how = (self.decisions, self.score_noise, self.coupling)
+                rows.append((model, *how, quantity, drawn.mean(), sd, low, high, error, drawn.size, self.n))
+        names = "model decisions score_noise coupling quantity estimate sd lower upper mc_error draws n"
+        return pd.DataFrame(rows, columns=names.split())
 
     def to_inference_data(self) -> Any:
         """Return the draws as ArviZ data: the quantities as posterior, a dimension for the models."""
@@ -126,10 +137,9 @@ class EffectPosterior:
         return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
 
     def summary(self, level: float | None = None) -> pd.DataFrame:
-        """Return mean, standard deviation and equal-tailed interval of each quantity, as far as the draws tell them.
+        """Return mean, standard deviation and equal-tailed interval of each quantity, and convergence diagnostics.
 
-        With one chain, which has nothing to be compared with, there are no R-hat and effective sample sizes; with one
-        draw there are means alone.
+        One chain has no R-hat and no effective sample sizes; one draw has means alone.
 
         Parameters
         ----------
@@ -151,10 +161,8 @@ class EffectPosterior:
 
     def plot(self) -> Figure:
         """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
-        tail = (1.0 - self.level) / 2.0
         rows = [(quantity, model) for quantity in QUANTITIES for model in self.models]
-        drawn = np.stack([self.samples[quantity][..., self.models.index(model)].ravel() for quantity, model in rows])
-        low, first, median, third, high = np.quantile(drawn, [tail, 0.25, 0.5, 0.75, 1.0 - tail], axis=1)
+        low, first, median, third, high = np.transpose([self._quantiles(*row) for row in rows])
         place = np.arange(len(rows))[::-1]
         figure = ShownFigure(figsize=(8.0, 1.2 + 0.35 * len(rows)), layout="constrained")
         axes = figure.subplots()
@@ -162,10 +170,9 @@ class EffectPosterior:
         axes.hlines(place, low, high, color=BLUE, linewidth=1.5)
         axes.hlines(place, first, third, color=BLUE, linewidth=4)
         axes.plot(median, place, "o", color=BLUE, markerfacecolor="white")
-        axes.set_yticks(place, [_name(quantity, model, self.models) for quantity, model in rows])
+        axes.set_yticks(place, [self._name(*row) for row in rows])
         axes.set_xlabel(f"median, quartiles and equal-tailed {100 * self.level:g} % interval")
-        noise = f", {self.coupling} noise of {', '.join(self.coupled)}" if self.coupled else ""
-        axes.set_title(f"posterior; decisions: {self.decisions}{noise}", fontsize=10)
+        axes.set_title(f"posterior; {self._how}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         return figure
 
@@ -176,9 +183,10 @@ def effect_posterior(
     model: Any,
     posterior: Posterior | Mapping[str, npt.ArrayLike],
     *,
-    people: int = 20_000,
+    n: int = 20_000,
     draws: int | None = None,
-    decisions: TruthDecisions = "threshold",
+    decisions: Decisions = "threshold",
+    score_noise: ScoreNoise = "shared",
     threshold: float = 0.5,
     coupling: Coupling | None = None,
     level: float = 0.95,
@@ -203,11 +211,11 @@ def effect_posterior(
         Anything with ``predict_proba``, or a dictionary of such models by name.
     posterior
         What :func:`pyrofair.fit_posterior` returns, or for each parameter its draws, shape (draws, ...).
-    people
+    n
         The number of units.
     draws
         The number of posterior draws to use, spread evenly; by default all.
-    decisions, threshold
+    decisions, score_noise, threshold
         As in :meth:`pyrofair.SEM.truth`.
     coupling
         As in :class:`pyrofair.SEM`.
@@ -237,10 +245,11 @@ def effect_posterior(
     --------
     >>> import pyro, torch
     >>> import pyro.distributions as dist
+    >>> from pyrofair import CausalGraph
     >>> from sklearn.linear_model import LogisticRegression
     >>> def program(n):
     ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
     ...         pyro.deterministic("M", b * A + U)
@@ -250,8 +259,8 @@ def effect_posterior(
     >>> found.samples["piu"].round(1).ravel().tolist()
     [0.0, 0.2, 0.3]
     """
-    require_units("people", people)
-    require_settings(1, decisions, threshold)
+    require_units("n", n)
+    rule = DecisionRule(decisions, threshold, score_noise)
     require_real("level", level, above=0.0, below=1.0)
     if draws is not None:
         require_integer("draws", draws)
@@ -259,9 +268,9 @@ def effect_posterior(
         require_couplings([coupling])
     require_flag("progress", progress)
     require_seed(random_state)
-    if not isinstance(sem_or_program, SEM):
-        require_callable("sem_or_program", sem_or_program, "an SEM, or a Pyro program of the number of units")
     given = sem_or_program if isinstance(sem_or_program, SEM) else None
+    if given is None:
+        require_callable("sem_or_program", sem_or_program, "an SEM, or a Pyro program of the number of units")
     paths = unfair if unfair is not None or given is None else given.unfair
     if paths is None:
         raise DataError("unfair is None: name the unfair paths, or pass an SEM.")
@@ -280,23 +289,25 @@ def effect_posterior(
     count = len(next(iter(held.values())))
     chains = next(iter(posterior.samples.values())).shape[0] if isinstance(posterior, Posterior) else 1
     chains = chains if count % chains == 0 else 1
-    samples = {name: np.empty((count, len(models))) for name in QUANTITIES}
-    errors = {name: np.empty((count, len(models))) for name in QUANTITIES}
-    seed = seed_from(random_state)
+    found = np.empty((2, len(QUANTITIES), count, len(models)))
+    seed, graph = seed_from(random_state), paths.graph
     for place in tqdm(range(count), desc="posterior of effects", disable=not progress, leave=False):
         sem.posterior = {name: values[place : place + 1] for name, values in held.items()}
-        worlds = sem.worlds(people, seed)
+        worlds = [world.rows for world in sem.worlds(n, seed)]
         for which, (name, each) in enumerate(models.items()):
-            found = _measure(name, each, worlds, paths.graph, decisions, threshold)
-            for quantity, estimate in found.items():
-                samples[quantity][place, which], errors[quantity][place, which] = estimate.value, estimate.error
-    shape = (chains, count // chains, len(models))
+            c0, c1, effect, differs = rule.compare(name, each, worlds, graph, graph.input_columns)
+            estimates = [Estimate.of(values) for values in (effect, differs, c0, c1)]
+            found[:, :, place, which] = np.transpose([(estimate.value, estimate.error) for estimate in estimates])
+    samples, errors = (
+        dict(zip(QUANTITIES, part.reshape(len(QUANTITIES), chains, -1, len(models)), strict=True)) for part in found
+    )
     result = EffectPosterior(
-        samples={name: values.reshape(shape) for name, values in samples.items()},
-        errors={name: values.reshape(shape) for name, values in errors.items()},
+        samples=samples,
+        errors=errors,
         models=tuple(models),
-        people=people,
+        n=n,
         decisions=decisions,
+        score_noise=score_noise,
         threshold=threshold,
         coupling=sem.equations().coupling_of(sem.coupling, sem.coupled),
         coupled=sem.coupled,
@@ -306,38 +317,17 @@ def effect_posterior(
     return result
 
 
-def _name(quantity: Any, model: Any, models: Sequence[str]) -> str:
-    """Return a quantity in words, with the model's name if there are several."""
-    return LABELS[quantity] + (f", {model}" if len(models) > 1 else "")
-
-
-def _measure(
-    name: str,
-    model: Any,
-    worlds: tuple[CounterfactualSample, CounterfactualSample],
-    graph: CausalGraph,
-    decisions: TruthDecisions,
-    threshold: float,
-) -> dict[str, Estimate]:
-    """Return each quantity with its Monte-Carlo error."""
-    c0, c1 = (positive_scores(name, model, world.rows, graph, graph.input_columns) for world in worlds)
-    if decisions == "threshold":
-        c0, c1 = ((c > threshold).astype(np.float64) for c in (c0, c1))
-    differs = c0 + c1 - 2.0 * c0 * c1 if decisions == "own" else np.abs(c1 - c0)
-    values = (c1 - c0, differs, c0, c1)
-    return {quantity: Estimate.of(each) for quantity, each in zip(QUANTITIES, values, strict=True)}
-
-
 def _warn_of_chance(table: pd.DataFrame) -> None:
+    """Warn if the Monte-Carlo error of an effect is more than half its posterior's spread."""
     effects = table[table["quantity"].isin(QUANTITIES[:2])]
     blurred = effects[(effects["sd"] > ROUNDING) & (effects["mc_error"] > effects["sd"] / 2)]
     if len(blurred):
         worst = float((blurred["mc_error"] / blurred["sd"]).max())
-        people = int(table["people"].iloc[0])
-        wanted = math.ceil(people * (4 * worst) ** 2 / 1000) * 1000
-        advice = f"people={wanted} to make it a quarter" if wanted <= MOST_UNITS else "many more units"
+        n = int(table["n"].iloc[0])
+        wanted = math.ceil(n * (4 * worst) ** 2 / 1000) * 1000
+        advice = f"n={wanted} to make it a quarter" if wanted <= MOST_UNITS else "many more units"
         warnings.warn(
-            f"With {people} units the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
+            f"With {n} units the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
             f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take {advice}.",
             PyrofairWarning,
             stacklevel=3,

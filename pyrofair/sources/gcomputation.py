@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,85 +35,49 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
-from pyrofair.sources.gformula import (
-    LawGraph,
-    Units,
-    collect_units,
-    draw_caused,
-    draw_worlds,
-    outside_support,
-    pair_worlds,
-    sample_units,
-    thin_units,
-)
+from pyrofair.sources.gformula import GFormula, MechanismGraph, Units, collect_units, sample_units
 from pyrofair.sources.overlap import group_sizes
 from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 
-if TYPE_CHECKING:
-    from pyrofair.mechanisms.learn import LearnedMechanisms
-
-__all__ = ["HALVES", "PARTS", "GComputation", "SplitLaws"]
+__all__ = ["HALVES", "PARTS", "GComputation", "SplitMechanisms"]
 
 HALVES = ("half 0", "half 1")
 PARTS = ("all", *HALVES)
 
 
 @dataclass(frozen=True)
-class SplitLaws:
-    """Distributions learned from all rows or from a random half of them, when first asked for.
+class SplitMechanisms:
+    """Mechanisms learned from all rows or from a random half of them, when first asked for.
 
-    The distributions of a half end as a bootstrap replicate does, so that replicates lie around them, whatever fits
-    these.
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    learn
-        Learns distributions from a table: :func:`pyrofair.learn_mechanisms` with all else given but the families, the
-        weights and the seed; None if there is nothing to learn.
-    families
-        The families that the user chose.
-    seed
-        Seeds the halves and the fits.
-    origin
-        In a bootstrap replicate the distributions of the same rows with their own weights, from which its fits start.
+    The mechanisms of a half are refitted once, as those of a bootstrap replicate are, so that replicates lie around
+    them. ``learn`` is :func:`pyrofair.learn_mechanisms` with all given but the table, the families, the weights and the
+    seed (None if there is nothing to learn); ``origin`` holds, in a replicate, the mechanisms of the same rows with
+    their own weights, from which its fits start.
     """
 
     rows: Rows
     learn: Callable[..., LearnedMechanisms] | None
     families: Mapping[str, Family] | None
     seed: int
-    origin: SplitLaws | None = None
+    origin: SplitMechanisms | None = None
     learned: dict[str, LearnedMechanisms | None] = field(default_factory=dict)
     starts: dict[str, LearnedMechanisms] = field(default_factory=dict)
 
     def of(self, which: str) -> LearnedMechanisms | None:
-        """Return the mechanisms learned from ``"all"`` rows, from ``"half 0"`` or from ``"half 1"``.
-
-        Raises
-        ------
-        DataError
-            If a half has too few rows.
-        KeyboardInterrupt
-            If Ctrl-C struck while they were learned, which are then dropped: what rests on them would run on, and
-            report half learned mechanisms as learned.
-        """
+        """Return the mechanisms learned from ``"all"`` rows, ``"half 0"`` or ``"half 1"``; Ctrl-C leaves none."""
         with PYRO_LOCK:
             if which not in self.learned:
                 self.learned[which] = self._learn(which) if self.learn else None
             return self.learned[which]
 
-    def reweighted(self, rows: Rows) -> SplitLaws:
-        """Return the distributions of the same rows with other weights: a bootstrap replicate, fitted in a few
-        steps.
-        """
+    def reweighted(self, rows: Rows) -> SplitMechanisms:
+        """Return the mechanisms of the same rows with other weights: a bootstrap replicate, fitted in a few steps."""
         return replace(self, rows=rows, origin=self, learned={}, starts={})
 
-    def before(self) -> SplitLaws:
-        """Return a replicate's distributions of all rows, with the halves' distributions of its origin."""
+    def before(self) -> SplitMechanisms:
+        """Return a replicate's mechanisms of all rows, with the halves' mechanisms of its origin."""
         if self.origin is None:
             return self
         return replace(self, learned={"all": self.of("all"), **{which: self.origin.of(which) for which in HALVES}})
@@ -123,28 +87,27 @@ class SplitLaws:
         if self.origin is not None:
             self.origin.of(which)
             return self.origin.starts[which].refit(weight, random_state=self.seed)
-        self.starts[which] = laws = self._first(which, weight)
-        return laws.refit(weight, random_state=self.seed) if which in HALVES else laws
+        self.starts[which] = first = self._first(which, weight)
+        return first.refit(weight, random_state=self.seed) if which in HALVES else first
 
     def _first(self, which: str, weight: NDArray[np.float64]) -> LearnedMechanisms:
         if which in HALVES and (found := int((weight > 0.0).sum())) < FEWEST:
             raise DataError(
-                f"The ends of PIU take mechanisms learned from either half of the "
-                f"{int((self.rows.weight > 0.0).sum())} rows "
-                f"that have a weight, and a half has only {found}; fit on at least {2 * FEWEST} rows, or train and "
-                "take worlds() without an audit."
+                "The ends of PIU take mechanisms learned from either half of the "
+                f"{int((self.rows.weight > 0.0).sum())} rows that have a weight, and a half has only {found}; fit on "
+                f"at least {2 * FEWEST} rows, or train and take worlds() without an audit."
             )
         whole = self.starts.get("all")
-        assert self.learn is not None  # told by the caller
-        laws = self.learn(
+        assert self.learn is not None, "there is something to learn"
+        mechanisms = self.learn(
             self.rows.table.iloc[self._places(which)],
             families=self.families if whole is None else {**whole.families, **(self.families or {})},
             sample_weight=weight,
             random_state=self.seed + PARTS.index(which),
         )
-        if any(fit.interrupted for fit in laws.fits.values()):
-            raise KeyboardInterrupt
-        return laws
+        if any(fit.interrupted for fit in mechanisms.fits.values()):
+            raise KeyboardInterrupt  # the caller would report half learned mechanisms as learned
+        return mechanisms
 
     def _places(self, which: str) -> NDArray[np.int64]:
         """Return the rows of a part; either half has rows of both groups wherever a group has two with a weight."""
@@ -167,8 +130,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     baseline group weighted by 1 / P(A = baseline | what A does not cause), or in all rows if A causes no part of S. In
     each world the other features are drawn from P(V | parents, A = arm of V), learned by
     :func:`pyrofair.learn_mechanisms`; where these distributions have few values, all of them are taken with their
-    probabilities instead. Unlike weights, this needs no overlap of the mediators, only that distributions reach where
-    they are asked.
+    probabilities instead. Unlike weights, this needs no overlap of the mediators, only mechanisms that extrapolate to
+    where they are used.
 
     Parameters
     ----------
@@ -179,10 +142,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     shared
         Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
         is drawn from its learned distribution with A = baseline, so that no propensity is needed.
-    couple
-        ``"consistent"``: in audits, know that where what unfair edges switch is the same in both worlds, all else is;
-        the ends of PIU are then linear programs (:mod:`pyrofair.effects.conditional_bounds`). It needs few values,
-        and takes longer.
+    joint
+        What audits assume of the joint distribution of both worlds: None, nothing; ``"consistent"``, that where what
+        unfair edges switch has the same value in both worlds, all else is equal too. The ends of PIU are then linear
+        programs (:mod:`pyrofair.effects.conditional_bounds`), which need few values, and take longer.
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components
@@ -200,7 +163,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ----------
     estimand_ : Estimand
         The formulas.
-    laws_ : LearnedMechanisms
+    mechanisms_ : LearnedMechanisms
         The learned mechanisms.
 
     References
@@ -223,10 +186,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     """
 
     estimand_: Estimand
-    graph_: LawGraph
+    graph_: MechanismGraph
     seed_: int
     nuisances_: Nuisances
-    split_: SplitLaws
+    split_: SplitMechanisms
 
     def __init__(
         self,
@@ -234,7 +197,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         *,
         draws: int = 200,
         shared: Literal["observed", "learned"] = "observed",
-        couple: Literal["consistent"] | None = None,
+        joint: Literal["consistent"] | None = None,
         most_units: int = 5000,
         families: Mapping[str, Family] | None = None,
         parameters: Any = "network",
@@ -248,7 +211,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.unfair = unfair
         self.draws = draws
         self.shared = shared
-        self.couple = couple
+        self.joint = joint
         self.most_units = most_units
         self.families = families
         self.parameters = parameters
@@ -272,11 +235,11 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         NotIdentifiedError
-            If the data cannot tell the effect.
+            If the data do not identify the effect.
         DataError
             If the table or a setting is unfit.
         KeyboardInterrupt
-            If Ctrl-C struck; nothing of it has changed then.
+            At Ctrl-C; the object is then unchanged.
         """
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         self._check_settings()
@@ -287,23 +250,21 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self._check_halves(a, weight)
         warn_unused(df, self.unfair.graph)
         fitted.estimand_ = estimand
-        fitted.graph_ = LawGraph.of(estimand)
+        fitted.graph_ = graph = MechanismGraph.of(estimand)
         fitted.seed_ = seed_from(fitted.random_state)
         rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
         fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None, fitted.folds)
-        nodes = (*fitted.graph_.drawn, *(fitted.graph_.caused if fitted.shared == "learned" else ()))
+        nodes = (*graph.drawn, *(graph.caused if fitted.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
-        learn = partial(
-            learn_mechanisms, graph_or_unfair=fitted.graph_.graph, nodes=nodes, given=fitted.graph_.given, **how
-        )
-        fitted.split_ = SplitLaws(rows, learn if nodes else None, fitted.families, fitted.seed_)
+        learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
+        fitted.split_ = SplitMechanisms(rows, learn if nodes else None, fitted.families, fitted.seed_)
         fitted._check_units()
         fitted.split_.of("all")
         self.__dict__ = fitted.__dict__
         return self
 
     @property
-    def laws_(self) -> LearnedMechanisms | None:
+    def mechanisms_(self) -> LearnedMechanisms | None:
         """The learned mechanisms; None if nothing is drawn."""
         check_is_fitted(self, "split_")
         return self.split_.of("all")
@@ -319,22 +280,22 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return len(self.rows_.a)
 
     def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
-        """Return for each row of a table its place among the rows it was fitted on, shape (n,), or -1 if it is new.
+        """Return for each row of a table its index among the rows it was fitted on, shape (n,), or -1 if it is new.
 
-        Rows are told by content and index, whatever their order; see :func:`pyrofair.tables.row_identity.match_rows`.
+        Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
         check_is_fitted(self, "split_")
         return self.nuisances_.positions(read_table(df, feature_columns(self.unfair.graph)))
 
     def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Tell whether these are the rows it was fitted on, in whatever order."""
+        """Return whether these are the rows it was fitted on, in whatever order."""
         place = self.fitted_rows(df)
         return len(place) == self.n_fitted_ and bool((place >= 0).all())
 
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
 
-        Its distributions start from those found, and take a few steps.
+        Its mechanisms start from those found, and take a few steps.
         """
         weight = self.rows_.weight * read_weight(sample_weight, self.rows_.table)
         self._check_groups(self.rows_.a, weight)
@@ -344,25 +305,23 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return other
 
     def redraws_units(self, df: pd.DataFrame) -> bool:
-        """Tell whether other weights of these rows give other units: drawn ones, or a sample of too many."""
+        """Return whether other weights of these rows give other units: drawn ones, or a sample of too many."""
         rows = self._rows(df, None)
         shown, columns = self._shown(rows), self.graph_.graph.columns_of(self.graph_.units)
         different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
         return self._draws_units or different > self.most_units
 
     def with_first_mechanisms(self) -> GComputation:
-        """Return a replicate's units with the distributions of the fit that it was made of, which know the signs of its
-        ends.
-        """
+        """Return a replicate's units with the mechanisms of its origin, which determine the signs of its ends."""
         other = copy.copy(self)
         other.split_ = self.split_.before()
         return other
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
-        """Return for each world the observed groups whose rows it rests on, with the rows that were fitted on.
+        """Return for each world the observed groups whose fitted rows it rests on.
 
-        These are the groups that drawn distributions are learned from, and, if the sensitive attribute causes a part of
-        what both worlds share, the baseline group, whose rows show it.
+        These are the groups that mechanisms are learned from and, if the sensitive attribute causes a part of what both
+        worlds share, the baseline group, whose rows show it.
         """
         check_is_fitted(self, "split_")
         shown = {self.unfair.regimes[0].on_fair} if self.graph_.caused else set()
@@ -377,7 +336,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """What its numbers rest on, a sentence each."""
         check_is_fitted(self, "estimand_")
-        support = self.estimand_.support  # distributions need less than weights
+        support = self.estimand_.support  # mechanisms need less than weights
         return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
 
     def _check_settings(self) -> None:
@@ -388,7 +347,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         for name in ("draws", "most_units", "components"):
             require_integer(name, getattr(self, name))
         require_choice("shared", self.shared, ("observed", "learned"))
-        require_choice("couple", self.couple, (None, "consistent"))
+        require_choice("joint", self.joint, (None, "consistent"))
         require_layers("hidden", self.hidden)
         require_flag("progress", self.progress)
         require_seed(self.random_state)
@@ -401,7 +360,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     # -- units --------------------------------------------------------------------------------------------------------
 
     def _units(self, rows: Rows, seed: int, n: int | None) -> Units:
-        """Return different values of what both worlds share, with their weights."""
+        """Return different values of what both worlds share, with their weights, n of them or at most `most_units`."""
         weight = self._weight(rows)
         if not weight.any():
             raise DataError(
@@ -413,17 +372,21 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         units = collect_units(rows.table.loc[shown, columns], weight[shown])
         if self._draws_units:
             with PYRO_LOCK, neutral_torch():
-                laws = self.split_.of("all")
-                assert laws is not None  # it has the caused nodes
-                units = draw_caused(laws, self.graph_, units, self.most_units, seed, self.rows_.table)
-        return thin_units(units, self.most_units, seed) if n is None else sample_units(units, n, seed)
+                units = self._formula("all").caused(units, self.most_units, seed)
+        if n is None and len(units.weight) <= self.most_units:
+            return units
+        return sample_units(units, self.most_units if n is None else n, seed)
+
+    def _formula(self, which: str) -> GFormula:
+        """Return the g-formula with the mechanisms learned from a part of the rows."""
+        return GFormula(self.split_.of(which), self.graph_, self.rows_.table)
 
     @property
     def _draws_units(self) -> bool:
         return bool(self.graph_.caused) and self.shared == "learned"
 
     def _shown(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell which rows show what both worlds share, shape (n,)."""
+        """Return which rows show what both worlds share, shape (n,)."""
         if not self.graph_.caused or self._draws_units:
             return np.full(len(rows.a), True)
         return np.asarray(rows.a == self.unfair.regimes[0].on_fair)
@@ -442,18 +405,15 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return self.unfair.graph.label(self.unfair.regimes[0].on_fair)
 
     def _check_halves(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
-        """Refuse a group that cannot be split, for the ends of PIU take mechanisms learned from either half of the
-        rows.
-        """
+        """Refuse a group that cannot be split: the ends of PIU take mechanisms learned from either half of the rows."""
         self._check_groups(a, weight)
         for value in (0, 1):
             if int((weight[a == value] > 0.0).sum()) < 2:
                 raise DataError(
                     f"The sensitive attribute {self.unfair.graph.sensitive_column!r} takes the value "
                     f"{self.unfair.graph.label(value)!r} in 1 row only of the {int((weight > 0.0).sum())} that have a "
-                    "weight. Distributions are learned from either half of the rows too, and each half needs both "
-                    "groups: at "
-                    f"least 2 rows a group, and {FEWEST_ROWS} for an interval."
+                    "weight. Mechanisms are learned from either half of the rows too, and each half needs both groups: "
+                    f"at least 2 rows a group, and {FEWEST_ROWS} for an interval."
                 )
 
     def _check_groups(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
@@ -468,8 +428,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         small = {str(size) for sizes in self.group_sizes().values() for size in sizes if size.is_small}
         if small:
             warnings.warn(
-                f"{' and '.join(sorted(small))}, fewer than {FEWEST_ROWS}: what is learned from them is not known, and "
-                "an audit gives no interval.",
+                f"{' and '.join(sorted(small))}, fewer than {FEWEST_ROWS}: how well their mechanisms are "
+                "learned is not known, and an audit gives no interval.",
                 PositivityWarning,
                 stacklevel=3,
             )
@@ -531,12 +491,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         df: pd.DataFrame | None = None,
         sample_weight: npt.ArrayLike | None = None,
     ) -> tuple[tuple[CounterfactualSample, CounterfactualSample], ...]:
-        """Return both worlds twice over for the same units, by mechanisms learned from either half of the fitted rows.
+        """Return both worlds twice for the same units, by mechanisms learned from either half of the fitted rows.
 
-        Their errors are independent given the units, which the ends of PIU given units need. Parameters as for
+        Their errors are independent given the units, as the ends of PIU given units require. Parameters as for
         :meth:`worlds`.
         """
-        paired = self.couple == "consistent" and bool(self.graph_.drawn)
+        paired = self.joint == "consistent" and bool(self.graph_.drawn)
         return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=paired) for which in HALVES)
 
     def _worlds(
@@ -555,19 +515,11 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         rows = self._rows(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units = self._units(rows, seed, n)
-        least = math.ceil(self.most_units / len(units.weight))
-        settings: dict[str, Any] = {
-            "draws": max(self.draws, least),
-            "exact": self.draws,
-            "seed": seed + PARTS.index(which),
-            "like": self.rows_.table,
-        }
+        draws = max(self.draws, math.ceil(self.most_units / len(units.weight)))
         with PYRO_LOCK, neutral_torch():
-            laws = self.split_.of(which)
-            if paired and laws is not None:
-                drawn = pair_worlds(laws, self.graph_, units, **settings)
-            else:
-                drawn = draw_worlds(laws, self.graph_, units, **settings)
+            formula = self._formula(which)
+            make = formula.paired if paired else formula.worlds
+            drawn = make(units, draws=draws, exact=self.draws, seed=seed + PARTS.index(which))
         reads = list(self.unfair.graph.input_columns)
         one, other = (
             CounterfactualSample(world.rows[reads], world.weight, world.unit, cell=world.cell) for world in drawn
@@ -587,8 +539,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return float(weight.sum() ** 2 / (weight @ weight))
 
     def overlap(self) -> pd.DataFrame:
-        """Return where distributions are asked beyond the rows that they were learned from: a row for each world and
-        column.
+        """Return how far mechanisms are used beyond the rows that they were learned from, per world and column.
 
         Columns: regime, column, arm (the value of A that it reads), reads, and outside: the share of that world where
         the distribution reads a combination of categories, or a number beyond the least or greatest, that its group
@@ -598,4 +549,4 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         units = self._units(self.rows_, self.seed_, None)
         few = min(self.draws, 50)
         with PYRO_LOCK, neutral_torch():
-            return outside_support(self.laws_, self.graph_, units, self.rows_, draws=few, seed=self.seed_)
+            return self._formula("all").outside_support(units, self.rows_, draws=few, seed=self.seed_)

@@ -1,4 +1,10 @@
-"""The g-formula: rows of both worlds drawn from learned mechanisms."""
+"""The g-formula: rows of both worlds drawn from learned mechanisms.
+
+A Pyro program evaluates a path-specific world for one noise per unit (:mod:`pyrofair.programs.worlds`). Here a world is
+a product of identified factors instead: a distribution may read nodes that are no parents (where latent causes join
+them), rows keep the labels and types of the table, draws are stratified within units, and few values are summed over
+exactly. So nodes are drawn by quantiles from tables, in the order and with the arms of the estimand.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ from pandas.api.types import is_integer_dtype
 
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.estimand import Estimand, RegimeEstimand
+from pyrofair.graph.estimand import Estimand
 from pyrofair.mechanisms.families import decode, features, support
 from pyrofair.programs.couplings import quantile
 from pyrofair.sources.propensity import Rows
@@ -24,19 +30,15 @@ from pyrofair.tables.labels import as_column, repeat_label, span_of
 if TYPE_CHECKING:
     from pyrofair.mechanisms.learn import LearnedMechanisms
 
-__all__ = [
-    "DrawnWorld",
-    "LawGraph",
-    "Units",
-    "collect_units",
-    "draw_caused",
-    "draw_nodes",
-    "draw_worlds",
-    "outside_support",
-    "pair_worlds",
-    "sample_units",
-    "thin_units",
-]
+__all__ = ["DrawnWorld", "GFormula", "MechanismGraph", "Units", "collect_units", "sample_units"]
+
+FEWEST = 20
+"""The fewest draws of all else in a cell."""
+MOST_ENTRIES = 50_000_000
+"""So many numbers of distributions are held at once: 200 MB in single precision."""
+LEAST = 1e-9
+"""Values that are less probable than this are left out of exact sums, and the others' probabilities divided by their
+sum."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +50,9 @@ class Units:
 
 
 def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> Units:
-    """Gather the rows with the same values into one unit.
+    """Gather the rows of the shared columns (perhaps none), weighted by (n,), with the same values into one unit.
 
     Rows without weight have theirs too, so that other weights give the same units in the same order.
-
-    Parameters
-    ----------
-    table
-        The shared columns of n rows, perhaps none.
-    weight
-        How much each row counts, shape (n,).
-
-    Examples
-    --------
-    >>> collect_units(pd.DataFrame({"Q": [1, 0, 1]}), np.ones(3)).weight.round(2).tolist()
-    [0.67, 0.33]
     """
     if len(table.columns):
         cell = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy()
@@ -73,13 +63,8 @@ def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> Units:
     return Units(table.iloc[first].reset_index(drop=True), total / total.sum())
 
 
-def thin_units(units: Units, most: int, seed: int) -> Units:
-    """Return the units, or a sample of at most so many."""
-    return units if len(units.weight) <= most else sample_units(units, most, seed)
-
-
 def sample_units(units: Units, n: int, seed: int) -> Units:
-    """Sample n units in proportion to their weights, at even steps from a random start; one met twice counts twice."""
+    """Sample n units in proportion to their weights, at even steps from a random start; repeats add their weights."""
     start = np.random.default_rng(seed).random()
     chosen = np.searchsorted(np.cumsum(units.weight), (np.arange(n) + start) / n).clip(max=len(units.weight) - 1)
     place, counts = np.unique(chosen, return_counts=True)
@@ -87,7 +72,7 @@ def sample_units(units: Units, n: int, seed: int) -> Units:
 
 
 @dataclass(frozen=True)
-class LawGraph:
+class MechanismGraph:
     """The nodes of an identified pair of worlds, the shared ones before those that are drawn anew in each.
 
     Parameters
@@ -130,13 +115,13 @@ class LawGraph:
         shared, drawn = (", ".join(nodes) or "nothing" for nodes in (self.units, self.drawn))
         return (
             f"A unit is a value of what both worlds share: {shared}. In each world {drawn} is drawn anew by learned "
-            "distributions; intervals rest on distributions fitted again, not on whether their form is right (see "
-            "laws_.calibration()).",
-            f"Distributions are asked only where {self.graph.sensitive} and its companions were met (see overlap()).",
+            "mechanisms; intervals rest on mechanisms fitted again, not on whether their form is right (see "
+            "mechanisms_.calibration()).",
+            f"Mechanisms are used only where {self.graph.sensitive} and its companions were observed (see overlap()).",
         )
 
     @classmethod
-    def of(cls, estimand: Estimand) -> LawGraph:
+    def of(cls, estimand: Estimand) -> MechanismGraph:
         """Read the distributions off an estimand.
 
         Shared nodes never read drawn ones: a path through a drawn node goes on along the same first edge, and would be
@@ -155,23 +140,18 @@ class LawGraph:
                 before = order[: order.index(factor.node)]
                 reads = before if joined else tuple(node for node in before if node in factor.given)
                 given[factor.node] = ((unfair.graph.sensitive,) if factor.arm is not None else ()) + reads
-        inputs = set(unfair.graph.inputs)
-        read = inputs.union(*(given[node] for node in drawn))
-        units = tuple(node for node in (*roots, *caused) if node in read)
+        read = set(unfair.graph.inputs).union(*(given[node] for node in drawn))
+        parts = (estimand.baseline, part)
         return cls(
-            _ordered(unfair.graph, order, given, len(roots)),
-            roots,
-            caused,
-            units,
-            drawn,
-            given,
-            (_arms(estimand.baseline), _arms(part)),
-            (estimand.baseline.paper_group, part.paper_group),
+            graph=_ordered(unfair.graph, order, given, len(roots)),
+            roots=roots,
+            caused=caused,
+            units=tuple(node for node in (*roots, *caused) if node in read),
+            drawn=drawn,
+            given=given,
+            arms=({each.node: each.arm for each in parts[0].factors}, {each.node: each.arm for each in part.factors}),
+            outcome_arms=(parts[0].paper_group, part.paper_group),
         )
-
-
-def _arms(part: RegimeEstimand) -> dict[str, int | None]:
-    return {factor.node: factor.arm for factor in part.factors}
 
 
 def _ordered(graph: CausalGraph, order: tuple[str, ...], given: dict[str, tuple[str, ...]], roots: int) -> CausalGraph:
@@ -193,301 +173,181 @@ def _ordered(graph: CausalGraph, order: tuple[str, ...], given: dict[str, tuple[
     )
 
 
-FEWEST = 20
-"""The fewest draws of all else in a cell."""
-MOST_ENTRIES = 50_000_000
-"""So many numbers of distributions are held at once: 200 MB in single precision."""
-LEAST = 1e-9
-"""Values that are less probable than this are left out of exact sums, and the others' probabilities divided by their
-sum."""
-
-
 @dataclass(frozen=True)
 class DrawnWorld:
-    """A world as rows of all columns, with their weights (m,) and units (m,)."""
+    """A world as rows of all columns, with their weights (m,), units (m,) and, in paired worlds, cells (m,)."""
 
     rows: pd.DataFrame
     weight: NDArray[np.float64]
     unit: NDArray[np.int64]
     cell: NDArray[np.int64] | None = None
 
-
-def draw_worlds(
-    laws: LearnedMechanisms | None,
-    graph: LawGraph,
-    units: Units,
-    *,
-    draws: int,
-    exact: int,
-    seed: int,
-    like: pd.DataFrame,
-) -> tuple[DrawnWorld, DrawnWorld]:
-    """Draw both worlds of each unit, independently; or take all values with their probabilities.
-
-    Parameters
-    ----------
-    laws, graph
-        The learned mechanisms (None if nothing is drawn), and which of them each world takes.
-    units
-        The k units.
-    draws
-        How often each unit is drawn in each world.
-    exact
-        The most combinations of values that are summed over instead.
-    seed
-        Seeds the draws.
-    like
-        A table whose types the drawn columns take.
-
-    Returns
-    -------
-    baseline, switched
-        The sensitive attribute is that which the outcome reads.
-    """
-    few = laws is not None and _combinations(laws, graph.graph.columns_of(graph.drawn)) <= exact
-    worlds = []
-    for which, random in enumerate(np.random.default_rng(seed).spawn(2)):
-        start = DrawnWorld(units.rows, units.weight, np.arange(len(units.weight)))
-        if laws is None:
-            found = start
-        elif few:
-            found = _all_values(laws, graph, graph.drawn, which, start, like)
-        else:
-            unit = np.repeat(np.arange(len(units.weight)), draws)
-            rows = units.rows.iloc[unit].reset_index(drop=True)
-            rows = draw_nodes(laws, graph, graph.drawn, which, rows, random, draws, like)
-            found = DrawnWorld(rows, units.weight[unit] / draws, unit)
-        worlds.append(_as_the_outcome_reads(found, graph, which, like))
-    return worlds[0], worlds[1]
+    @classmethod
+    def of(cls, units: Units) -> DrawnWorld:
+        """Return one row for each unit."""
+        return cls(units.rows, units.weight, np.arange(len(units.weight)))
 
 
-def _combinations(laws: LearnedMechanisms, columns: Sequence[str]) -> float:
-    """Return how many values some columns can have together; infinity if a distribution has no finite support."""
-    values = [support(laws.families[column]) for column in columns]
-    return prod(inf if each is None else len(each) for each in values)
+@dataclass(frozen=True)
+class GFormula:
+    """Both worlds of units, drawn from learned mechanisms (None if nothing is drawn) in the types of a table."""
 
+    mechanisms: LearnedMechanisms | None
+    graph: MechanismGraph
+    like: pd.DataFrame
 
-def _as_the_outcome_reads(world: DrawnWorld, graph: LawGraph, which: int, like: pd.DataFrame) -> DrawnWorld:
-    """Return a world with the sensitive attribute that the outcome reads there."""
-    name = graph.graph.sensitive_column
-    label = repeat_label(like[name], graph.graph.label(graph.outcome_arms[which]), world.rows.index)
-    return replace(world, rows=world.rows.assign(**{name: label}))
+    def worlds(self, units: Units, *, draws: int, exact: int, seed: int) -> tuple[DrawnWorld, DrawnWorld]:
+        """Draw both worlds of k units independently, each so often; or sum over at most so many exact values."""
+        drawn = self.graph.drawn
+        few = self._combinations(drawn) <= exact
+        worlds = []
+        for which, random in enumerate(np.random.default_rng(seed).spawn(2)):
+            found = DrawnWorld.of(units)
+            if few:
+                found = self._all_values(drawn, which, found)
+            else:
+                unit = np.repeat(found.unit, draws)
+                rows = units.rows.iloc[unit].reset_index(drop=True)
+                found = DrawnWorld(self._draw(drawn, which, rows, random, draws), units.weight[unit] / draws, unit)
+            worlds.append(found)
+        return self._as_the_outcome_reads(worlds[0], worlds[1])
 
+    def paired(self, units: Units, *, draws: int, exact: int, seed: int) -> tuple[DrawnWorld, DrawnWorld]:
+        """Return both worlds with a cell for each value of what unfair edges switch, and one draw of all else for both.
 
-def pair_worlds(
-    laws: LearnedMechanisms,
-    graph: LawGraph,
-    units: Units,
-    *,
-    draws: int,
-    exact: int,
-    seed: int,
-    like: pd.DataFrame,
-) -> tuple[DrawnWorld, DrawnWorld]:
-    """Return both worlds with a cell for each value of what unfair edges switch, and one draw of all else for both.
-
-    Parameters
-    ----------
-    laws, graph, units, seed, like
-        As for :func:`draw_worlds`.
-    draws
-        The draws of all else for each unit, over all cells.
-    exact
-        The most values that unfair edges may switch.
-
-    Raises
-    ------
-    DataError
-        If what they switch has more values, or reads what is not switched.
-    """
-    switched = graph.switched
-    columns = graph.graph.columns_of(switched)
-    if _combinations(laws, columns) > exact:
-        raise DataError(
-            f"couple='consistent' takes each value of {', '.join(columns)} by itself, and they have more than {exact} "
-            "together, or are no categories or integers. Use couple=None."
-        )
-    if late := [node for node in switched if {*graph.given[node]} & {*graph.drawn} - {*switched}]:
-        raise DataError(
-            f"couple='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node that "
-            "they do not. Use couple=None."
-        )
-    start = DrawnWorld(units.rows, units.weight, np.arange(len(units.weight)))
-    one, other = (_all_values(laws, graph, switched, which, start, like, least=0.0) for which in (0, 1))
-    rest = [node for node in graph.drawn if node not in switched]
-    repeats = max(FEWEST, draws // (len(one.rows) // len(units.weight))) if rest else 1
-    at = np.repeat(np.arange(len(one.rows)), repeats)
-    rows = one.rows.iloc[at].reset_index(drop=True)
-    rows = draw_nodes(laws, graph, rest, 0, rows, np.random.default_rng(seed), repeats, like)
-    cell = np.arange(len(one.rows)) % (len(one.rows) // len(units.weight))
-    found = [DrawnWorld(rows, world.weight[at] / repeats, one.unit[at], cell[at]) for world in (one, other)]
-    return _as_the_outcome_reads(found[0], graph, 0, like), _as_the_outcome_reads(found[1], graph, 1, like)
-
-
-def draw_caused(
-    laws: LearnedMechanisms, graph: LawGraph, roots: Units, most: int, seed: int, like: pd.DataFrame
-) -> Units:
-    """Return units with the shared nodes that the sensitive attribute causes drawn too, at its baseline.
-
-    Parameters
-    ----------
-    laws, graph, like
-        As for :func:`draw_worlds`.
-    roots
-        The units as far as the sensitive attribute does not cause them.
-    most
-        About how many units to return.
-    seed
-        Seeds the draw.
-    """
-    times = max(1, most // len(roots.weight))
-    rows = roots.rows.iloc[np.repeat(np.arange(len(roots.weight)), times)].reset_index(drop=True)
-    rows = draw_nodes(laws, graph, graph.caused, 0, rows, np.random.default_rng([seed, 1]), times, like)
-    return Units(rows, np.repeat(roots.weight / times, times))
-
-
-def draw_nodes(
-    laws: LearnedMechanisms,
-    graph: LawGraph,
-    nodes: Sequence[str],
-    which: int,
-    rows: pd.DataFrame,
-    random: np.random.Generator,
-    strata: int,
-    like: pd.DataFrame,
-) -> pd.DataFrame:
-    """Return rows with nodes drawn in one world, each after those that it reads.
-
-    Every ``strata`` rows in a row are one unit: each column's uniform numbers fall into as many equal parts of [0, 1],
-    one in each, so that the mean over a unit varies less, and is as unbiased as with free draws.
-
-    Parameters
-    ----------
-    laws, graph, nodes, which
-        The distributions, the nodes to draw, and the world.
-    rows
-        The rows so far.
-    random
-        The source of numbers.
-    strata
-        The draws of each unit.
-    like
-        A table whose types the drawn columns take.
-    """
-    for node in nodes:
-        for column in graph.graph.columns_of([node]):
-            read = _as_read(rows, graph, node, which)
-            order = random.random((len(rows) // strata, strata)).argsort(axis=1).ravel()
-            u = (order + random.random(len(rows))) / strata
-            at = torch.as_tensor(u.clip(1e-7, 1.0 - 1e-7), dtype=torch.float32)
-            size = max(1, MOST_ENTRIES // _width(laws, column))
-            value = torch.cat(
-                [
-                    quantile(column, laws.law(column, read.iloc[first : first + size]), at[first : first + size])
-                    for first in range(0, len(rows), size)
-                ]
+        ``draws`` counts the draws of all else for each unit, over all cells; ``exact`` is the largest number of cells.
+        """
+        switched = self.graph.switched
+        if self._combinations(switched) > exact:
+            raise DataError(
+                f"joint='consistent' takes each value of {', '.join(self.graph.graph.columns_of(switched))} by itself, "
+                f"and they have more than {exact} together, or are no categories or integers. Use joint=None."
             )
-            rows = rows.assign(**{column: _typed(decode(laws.families[column], value), like[column])})
-    return rows
+        if late := [node for node in switched if {*self.graph.given[node]} & {*self.graph.drawn} - {*switched}]:
+            raise DataError(
+                f"joint='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node "
+                "that they do not. Use joint=None."
+            )
+        one, other = (self._all_values(switched, which, DrawnWorld.of(units), least=0.0) for which in (0, 1))
+        cells = len(one.rows) // len(units.weight)
+        rest = [node for node in self.graph.drawn if node not in switched]
+        repeats = max(FEWEST, draws // cells) if rest else 1
+        at = np.repeat(np.arange(len(one.rows)), repeats)
+        rows = one.rows.iloc[at].reset_index(drop=True)
+        rows = self._draw(rest, 0, rows, np.random.default_rng(seed), repeats)
+        return self._as_the_outcome_reads(
+            *(DrawnWorld(rows, each.weight[at] / repeats, one.unit[at], at % cells) for each in (one, other))
+        )
 
+    def caused(self, roots: Units, most: int, seed: int) -> Units:
+        """Return about so many units: the roots with the shared nodes that A causes drawn too, at its baseline."""
+        times = max(1, most // len(roots.weight))
+        rows = roots.rows.iloc[np.repeat(np.arange(len(roots.weight)), times)].reset_index(drop=True)
+        rows = self._draw(self.graph.caused, 0, rows, np.random.default_rng([seed, 1]), times)
+        return Units(rows, np.repeat(roots.weight / times, times))
 
-def _width(laws: LearnedMechanisms, column: str) -> int:
-    """Return how many numbers a row of a column's distribution takes: what it reads, and its own."""
-    fit = laws.fits[column]
-    read = sum(features(laws.families[name], torch.zeros(1)).shape[-1] for name in fit.mechanism.reads)
-    return read + fit.mechanism.family.size
+    def outside_support(self, units: Units, rows: Rows, *, draws: int, seed: int) -> pd.DataFrame:
+        """Return per world and drawn column the share where its distribution reads values absent from its group."""
+        found = []
+        worlds = self.worlds(units, draws=draws, exact=0, seed=seed)
+        for world, arms, regime in zip(worlds, self.graph.arms, ("baseline", "switched"), strict=True):
+            for node in self.graph.drawn:
+                arm = arms.get(node)
+                group = rows.table[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
+                for column in self.graph.graph.columns_of([node]):
+                    reads = [each for each in self._reads(column) if each != self.graph.graph.sensitive_column]
+                    share = float(world.weight @ self._outside(world.rows[reads], group[reads])) if reads else 0.0
+                    found.append((regime, column, arm, ", ".join(reads), share))
+        return pd.DataFrame(found, columns=["regime", "column", "arm", "reads", "outside"])
 
+    # -- nodes ---------------------------------------------------------------------------------------------------------
 
-def _all_values(
-    laws: LearnedMechanisms,
-    graph: LawGraph,
-    nodes: Sequence[str],
-    which: int,
-    world: DrawnWorld,
-    like: pd.DataFrame,
-    least: float = LEAST,
-) -> DrawnWorld:
-    """Return a row for each value of some nodes with its probability; those below ``least`` are left out."""
-    for node in nodes:
-        for column in graph.graph.columns_of([node]):
-            family = laws.families[column]
-            values = support(family)
-            assert values is not None  # told by the caller
-            law = laws.law(column, _as_read(world.rows, graph, node, which))
-            p = law.log_prob(values[:, None]).double().exp().numpy().T
-            place, level = np.nonzero(p >= least)
-            share = p[place, level] / np.where(p >= least, p, 0.0).sum(axis=1)[place]
-            rows = world.rows.iloc[place].reset_index(drop=True)
-            rows = rows.assign(**{column: _typed(decode(family, values)[level], like[column])})
-            world = DrawnWorld(rows, world.weight[place] * share, world.unit[place])
-    return world
+    @property
+    def _learned(self) -> LearnedMechanisms:
+        """The mechanisms, where something is drawn."""
+        assert self.mechanisms is not None, "nothing is drawn"
+        return self.mechanisms
 
+    def _reads(self, column: str) -> list[str]:
+        """Return the columns that a column's distribution reads."""
+        return [*self._learned.fits[column].mechanism.reads]
 
-def _as_read(rows: pd.DataFrame, graph: LawGraph, node: str, which: int) -> pd.DataFrame:
-    """Return rows with the sensitive attribute as a node reads it."""
-    arm = graph.arms[which].get(node)
-    if arm is None:
+    def _combinations(self, nodes: Sequence[str]) -> float:
+        """Return how many values nodes can have together; infinity if a distribution has no finite support."""
+        values = [support(self._learned.families[column]) for column in self.graph.graph.columns_of(nodes)]
+        return prod(inf if each is None else len(each) for each in values)
+
+    def _draw(
+        self, nodes: Sequence[str], which: int, rows: pd.DataFrame, random: np.random.Generator, strata: int
+    ) -> pd.DataFrame:
+        """Return rows with nodes drawn in one world, each after those that it reads.
+
+        Every ``strata`` rows in a row are one unit: each column's uniform numbers fall into as many equal parts of
+        [0, 1], one in each, so that the mean over a unit varies less, and is as unbiased as with free draws.
+        """
+        for node in nodes:
+            for column in self.graph.graph.columns_of([node]):
+                read = self._as_read(rows, node, which)
+                order = random.random((len(rows) // strata, strata)).argsort(axis=1).ravel()
+                u = (order + random.random(len(rows))) / strata
+                at = torch.as_tensor(u.clip(1e-7, 1.0 - 1e-7), dtype=torch.float32)
+                family = self._learned.families
+                width = sum(features(family[each], torch.zeros(1)).shape[-1] for each in self._reads(column))
+                size = max(1, MOST_ENTRIES // (width + family[column].size))
+                parts = [slice(first, first + size) for first in range(0, len(rows), size)]
+                drawn = [
+                    quantile(column, self._learned.distribution(column, read.iloc[part]), at[part]) for part in parts
+                ]
+                rows = rows.assign(**{column: self._typed(column, decode(family[column], torch.cat(drawn)))})
         return rows
-    label: Any = graph.graph.label(arm)
-    return rows.assign(**{graph.graph.sensitive_column: label})
 
+    def _all_values(self, nodes: Sequence[str], which: int, world: DrawnWorld, least: float = LEAST) -> DrawnWorld:
+        """Return a row for each value of nodes of finite support with its probability, but for those below `least`."""
+        for node in nodes:
+            for column in self.graph.graph.columns_of([node]):
+                family = self._learned.families[column]
+                values = support(family)
+                assert values is not None, f"{column} has few values"
+                mechanism = self._learned.distribution(column, self._as_read(world.rows, node, which))
+                p = mechanism.log_prob(values[:, None]).double().exp().numpy().T
+                place, level = np.nonzero(p >= least)
+                share = p[place, level] / np.where(p >= least, p, 0.0).sum(axis=1)[place]
+                rows = world.rows.iloc[place].reset_index(drop=True)
+                rows = rows.assign(**{column: self._typed(column, decode(family, values)[level])})
+                world = DrawnWorld(rows, world.weight[place] * share, world.unit[place])
+        return world
 
-def _typed(values: NDArray[Any], like: pd.Series[Any]) -> pd.Series[Any]:
-    """Return drawn values in the type of a column; fractions that stand for integers are rounded."""
-    if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
-        values = np.rint(values).clip(*span_of(like.dtype))
-    return as_column(str(like.name), values, like.dtype)
+    def _as_read(self, rows: pd.DataFrame, node: str, which: int) -> pd.DataFrame:
+        """Return rows with the sensitive attribute as a node reads it in a world."""
+        arm = self.graph.arms[which].get(node)
+        if arm is None:
+            return rows
+        label: Any = self.graph.graph.label(arm)
+        return rows.assign(**{self.graph.graph.sensitive_column: label})
 
+    def _as_the_outcome_reads(self, *worlds: DrawnWorld) -> tuple[DrawnWorld, DrawnWorld]:
+        """Return both worlds with the sensitive attribute that the outcome reads there."""
+        name = self.graph.graph.sensitive_column
+        labels = [self.graph.graph.label(arm) for arm in self.graph.outcome_arms]
+        one, other = (
+            replace(world, rows=world.rows.assign(**{name: repeat_label(self.like[name], label, world.rows.index)}))
+            for world, label in zip(worlds, labels, strict=True)
+        )
+        return one, other
 
-def outside_support(
-    laws: LearnedMechanisms | None,
-    graph: LawGraph,
-    units: Units,
-    rows: Rows,
-    *,
-    draws: int,
-    seed: int,
-) -> pd.DataFrame:
-    """Return for each world and drawn column the share of the world where its distribution reads what its rows never
-    showed.
+    def _typed(self, column: str, values: NDArray[Any]) -> pd.Series[Any]:
+        """Return drawn values in the type of their column; fractions that stand for integers are rounded."""
+        dtype = self.like[column].dtype
+        if values.dtype.kind == "f" and is_integer_dtype(dtype):
+            values = np.rint(values).clip(*span_of(dtype))
+        return as_column(column, values, dtype)
 
-    Parameters
-    ----------
-    laws, graph, units, draws, seed
-        As for :func:`draw_worlds`, which is asked for draws.
-    rows
-        The rows that the mechanisms were learned from.
-    """
-    found = []
-    names = ["regime", "column", "arm", "reads", "outside"]
-    if laws is None:
-        return pd.DataFrame(columns=names)
-    worlds = draw_worlds(laws, graph, units, draws=draws, exact=0, seed=seed, like=rows.table)
-    for which, (world, regime) in enumerate(zip(worlds, ("baseline", "switched"), strict=True)):
-        for node in graph.drawn:
-            arm = graph.arms[which].get(node)
-            group = rows.table[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
-            for column in graph.graph.columns_of([node]):
-                reads = [name for name in laws.fits[column].mechanism.reads if name != graph.graph.sensitive_column]
-                outside = _outside(laws, world.rows[reads], group[reads]) if reads else np.zeros(len(world.rows), bool)
-                found.append(
-                    {
-                        "regime": regime,
-                        "column": column,
-                        "arm": arm,
-                        "reads": ", ".join(reads),
-                        "outside": float(world.weight @ outside),
-                    }
-                )
-    return pd.DataFrame(found, columns=names)
-
-
-def _outside(laws: LearnedMechanisms, asked: pd.DataFrame, met: pd.DataFrame) -> NDArray[np.bool_]:
-    """Tell which rows hold a combination of categories, or a number, beyond those that were met."""
-    coded = [name for name in map(str, asked) if not hasattr(laws.families[name], "mean")]
-    outside = np.zeros(len(asked), dtype=bool)
-    if coded:
-        outside |= ~pd.MultiIndex.from_frame(asked[coded]).isin(pd.MultiIndex.from_frame(met[coded]))
-    for name in [name for name in map(str, asked) if name not in coded]:
-        outside |= ~asked[name].between(met[name].min(), met[name].max()).to_numpy()
-    return outside
+    def _outside(self, asked: pd.DataFrame, observed: pd.DataFrame) -> NDArray[np.bool_]:
+        """Return which rows hold a combination of categories, or a number, beyond those observed, shape (m,)."""
+        coded = [name for name in map(str, asked) if not hasattr(self._learned.families[name], "mean")]
+        outside = np.zeros(len(asked), dtype=bool)
+        if coded:
+            outside |= ~pd.MultiIndex.from_frame(asked[coded]).isin(pd.MultiIndex.from_frame(observed[coded]))
+        for name in [name for name in map(str, asked) if name not in coded]:
+            outside |= ~asked[name].between(observed[name].min(), observed[name].max()).to_numpy()
+        return outside

@@ -1,4 +1,4 @@
-"""Both worlds from a structural equation model that is a Pyro program."""
+"""Both worlds from a structural equation model, given as a Pyro program."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pyrofair._validation import (
     require_units,
 )
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
+from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.abduction import Method, Settings, counterfactuals, read_inverses
@@ -37,7 +38,7 @@ from pyrofair.programs.populations import Population, Units, read_population
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations
 from pyrofair.programs.world_tables import world_tables
-from pyrofair.sources.truth import Truth, TruthDecisions, measure_truth, require_settings
+from pyrofair.sources.truth import DecisionRule, ScoreNoise, Truth, measure_truth
 from pyrofair.tables.labels import codes_of_do, codes_of_rows, levels_by_column, outcome_levels, read_levels
 from pyrofair.tables.reading import read_weight
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SEM"]
 
-DEFAULT_PEOPLE = 10_000
+DEFAULT_UNITS = 10_000
 
 
 class SEM(BaseEstimator):  # type: ignore[misc]
@@ -57,35 +58,35 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     program
         A Pyro program of the number of units. Sites in its plate are per unit: those named like a node of the graph
         (or a column of it) are nodes, the others exogenous noise. A vector-valued node (an event, or a plate of items)
-        has a column for each component. Sites outside are parameters, drawn once. What is known of each individual and
-        not modelled is handed over with it: :func:`pyrofair.programs.covariates.with_covariates`.
+        has a column for each component. Sites outside are parameters, drawn once. Covariates that are observed and not
+        modelled are passed by :func:`pyrofair.programs.covariates.with_covariates`.
     unfair
         The unfair paths, recanting witnesses included.
     unit
         What the worlds share: ``"noise"``, the unit; or ``"shared"``, only the nodes that no unfair path touches, the
         others being drawn anew in each world.
     coupling
-        How the noise of a node drawn without explicit noise hangs together across the worlds: ``"gumbel"``, Gumbel-max
+        How the noise of a node drawn without explicit noise is coupled across the worlds: ``"gumbel"``, Gumbel-max
         for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
         coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
-        for categories), ``"independent"``, or ``"antithetic"``. A program says that categories are in the order of
-        their codes by :class:`pyrofair.programs.OrderedCategorical` or Pyro's ``OrderedLogistic``. Of a vector
-        each component is coupled given those before it.
+        for categories), ``"independent"``, or ``"antithetic"``. Categories in the order of their codes are declared by
+        :class:`pyrofair.programs.OrderedCategorical` or Pyro's ``OrderedLogistic``. Of a vector each component is
+        coupled given those before it.
     posterior
         Draws of the parameters: what :func:`pyrofair.fit_posterior` returns, or for each an array of shape
         (draws, ...). Units are spread over up to 50 of them, picked at random, at least 100 units to each; a unit's
-        two worlds share hers. Without it one draw of their prior is used, with a warning.
+        two worlds share one. Without it one draw of their prior is used, with a warning.
     draws
-        With ``unit="shared"``: the draws of each unit, at least 2: a single one tells of no unit's mean.
+        With ``unit="shared"``: the draws of each unit, at least 2: one draw does not estimate a unit's mean.
     random_state
-        Seeds calls that name no seed of their own.
+        Seeds calls without a seed of their own.
     levels
-        For a node site whose values are codes 0, 1, ..., their labels, which tables handed out and taken in then hold.
-        (The sensitive attribute has those of the graph.)
+        For a node site whose values are codes 0, 1, ..., their labels, used in all tables. (The sensitive attribute has
+        those of the graph.)
     dtypes
-        For some columns the pandas type that worlds hold them in, such as ``df.dtypes``. By default that of the table
-        given to ``worlds``, or else to ``fit``; without any table, numbers are as the program has them. Numbers that a
-        type cannot hold exactly, such as fractions in a column of integers, stay as they are.
+        For some columns their pandas type in both worlds, such as ``df.dtypes``. By default that of the table given to
+        ``worlds``, or else to ``fit``; without any table, numbers are as the program has them. Numbers that a type
+        cannot hold exactly, such as fractions in a column of integers, stay as they are.
 
     References
     ----------
@@ -100,7 +101,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     >>> import pyro, pyro.distributions as dist
     >>> from pyrofair import CausalGraph
     >>> def program(n):
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
     ...         pyro.deterministic("M", 2 * A + U)
@@ -173,15 +174,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     # -- reading the program ------------------------------------------------------------------------------------------
 
     def equations(self) -> Equations:
-        """Return the program as structural equations, read once.
-
-        Raises
-        ------
-        GraphError
-            If a node has no site, or a site reads a parent that the graph lacks.
-        DataError
-            If a setting is unknown.
-        """
+        """Return the program as structural equations, read once; a GraphError if it does not fit the graph."""
         if not isinstance(self.unfair, UnfairPaths):
             raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
         require_callable("program", self.program, "a Pyro program of the number of units")
@@ -201,7 +194,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
 
     @property
     def coupled(self) -> tuple[str, ...]:
-        """The sites drawn without explicit noise that a classifier's columns depend on: the coupling is about them."""
+        """The sites drawn without explicit noise that a classifier's columns depend on; these are coupled."""
         return self._population().coupled
 
     @property
@@ -211,7 +204,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What its numbers rest on, a sentence each."""
+        """The assumptions behind its numbers, one sentence each."""
         return self._population().assumptions(self.unit, self._held(warn=False))
 
     def overlap(self) -> pd.DataFrame:
@@ -275,7 +268,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         """
         _require_weights(sample_weight, df)
         require_seed(random_state)
-        size = require_units("n", n) if n is not None else (len(df) if df is not None else DEFAULT_PEOPLE)
+        size = require_units("n", n) if n is not None else (len(df) if df is not None else DEFAULT_UNITS)
         population, seed, held = self._population(), self._seed(random_state), self._held()
         if self.unit == "shared":
             people, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)
@@ -302,12 +295,12 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ) -> Counterfactuals:
         """Return both worlds of observed units: abduction of their noise, action, prediction.
 
-        A world whose paths all carry a unit's own value of the sensitive attribute gives her row back.
+        A world whose paths all carry a unit's own value of the sensitive attribute equals its observed row.
 
         Parameters
         ----------
         df
-            The n units: a column for each node of the program that is not latent. If the outcome is there, it is
+            The n units: a column for each node of the program that is not latent. The outcome, if it is a column, is
             evidence too, and predicted in both worlds.
         method, inverses, draws, tolerance, guide
             How the noise is inferred; see :func:`pyrofair.inference.abduct`.
@@ -321,7 +314,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Counterfactuals
             ``.baseline``, ``.switched``, ``.draws``, ``.noise``, ``.diagnostics``, ``.exact``, ``.scores(model)``;
             print it for a summary. With posterior draws of the program's parameters, up to 50 of them share each
-            unit's draws; her row does not change their posterior.
+            unit's draws; its row does not change their posterior.
 
         Raises
         ------
@@ -338,7 +331,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         >>> import pyro, pyro.distributions as dist
         >>> from pyrofair import CausalGraph
         >>> def program(n):
-        ...     with pyro.plate("people", n):
+        ...     with pyro.plate("units", n):
         ...         A = pyro.sample("A", dist.Bernoulli(0.5))
         ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
         ...         pyro.deterministic("M", 2 * A + U)
@@ -370,17 +363,18 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         types = self._types(getattr(df, "dtypes", None))
         return replace(found.labelled(labels, types), parameters=used)
 
-    # -- the truth about a model --------------------------------------------------------------------------------------
+    # -- ground truth -------------------------------------------------------------------------------------------------
 
     def truth(
         self,
         model: Any,
         n: int = 100_000,
         random_state: int | None = None,
-        decisions: TruthDecisions = "threshold",
+        decisions: Decisions = "threshold",
         threshold: float = 0.5,
+        score_noise: ScoreNoise = "shared",
     ) -> Truth:
-        """Return how unfair a model is to n units drawn from the program, each of whom is seen in both worlds.
+        """Return the unfair effects of a model on n units drawn from the program, each evaluated in both worlds.
 
         Parameters
         ----------
@@ -391,9 +385,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         random_state
             Seeds the draw.
         decisions, threshold
-            Whether a score makes a decision by exceeding the threshold (``"threshold"``) or is the probability of one,
-            drawn with one noise in both worlds (``"shared"``) or with a noise in each (``"own"``). Drawn decisions are
-            averaged over exactly.
+            Whether a score makes a decision by exceeding the threshold (``"threshold"``), or is the probability of one
+            (``"score"``). Drawn decisions are averaged over exactly.
+        score_noise
+            With ``"score"``: whether decisions are drawn with one noise in both worlds (``"shared"``) or with a noise
+            in each (``"own"``).
 
         Returns
         -------
@@ -412,7 +408,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         ----------
         Chikahara et al. (2021), eq. (6), definitions 1 and 4, appendix G.2. See :class:`pyrofair.sources.Truth`.
         """
-        require_settings(n, decisions, threshold)
+        rule = DecisionRule(decisions, threshold, score_noise)
+        require_units("n", n)
         require_seed(random_state)
         population, columns, held = self._population(), self.unfair.graph.input_columns, self._held()
         people = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
@@ -422,8 +419,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             self._tables(people, columns, n),
             pd.DataFrame(dict(zip(columns, actual, strict=True))),
             self.unfair.graph,
-            decisions=decisions,
-            threshold=threshold,
+            rule,
             coupling=population.named_coupling,
             coupled=population.coupled,
             parameters=population.priors.use(held, len(people.sizes)),
@@ -431,7 +427,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         )
 
     def truths(self, model: Any, couplings: Sequence[Coupling] | None = None, **settings: Any) -> pd.DataFrame:
-        """Return the truth about a model under several couplings, with one seed: a row for each quantity of each.
+        """Return the ground truth of a model under several couplings, with one seed: a row for each quantity of each.
 
         Parameters
         ----------
@@ -439,13 +435,13 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             As for :meth:`truth`.
         couplings
             The couplings to compare, by default monotone, independent and antithetic; with nominal categories among the
-            coupled sites Gumbel and independent, which do not depend on how these are coded. All agree on all that data
-            could tell, and on everything if all noise is explicit.
+            coupled sites Gumbel and independent, which do not depend on how these are coded. All imply the same
+            distribution of the data, and the same results if all noise is explicit.
 
         Returns
         -------
         DataFrame
-            With columns decisions, coupling, quantity, estimate, error, posterior_sd, n.
+            With columns decisions, score_noise, coupling, quantity, estimate, error, posterior_sd, n.
         """
         seed = self._seed(settings.pop("random_state", None))
         found = []
@@ -497,6 +493,6 @@ class SEM(BaseEstimator):  # type: ignore[misc]
 
 
 def _require_weights(sample_weight: object, df: object) -> None:
-    """Refuse what are no weights of the rows of a table, though only the number of its rows is used."""
+    """Refuse unfit weights of the rows of a table, though only the number of its rows is used."""
     if sample_weight is not None and isinstance(df, pd.DataFrame):
         read_weight(sample_weight, df)

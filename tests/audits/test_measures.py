@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pyrofair.audits.measures import decide, measure, measure_views
+from pyrofair.audits.measures import measure, measure_views
 from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.scoring import decide
 
 
 def sample(p: float, **more: Any) -> tuple[CounterfactualSample, NDArray[np.float64]]:

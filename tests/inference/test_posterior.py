@@ -538,7 +538,7 @@ def test_a_summary_holds_what_one_chain_and_one_draw_tell(capfd: pytest.CaptureF
 def test_an_effect_posterior_of_one_draw_has_a_summary(capfd: pytest.CaptureFixture[str]) -> None:
     given = {"b": [1.0], "c": [0.0], "d": [0.0]}
     models = {"strong": STRONG, "weak": Model(lambda X: np.asarray(0.1 * X["M"] - 1.0))}
-    found = effect_posterior(computed, UNFAIR, models, given, people=500, progress=False, random_state=0)
+    found = effect_posterior(computed, UNFAIR, models, given, n=500, progress=False, random_state=0)
     table_ = found.summary()
     assert list(table_) == ["mean"]
     assert table_.loc["piu[strong]", "mean"] == pytest.approx(found.samples["piu"][0, 0, 0], abs=0.001)
@@ -657,7 +657,7 @@ def test_effects_follow_the_parameters() -> None:
     """Decisions are 1[M > 1]: P(Y = 1) is Phi(-1) and Phi(b - 1), and PIU is the size of the effect."""
     b = np.array([0.0, 0.5, 1.0, 2.0])
     given = {"b": b, "c": np.zeros(4), "d": np.zeros(4)}
-    found = effect_posterior(computed, UNFAIR, STRONG, given, people=40_000, progress=False, random_state=0)
+    found = effect_posterior(computed, UNFAIR, STRONG, given, n=40_000, progress=False, random_state=0)
     p0, p1 = norm.cdf(-1.0), norm.cdf(b - 1.0)
     expected = {"p_y0": np.full(4, p0), "p_ypi": p1, "mean_unfair_effect": p1 - p0, "piu": np.abs(p1 - p0)}
     for quantity, values in expected.items():
@@ -666,7 +666,7 @@ def test_effects_follow_the_parameters() -> None:
     p = np.abs(p1 - p0)
     np.testing.assert_allclose(found.errors["piu"][0, :, 0], np.sqrt(p * (1 - p) / 40_000), rtol=0.1)
     assert np.ptp(found.samples["p_y0"]) == 0.0  # the same units for every draw
-    again = effect_posterior(computed, UNFAIR, STRONG, given, people=40_000, progress=False, random_state=0)
+    again = effect_posterior(computed, UNFAIR, STRONG, given, n=40_000, progress=False, random_state=0)
     np.testing.assert_array_equal(found.samples["piu"], again.samples["piu"])
 
 
@@ -678,7 +678,7 @@ def test_the_posterior_of_piu_covers_the_truth(nuts: Posterior) -> None:
 
     truth = SEM(true_program, UNFAIR).truth(STRONG, 100_000, random_state=1)
     found = effect_posterior(
-        SEM(computed, UNFAIR), None, STRONG, nuts, people=20_000, draws=100, progress=False, random_state=0
+        SEM(computed, UNFAIR), None, STRONG, nuts, n=20_000, draws=100, progress=False, random_state=0
     )
     assert found.samples["piu"].shape == (2, 50, 1)
     rows = found.table.set_index("quantity")
@@ -689,13 +689,13 @@ def test_the_posterior_of_piu_covers_the_truth(nuts: Posterior) -> None:
     b = nuts.flat["b"][::4]
     exact = norm.cdf(b - 1.0) - norm.cdf(-1.0)
     assert rows.loc["piu", "sd"] == pytest.approx(exact.std(), rel=0.1)  # posterior spread, free of chance
-    assert (rows["people"] == 20_000).all()
+    assert (rows["n"] == 20_000).all()
     assert (rows["draws"] == 100).all()
 
 
 def test_couplings_and_decisions() -> None:
     given = {"b": [1.0], "c": [0.0], "d": [0.0]}
-    settings: Any = {"people": 40_000, "progress": False, "random_state": 0}
+    settings: Any = {"n": 40_000, "progress": False, "random_state": 0}
     p0, p1 = norm.cdf(-1.0), 0.5
     found = {
         coupling: effect_posterior(drawn, UNFAIR, STRONG, given, coupling=coupling, **settings)
@@ -706,8 +706,9 @@ def test_couplings_and_decisions() -> None:
     assert found["independent"].coupled == ("M",)
     assert found["independent"].table["coupling"].unique().tolist() == ["independent"]
     half = Model(lambda X: np.zeros(len(X)))  # a score of 1/2 for everyone
-    for decisions, piu in {"threshold": 0.0, "shared": 0.0, "own": 0.5}.items():
-        one: Any = effect_posterior(computed, UNFAIR, half, given, decisions=decisions, **settings)  # type: ignore[arg-type]
+    for rule, piu in {("threshold", "own"): 0.0, ("score", "shared"): 0.0, ("score", "own"): 0.5}.items():
+        how: Any = dict(zip(("decisions", "score_noise"), rule, strict=True))
+        one: Any = effect_posterior(computed, UNFAIR, half, given, **how, **settings)
         assert one.samples["piu"].item() == pytest.approx(piu)
         assert one.samples["mean_unfair_effect"].item() == 0.0
 
@@ -715,7 +716,7 @@ def test_couplings_and_decisions() -> None:
 def test_several_models_summary_and_plot() -> None:
     given = {"b": np.linspace(1.5, 2.5, 8), "c": np.zeros(8), "d": np.zeros(8)}
     models = {"strong": STRONG, "weak": Model(lambda X: np.asarray(0.1 * X["M"] - 1.0))}
-    found = effect_posterior(computed, UNFAIR, models, given, people=4_000, progress=False, random_state=0)
+    found = effect_posterior(computed, UNFAIR, models, given, n=4_000, progress=False, random_state=0)
     assert found.models == ("strong", "weak")
     assert found.table[["model", "quantity"]].drop_duplicates().shape == (8, 2)
     assert found.to_inference_data()["posterior"]["piu"].shape == (1, 8, 2)
@@ -731,18 +732,18 @@ def test_several_models_summary_and_plot() -> None:
 
 def test_effect_posterior_warns_of_few_people() -> None:
     given = {"b": np.linspace(1.99, 2.01, 10), "c": np.zeros(10), "d": np.zeros(10)}
-    with pytest.warns(PyrofairWarning, match=r"With 500 units the Monte-Carlo error is up to .* Take people=\d+000"):
-        effect_posterior(computed, UNFAIR, STRONG, given, people=500, progress=False, random_state=0)
+    with pytest.warns(PyrofairWarning, match=r"With 500 units the Monte-Carlo error is up to .* Take n=\d+000"):
+        effect_posterior(computed, UNFAIR, STRONG, given, n=500, progress=False, random_state=0)
     tiny = given | {"b": np.linspace(2.0 - 1e-6, 2.0 + 1e-6, 10)}
     smooth = Model(lambda X: np.asarray(X["M"] - 1.0))
     with pytest.warns(PyrofairWarning, match=r"intervals do not hold it. Take many more units\."):
-        effect_posterior(computed, UNFAIR, smooth, tiny, people=500, decisions="shared", progress=False, random_state=0)
+        effect_posterior(computed, UNFAIR, smooth, tiny, n=500, decisions="score", progress=False, random_state=0)
 
 
 def test_a_spread_by_rounding_is_none() -> None:
     """The two parameters that vary play no part in the effect: its spread is 0 up to the order of additions."""
     given = {"b": np.full(10, 2.0), "c": np.linspace(0.0, 1.0, 10), "d": np.linspace(0.0, 1.0, 10)}
-    found = effect_posterior(computed, UNFAIR, STRONG, given, people=500, progress=False, random_state=0)
+    found = effect_posterior(computed, UNFAIR, STRONG, given, n=500, progress=False, random_state=0)
     found.samples["piu"][0, :5, 0] += 5e-17
     assert found.table.set_index("quantity").loc["piu", "sd"] == 0.0
 
@@ -750,7 +751,7 @@ def test_a_spread_by_rounding_is_none() -> None:
 def test_one_interval_everywhere() -> None:
     """A skewed posterior, whose equal-tailed and highest-density intervals differ."""
     given = {"b": np.random.default_rng(0).exponential(1.0, 400), "c": np.zeros(400), "d": np.zeros(400)}
-    found = effect_posterior(computed, UNFAIR, STRONG, given, people=300, level=0.9, progress=False, random_state=0)
+    found = effect_posterior(computed, UNFAIR, STRONG, given, n=300, level=0.9, progress=False, random_state=0)
     row = found.table.set_index("quantity").loc["piu"]
     np.testing.assert_allclose(
         [row["lower"], row["upper"]], np.quantile(found.samples["piu"], [0.05, 0.95]), atol=1e-12
@@ -771,7 +772,9 @@ def test_one_interval_everywhere() -> None:
     ends = axes.collections[0].get_segments()[1][:, 0]
     np.testing.assert_allclose(ends, [row["lower"], row["upper"]])
     text = str(found)
-    assert text.startswith("posterior of effects: 400 draws, 300 units each; decisions: threshold\n")
+    assert text.startswith(
+        "posterior of effects: 400 draws, 300 units each; decisions: score > 0.5; all noise explicit\n"
+    )
     assert f"PIU: {row['estimate']:.4f}, 90 % interval [{row['lower']:.4f}, {row['upper']:.4f}]" in text
     assert repr(found) == text
 
@@ -780,7 +783,7 @@ def test_effect_posterior_refuses() -> None:
     given = {"b": [1.0], "c": [0.0], "d": [0.0]}
 
     def run(posterior: Any = given, unfair: Any = UNFAIR, **settings: Any) -> EffectPosterior:
-        return effect_posterior(computed, unfair, STRONG, posterior, people=50, progress=False, **settings)
+        return effect_posterior(computed, unfair, STRONG, posterior, n=50, progress=False, **settings)
 
     with pytest.raises(DataError, match="lacks the program's parameter 'c', 'd'; it would be drawn from its prior"):
         run({"b": [1.0]})

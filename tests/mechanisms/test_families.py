@@ -16,11 +16,11 @@ from torch import Tensor
 from pyrofair.exceptions import DataError, PyrofairError
 from pyrofair.mechanisms.families import (
     Binary,
-    Categories,
+    Categorical,
     Continuous,
     Family,
+    Integer,
     Positive,
-    Whole,
     choose_family,
     decode,
     encode,
@@ -33,17 +33,17 @@ from pyrofair.programs.distributions import DiscretizedMixture
 
 FAMILIES: list[Any] = [
     Binary(0.3),
-    Categories(("a", "b", "c"), (0.2, 0.3, 0.5)),
-    Whole(-4, 9, 1.0, 2.5),
-    Whole(0, 40, 10.0, 8.0, components=1),
+    Categorical(("a", "b", "c"), (0.2, 0.3, 0.5)),
+    Integer(-4, 9, 1.0, 2.5),
+    Integer(0, 40, 10.0, 8.0, components=1),
     Continuous(3.0, 2.0),
     Positive(0.5, 0.7, components=3),
 ]
 
 
-def some_law(family: Family, *batch: int) -> Any:
+def some_distribution(family: Family, *batch: int) -> Any:
     noise = torch.randn(*batch, family.size, generator=torch.Generator().manual_seed(0))
-    return family.law(family.offset + 0.5 * noise)
+    return family.distribution(family.offset + 0.5 * noise)
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------
@@ -55,17 +55,17 @@ def some_law(family: Family, *batch: int) -> Any:
         (pd.Series([True, False, True]), Binary, None),
         (pd.Series([0, 1, 1]), Binary, None),
         (pd.Series([0.0, 1.0]), Binary, None),
-        (pd.Series([1, 2, 2]), Categories, (1, 2)),
-        (pd.Series([0.5, 2.5, 2.5]), Categories, (0.5, 2.5)),
-        (pd.Series(["x", "y", "x"]), Categories, ("x", "y")),
-        (pd.Series(["x", "y", "x"], dtype="string"), Categories, ("x", "y")),
-        (pd.Series(pd.Categorical(["b", "a"], ["b", "a", "never"])), Categories, ("b", "a", "never")),
-        (pd.Series(range(1, 17)), Categories, tuple(range(1, 17))),
-        (pd.Series(range(21)), Whole, None),
+        (pd.Series([1, 2, 2]), Categorical, (1, 2)),
+        (pd.Series([0.5, 2.5, 2.5]), Categorical, (0.5, 2.5)),
+        (pd.Series(["x", "y", "x"]), Categorical, ("x", "y")),
+        (pd.Series(["x", "y", "x"], dtype="string"), Categorical, ("x", "y")),
+        (pd.Series(pd.Categorical(["b", "a"], ["b", "a", "never"])), Categorical, ("b", "a", "never")),
+        (pd.Series(range(1, 17)), Categorical, tuple(range(1, 17))),
+        (pd.Series(range(21)), Integer, None),
         (pd.Series([-1.5, 0.5, 2.25]), Continuous, None),
         (pd.Series([1.5, 0.5, 2.25]), Positive, None),
-        (pd.Series([7, 7, 7]), Categories, (7,)),
-        (pd.Series([0, 1, 2]), Categories, None),
+        (pd.Series([7, 7, 7]), Categorical, (7,)),
+        (pd.Series([0, 1, 2]), Categorical, None),
     ],
 )
 def test_a_column_gets_the_family_of_its_type(values: pd.Series, kind: type, known: tuple[Any, ...] | None) -> None:
@@ -76,7 +76,7 @@ def test_a_column_gets_the_family_of_its_type(values: pd.Series, kind: type, kno
 
 
 def test_most_levels_and_components_are_settings() -> None:
-    assert isinstance(choose_family(pd.Series([1, 2, 5, 9]), most_levels=3), Whole)
+    assert isinstance(choose_family(pd.Series([1, 2, 5, 9]), most_levels=3), Integer)
     family = choose_family(pd.Series([-0.5, 1.5, 2.5]), components=2)
     assert isinstance(family, Continuous)
     assert family.size == 6
@@ -96,21 +96,21 @@ LARGE = np.random.default_rng(0).normal(size=100)
         (2010.0 + 5.0 * LARGE, Continuous),
         (1e6 * np.exp(LARGE), Positive),
         (1e30 * np.exp(LARGE), Positive),
-        ((999_000 + 300 * LARGE).round().clip(max=1e6), Whole),
+        ((999_000 + 300 * LARGE).round().clip(max=1e6), Integer),
         ((1e6 + 300 * LARGE).round(), Continuous),
         ((1e15 * LARGE / 10).round(), Continuous),
         (np.exp(17 + LARGE).round(), Positive),
-        (np.where(LARGE > 0, 1e20, 2e20), Categories),
-        (np.array([f"{value:.0f}" for value in LARGE]), Categories),
-        (pd.Categorical(np.arange(100) % 20), Categories),
+        (np.where(LARGE > 0, 1e20, 2e20), Categorical),
+        (np.array([f"{value:.0f}" for value in LARGE]), Categorical),
+        (pd.Categorical(np.arange(100) % 20), Categorical),
     ],
 )
 def test_size_and_spread_choose_a_scale(values: Any, kind: type) -> None:
     family = choose_family(pd.Series(values))
     assert type(family) is kind
     found = decode(family, encode(family, pd.Series(values)))
-    assert found.tolist() == (values.tolist() if kind in (Whole, Categories) else pytest.approx(values, rel=1e-7))
-    assert bool(torch.isfinite(family.law(family.offset).log_prob(encode(family, pd.Series(values)))).all())
+    assert found.tolist() == (values.tolist() if kind in (Integer, Categorical) else pytest.approx(values, rel=1e-7))
+    assert bool(torch.isfinite(family.distribution(family.offset).log_prob(encode(family, pd.Series(values)))).all())
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_size_and_spread_choose_a_scale(values: Any, kind: type) -> None:
         ([f"id {i}" for i in range(100)], "100 different categories in 100 rows, such as 'id 0', 'id 1', 'id 2': most"),
     ],
 )
-def test_what_no_law_could_be_learned_of_is_refused(values: Any, message: str) -> None:
+def test_what_no_mechanism_could_be_learned_of_is_refused(values: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         choose_family(pd.Series(values, name="V"))
 
@@ -138,14 +138,14 @@ def test_weights_change_frequencies_and_moments() -> None:
     assert isinstance(binary, Binary)
     assert binary.p == pytest.approx((1.5 + 0.5) / 3.0)
     whole = choose_family(pd.Series([*range(30)]), weight=[1.0] * 10 + [0.0] * 20)
-    assert isinstance(whole, Whole)
+    assert isinstance(whole, Integer)
     assert (whole.low, whole.high, whole.mean) == (0, 29, pytest.approx(4.5))
 
 
 def test_a_declared_level_that_was_not_met_stays_possible() -> None:
     family = choose_family(pd.Series(pd.Categorical(["a", "b"], ["a", "b", "c"])))
     assert bool(torch.isfinite(family.offset).all())
-    assert family.law(family.offset).probs.tolist() == pytest.approx([1.5 / 3.5, 1.5 / 3.5, 0.5 / 3.5])
+    assert family.distribution(family.offset).probs.tolist() == pytest.approx([1.5 / 3.5, 1.5 / 3.5, 0.5 / 3.5])
 
 
 # -- the distributions
@@ -153,42 +153,44 @@ def test_a_declared_level_that_was_not_met_stays_possible() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_a_law_has_its_shapes_and_a_density(family: Family) -> None:
-    law = some_law(family, 4, 3)
+def test_a_mechanism_has_its_shapes_and_a_density(family: Family) -> None:
+    distribution = some_distribution(family, 4, 3)
     assert family.offset.shape == (family.size,)
-    assert tuple(law.batch_shape) == (4, 3)
-    assert tuple(law.event_shape) == ()
+    assert tuple(distribution.batch_shape) == (4, 3)
+    assert tuple(distribution.event_shape) == ()
     known = support(family)
     if known is not None:
-        assert law.log_prob(known[:, None, None]).exp().sum(0).flatten().tolist() == pytest.approx([1.0] * 12, abs=1e-5)
-    wide = law.expand((2, 4, 3))
-    value = law.sample()
-    torch.testing.assert_close(wide.log_prob(value)[1], law.log_prob(value))
+        assert distribution.log_prob(known[:, None, None]).exp().sum(0).flatten().tolist() == pytest.approx(
+            [1.0] * 12, abs=1e-5
+        )
+    wide = distribution.expand((2, 4, 3))
+    value = distribution.sample()
+    torch.testing.assert_close(wide.log_prob(value)[1], distribution.log_prob(value))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_a_law_can_be_coupled_by_its_quantile_function(family: Family) -> None:
-    law, u = some_law(family, 3), torch.linspace(0.01, 0.99, 50)[:, None]
-    value = quantile("V", law, u)
+def test_a_mechanism_can_be_coupled_by_its_quantile_function(family: Family) -> None:
+    distribution, u = some_distribution(family, 3), torch.linspace(0.01, 0.99, 50)[:, None]
+    value = quantile("V", distribution, u)
     assert value.shape == (50, 3)
     assert bool((value.diff(dim=0) >= 0).all())
-    assert all(each.shape[0] == 3 for each in parameters_of(law))
-    if hasattr(law, "cdf") and isinstance(family, Whole | Continuous | Positive):
-        high = law.cdf(value)
+    assert all(each.shape[0] == 3 for each in parameters_of(distribution))
+    if hasattr(distribution, "cdf") and isinstance(family, Integer | Continuous | Positive):
+        high = distribution.cdf(value)
         assert bool((high >= u - 1e-5).all())
-        low = law.cdf(value - 1.0) if isinstance(family, Whole) else high
+        low = distribution.cdf(value - 1.0) if isinstance(family, Integer) else high
         assert bool((low <= u + 1e-4).all())
 
 
 def test_a_support_that_is_too_large_to_write_down_is_none() -> None:
-    assert support(Whole(-(10**15), 10**15, 0.0, 1e14)) is None
+    assert support(Integer(-(10**15), 10**15, 0.0, 1e14)) is None
 
 
-def test_offset_is_roughly_the_marginal_law() -> None:
+def test_offset_is_roughly_the_marginal_distribution() -> None:
     values = pd.Series(np.random.default_rng(0).normal(50.0, 12.0, 4000).round())
     family = choose_family(values)
-    law = family.law(family.offset)
-    drawn = law.sample((20_000,))
+    distribution = family.distribution(family.offset)
+    drawn = distribution.sample((20_000,))
     assert float(drawn.mean()) == pytest.approx(50.0, abs=1.0)
     assert float(drawn.std()) == pytest.approx(12.0, rel=0.15)
 
@@ -198,15 +200,17 @@ def test_offset_is_roughly_the_marginal_law() -> None:
 
 def test_rounded_mixture_against_scipy() -> None:
     weights, loc, scale = torch.tensor([0.3, 0.7]), torch.tensor([-1.0, 4.0]), torch.tensor([0.8, 2.5])
-    law = DiscretizedMixture(weights.log(), loc, scale, -5, 12)
+    distribution = DiscretizedMixture(weights.log(), loc, scale, -5, 12)
     k = np.arange(-5, 13)
     ends = np.concatenate([[-np.inf], k[:-1] + 0.5, [np.inf]])
     below = sum(
         w * stats.norm.cdf(ends, m, s) for w, m, s in zip(weights.tolist(), loc.tolist(), scale.tolist(), strict=True)
     )
-    np.testing.assert_allclose(law.log_prob(torch.tensor(k, dtype=torch.float32)).exp(), np.diff(below), atol=1e-6)
+    np.testing.assert_allclose(
+        distribution.log_prob(torch.tensor(k, dtype=torch.float32)).exp(), np.diff(below), atol=1e-6
+    )
     torch.manual_seed(0)
-    counts = np.bincount((law.sample((50_000,)).numpy() + 5).astype(int), minlength=18)
+    counts = np.bincount((distribution.sample((50_000,)).numpy() + 5).astype(int), minlength=18)
     assert stats.chisquare(counts, 50_000 * np.diff(below) / np.diff(below).sum()).pvalue > 0.001
 
 
@@ -223,19 +227,25 @@ def test_rounded_mixture_is_exact_in_both_tails(scale: float) -> None:
 
 def test_rounded_mixture_has_gradients_at_its_ends() -> None:
     numbers = [torch.randn(3, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(3)]
-    law = DiscretizedMixture(numbers[0], numbers[1], numbers[2].exp(), -2, 3)
-    law.log_prob(torch.tensor([-2.0, 0.0, 3.0])).sum().backward()
+    distribution = DiscretizedMixture(numbers[0], numbers[1], numbers[2].exp(), -2, 3)
+    distribution.log_prob(torch.tensor([-2.0, 0.0, 3.0])).sum().backward()
     assert all(bool(torch.isfinite(each.grad).all()) for each in numbers if each.grad is not None)
 
 
 def test_rounded_mixture_knows_its_support() -> None:
-    law = DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), -2, 3)
-    assert law.support.check(torch.tensor([-3.0, -2.0, 0.5, 3.0, 4.0])).tolist() == [False, True, False, True, False]
+    distribution = DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), -2, 3)
+    assert distribution.support.check(torch.tensor([-3.0, -2.0, 0.5, 3.0, 4.0])).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     with pytest.raises(ValueError, match="within the support"):
-        law.log_prob(torch.tensor(0.5))
+        distribution.log_prob(torch.tensor(0.5))
     free = DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), -2, 3, validate_args=False)
     assert free.log_prob(torch.tensor([0.5, 4.0])).tolist() == [-torch.inf, -torch.inf]
-    assert law.cdf(torch.tensor([-2.5, 3.0, 9.0])).tolist() == [0.0, 1.0, 1.0]
+    assert distribution.cdf(torch.tensor([-2.5, 3.0, 9.0])).tolist() == [0.0, 1.0, 1.0]
     with pytest.raises(PyrofairError, match="integers as ends"):
         DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.ones(1), 0.5, 3)
     with pytest.raises(PyrofairError, match="low <= high"):
@@ -248,28 +258,28 @@ def test_rounded_mixture_knows_its_support() -> None:
 @pytest.mark.parametrize(
     ("family", "values", "message"),
     [
-        (Categories(("a", "b"), (0.5, 0.5)), ["a", "z"], "'z', not seen in fit"),
+        (Categorical(("a", "b"), (0.5, 0.5)), ["a", "z"], "'z', not seen in fit"),
         (Binary(0.5), [0.0, 2.0], "holds 2, .* distributions of 0 and 1"),
-        (Whole(0, 5, 1.0, 1.0), [0.0, 0.5], "holds 0.5, .* distributions of integers"),
+        (Integer(0, 5, 1.0, 1.0), [0.0, 0.5], "holds 0.5, .* distributions of integers"),
         (Positive(0.0, 1.0), [1.0, -1.0], "holds -1, .* distributions of positive numbers"),
         (Continuous(0.0, 1.0), ["a", "b"], "distributions of numbers"),
     ],
 )
-def test_a_value_that_no_law_takes_is_refused_by_name(family: Family, values: list[Any], message: str) -> None:
+def test_a_value_that_no_mechanism_takes_is_refused_by_name(family: Family, values: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         encode(family, pd.Series(values, name="V"))
 
 
 def test_features_carry_leading_axes() -> None:
-    family = Categories(("a", "b", "c"), (0.2, 0.3, 0.5))
+    family = Categorical(("a", "b", "c"), (0.2, 0.3, 0.5))
     codes = torch.tensor([[0, 2], [1, 1]])
     assert features(family, codes).shape == (2, 2, 3)
     assert features(family, codes).argmax(-1).tolist() == codes.tolist()
-    assert features(Categories(("a", "b"), (0.5, 0.5)), torch.tensor([0.0, 1.0])).tolist() == [[0.0], [1.0]]
-    assert features(Categories((3,), (1.0,)), torch.zeros(4)).shape == (4, 0)
+    assert features(Categorical(("a", "b"), (0.5, 0.5)), torch.tensor([0.0, 1.0])).tolist() == [[0.0], [1.0]]
+    assert features(Categorical((3,), (1.0,)), torch.zeros(4)).shape == (4, 0)
     assert features(Binary(0.5), torch.tensor([0.0, 1.0])).tolist() == [[0.0], [1.0]]
     assert features(Positive(1.0, 2.0), torch.tensor([np.e**3])).tolist() == [[pytest.approx(1.0)]]
-    assert features(Whole(0, 9, 4.0, 2.0), torch.tensor([8.0])).tolist() == [[2.0]]
+    assert features(Integer(0, 9, 4.0, 2.0), torch.tensor([8.0])).tolist() == [[2.0]]
 
 
 class Counts:
@@ -278,7 +288,7 @@ class Counts:
     size = 1
     offset = torch.zeros(1)
 
-    def law(self, out: Tensor) -> Any:
+    def distribution(self, out: Tensor) -> Any:
         return dist.Poisson(out[..., 0].exp())
 
 

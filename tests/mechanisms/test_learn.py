@@ -24,7 +24,7 @@ from torch import Tensor
 import pyrofair as pf
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.mechanisms import fitting
-from pyrofair.mechanisms.families import Binary, Categories, Continuous, Positive, Whole
+from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, Positive
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.newton import LastLayer
 
@@ -32,7 +32,7 @@ GRAPH = pf.CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", 
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
 
 
-def people(n: int = 1500, seed: int = 0) -> pd.DataFrame:
+def units(n: int = 1500, seed: int = 0) -> pd.DataFrame:
     """D counts, M is normal around 2 A + Q, Y a coin."""
     rng = np.random.default_rng(seed)
     A, Q = rng.integers(2, size=n), rng.integers(-1, 2, size=n)
@@ -58,11 +58,11 @@ def learn(df: pd.DataFrame, graph: Any = GRAPH, **settings: Any) -> LearnedMecha
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
-    return people()
+    return units()
 
 
 @pytest.fixture(scope="module")
-def laws(frame: pd.DataFrame) -> LearnedMechanisms:
+def learned(frame: pd.DataFrame) -> LearnedMechanisms:
     return learn(frame)
 
 
@@ -70,23 +70,25 @@ def laws(frame: pd.DataFrame) -> LearnedMechanisms:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_families_follow_the_columns(laws: LearnedMechanisms) -> None:
-    kinds = {name: type(family) for name, family in laws.families.items()}
-    assert kinds == {"A": Binary, "Q": Categories, "D": Whole, "M": Continuous, "Y": Binary}
-    assert laws.levels == {"Q": (-1, 0, 1)}
+def test_families_follow_the_columns(learned: LearnedMechanisms) -> None:
+    kinds = {name: type(family) for name, family in learned.families.items()}
+    assert kinds == {"A": Binary, "Q": Categorical, "D": Integer, "M": Continuous, "Y": Binary}
+    assert learned.levels == {"Q": (-1, 0, 1)}
 
 
-def test_laws_are_near_the_true_ones(laws: LearnedMechanisms) -> None:
+def test_mechanisms_are_near_the_true_ones(learned: LearnedMechanisms) -> None:
     table = pd.DataFrame({"A": [0, 1, 1], "Q": [0, 0, 1]})
     torch.manual_seed(0)
-    count = laws.law("D", table).sample((5000,)).mean(0)
+    count = learned.distribution("D", table).sample((5000,)).mean(0)
     assert count.tolist() == pytest.approx(np.exp([1.5, 2.0, 2.7]), rel=0.12)
-    mean = laws.law("M", table).mean
+    mean = learned.distribution("M", table).mean
     assert mean.tolist() == pytest.approx([0.0, 2.0, 3.0], abs=0.35)
 
 
-def test_held_out_rows_are_likelier_than_under_the_marginal_law(laws: LearnedMechanisms, frame: pd.DataFrame) -> None:
-    table = laws.held_out.set_index("column")
+def test_held_out_rows_are_likelier_than_under_the_marginal_distribution(
+    learned: LearnedMechanisms, frame: pd.DataFrame
+) -> None:
+    table = learned.held_out.set_index("column")
     assert list(table.index) == ["Q", "A", "D", "M", "Y"]
     assert table.loc["D", "reads"] == "A, Q"
     assert (table.loc[["D", "M", "Y"], "gain"] > 0.1).all()
@@ -95,7 +97,7 @@ def test_held_out_rows_are_likelier_than_under_the_marginal_law(laws: LearnedMec
     assert table.loc["M", "log_likelihood"] == pytest.approx(truth, abs=0.15)
 
 
-def test_networks_beat_linear_laws_where_scales_grow() -> None:
+def test_networks_beat_linear_mechanisms_where_scales_grow() -> None:
     rng = np.random.default_rng(0)
     A, Q = rng.integers(2, size=1500), rng.normal(size=1500)
     df = pd.DataFrame({"A": A, "Q": Q, "D": A + Q * rng.uniform(size=1500)})
@@ -103,15 +105,15 @@ def test_networks_beat_linear_laws_where_scales_grow() -> None:
     assert one.held_out["log_likelihood"][0] > other.held_out["log_likelihood"][0] + 0.1
 
 
-def test_a_law_does_not_depend_on_what_else_is_learned(laws: LearnedMechanisms, frame: pd.DataFrame) -> None:
+def test_a_mechanism_does_not_depend_on_what_else_is_learned(learned: LearnedMechanisms, frame: pd.DataFrame) -> None:
     alone = learn(frame, nodes=["D"])
     for name, draws in alone.posterior.items():
-        np.testing.assert_array_equal(draws, laws.posterior[name])
+        np.testing.assert_array_equal(draws, learned.posterior[name])
     with pytest.raises(GraphError, match=r"distribution of 'D' reads 'A', which was not learned"):
         _ = alone.program
 
 
-def test_same_seed_same_laws_and_global_state_as_before(frame: pd.DataFrame) -> None:
+def test_same_seed_same_mechanisms_and_global_state_as_before(frame: pd.DataFrame) -> None:
     pyro.clear_param_store()
     pyro.param("mine", torch.tensor(3.0))
     random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
@@ -136,9 +138,9 @@ def test_posteriors_have_the_width_of_the_data(frame: pd.DataFrame) -> None:
         assert weight.mean() == pytest.approx(2.0, abs=0.2)
         assert 0.01 < weight.std() < 0.12
     table = pd.DataFrame({"A": [0], "Q": [0]})
-    assert found.law("M", table, draw=3).mean.item() != found.law("M", table, draw=4).mean.item()
+    assert found.distribution("M", table, draw=3).mean.item() != found.distribution("M", table, draw=4).mean.item()
     with pytest.raises(DataError, match="draw=300 is none of the 300 draws"):
-        found.law("M", table, draw=300)
+        found.distribution("M", table, draw=300)
 
 
 # -- whose parameters, which columns ----------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class Counts:
     size = 1
     offset = torch.tensor([1.5])
 
-    def law(self, out: Tensor) -> Any:
+    def distribution(self, out: Tensor) -> Any:
         return dist.Poisson(out[..., 0].clamp(max=8.0).exp())
 
 
@@ -168,7 +170,7 @@ def test_families_and_parameters_of_ones_own(frame: pd.DataFrame) -> None:
     own = {"D": Counts(), "M": Continuous(0.0, 1.0, components=1)}
     found = learn(frame, families=own, parameters={"M": slope, "D": "linear"}, learning_rate=0.05, steps=500)
     assert found.posterior["b"] == pytest.approx(2.0, abs=0.2)
-    rate = found.law("D", pd.DataFrame({"A": [1], "Q": [1]})).mean
+    rate = found.distribution("D", pd.DataFrame({"A": [1], "Q": [1]})).mean
     assert rate.item() == pytest.approx(np.exp(2.7), rel=0.1)
     assert found.calibration().set_index("column").loc["D", "pit_p"] > 0.001
     sem = pf.SEM(found.program, UNFAIR, posterior=found.posterior)
@@ -189,7 +191,7 @@ def test_columns_of_one_node_follow_the_chain_rule() -> None:
     assert (switched["two"] - baseline["two"]).mean() == pytest.approx(1.0, abs=0.25)
 
 
-def test_a_law_may_be_given_other_nodes(frame: pd.DataFrame) -> None:
+def test_a_mechanism_may_be_given_other_nodes(frame: pd.DataFrame) -> None:
     found = learn(frame, nodes=["M"], given={"M": ("A", "Q", "D")}, steps=60)
     assert [*found.fits["M"].mechanism.reads] == ["A", "Q", "D"]
     with pytest.raises(GraphError, match="'D' cannot read 'M', which does not come before it"):
@@ -206,7 +208,7 @@ def test_weights_count_rows(frame: pd.DataFrame) -> None:
     weight = np.where(frame["A"] == 1, 3.0, 1.0)
     found = learn(frame, nodes=["A"], sample_weight=weight, learning_rate=0.05)
     share = weight[frame["A"] == 1].sum() / weight.sum()
-    assert found.law("A", frame.head(1)).probs.item() == pytest.approx(share, abs=0.02)
+    assert found.distribution("A", frame.head(1)).probs.item() == pytest.approx(share, abs=0.02)
     with pytest.raises(DataError, match="10 rows with a weight above 0; at least 20"):
         learn(frame, sample_weight=np.arange(len(frame)) < 10)
     with pytest.raises(DataError, match="sample_weight must be finite"):
@@ -219,16 +221,16 @@ def test_weights_count_rows(frame: pd.DataFrame) -> None:
 @pytest.fixture(scope="module")
 def numeric() -> LearnedMechanisms:
     """Integers and reals only, so that a program's values are the table's."""
-    return learn(people().astype({"Q": float}).assign(Q=lambda df: df["Q"] + 0.01 * np.arange(len(df)) / len(df)))
+    return learn(units().astype({"Q": float}).assign(Q=lambda df: df["Q"] + 0.01 * np.arange(len(df)) / len(df)))
 
 
-def test_program_has_parameters_outside_and_columns_inside_the_plate(laws: LearnedMechanisms) -> None:
-    trace: Any = poutine.trace(laws.program).get_trace(7)
+def test_program_has_parameters_outside_and_columns_inside_the_plate(learned: LearnedMechanisms) -> None:
+    trace: Any = poutine.trace(learned.program).get_trace(7)
     inside = [name for name, site in trace.nodes.items() if site["type"] == "sample" and site["cond_indep_stack"]]
     assert [name for name in inside if name != "people"] == ["Q", "A", "D", "M", "Y"]
-    assert {name for name in trace.nodes if "__" in name} == set(laws.posterior)
+    assert {name for name in trace.nodes if "__" in name} == set(learned.posterior)
     assert all(trace.nodes[name]["value"].shape == (7,) for name in ["Q", "A", "D", "M", "Y"])
-    read = pf.CausalGraph.from_pyro(laws.program, nodes=GRAPH.nodes, sensitive="A", outcome="Y")
+    read = pf.CausalGraph.from_pyro(learned.program, nodes=GRAPH.nodes, sensitive="A", outcome="Y")
     assert {*read.edges} == {*GRAPH.edges}
 
 
@@ -261,14 +263,14 @@ def test_everything_of_an_sem_works(numeric: LearnedMechanisms, frame: pd.DataFr
 
 def test_recanting_witnesses_are_evaluated_node_by_node() -> None:
     graph = pf.CausalGraph("A -> D -> M -> Y; D -> Y; A -> Y", sensitive="A", outcome="Y")
-    df = people(600)[["A", "D", "M", "Y"]]
+    df = units(600)[["A", "D", "M", "Y"]]
     sem = pf.SEM.from_mechanisms(learn(df, graph, steps=60), graph.unfair("A -> D -> Y"))
     baseline, switched = sem.nodes(50, random_state=0)
     assert sem._read[1].strategy == "sequential"
     assert (switched["M"] == baseline["M"]).all()
 
 
-def test_laws_that_read_positive_numbers_serve_as_a_program() -> None:
+def test_mechanisms_that_read_positive_numbers_serve_as_a_program() -> None:
     """With parameters from their priors a log-normal distribution overflows, and what reads it may not."""
     rng = np.random.default_rng(0)
     df = pd.DataFrame({"A": rng.integers(2, size=600), "V": rng.lognormal(size=600), "Y": rng.integers(2, size=600)})
@@ -281,7 +283,7 @@ def test_laws_that_read_positive_numbers_serve_as_a_program() -> None:
     assert {*read.edges} == {*graph.edges}
 
 
-def test_laws_equal_in_both_worlds_share_noise_under_independent_coupling(numeric: LearnedMechanisms) -> None:
+def test_mechanisms_equal_in_both_worlds_share_noise_under_independent_coupling(numeric: LearnedMechanisms) -> None:
     baseline, switched = pf.SEM.from_mechanisms(numeric, GRAPH.unfair("A -> Y"), coupling="independent").nodes(
         100, random_state=0
     )
@@ -301,18 +303,18 @@ def test_labels_of_text_become_codes_and_the_sensitive_attribute_0_and_1() -> No
     )
     found = learn(df, graph)
     assert found.levels == {"job": ("cook", "nurse"), "pay": ("low", "high")}
-    share = found.law("job", pd.DataFrame({"sex": ["f", "m"]})).probs[:, 1]
+    share = found.distribution("job", pd.DataFrame({"sex": ["f", "m"]})).probs[:, 1]
     assert share.tolist() == pytest.approx([0.2, 0.8], abs=0.08)
     sites: Any = poutine.trace(found.program).get_trace(50).nodes
     assert {*sites["sex"]["value"].tolist()} <= {0.0, 1.0}
     with pytest.raises(DataError, match="'chef', not seen in fit"):
-        found.law("pay", pd.DataFrame({"sex": ["f"], "job": ["chef"]}))
+        found.distribution("pay", pd.DataFrame({"sex": ["f"], "job": ["chef"]}))
     with pytest.raises(DataError, match="holds 'x' besides"):
-        found.law("job", pd.DataFrame({"sex": ["x"]}))
+        found.distribution("job", pd.DataFrame({"sex": ["x"]}))
 
 
 def test_numeric_labels_of_the_sensitive_attribute_are_kept_in_the_program() -> None:
-    df = people(800)[["A", "M", "Y"]].assign(A=lambda df: 2 - df["A"])
+    df = units(800)[["A", "M", "Y"]].assign(A=lambda df: 2 - df["A"])
     graph = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y", baseline=2, contrast=1)
     sem = pf.SEM.from_mechanisms(learn(df, graph), graph.unfair("A -> M -> Y"))
     baseline, switched = sem.nodes(2000, random_state=0)
@@ -322,7 +324,7 @@ def test_numeric_labels_of_the_sensitive_attribute_are_kept_in_the_program() -> 
 
 @pytest.mark.parametrize("posterior", ["point", "normal", "multivariate"])
 def test_column_names_may_be_any(posterior: str) -> None:
-    df = people(200)[["A", "M", "Y"]].rename(columns={"M": "years of work, sq.m"})
+    df = units(200)[["A", "M", "Y"]].rename(columns={"M": "years of work, sq.m"})
     graph = pf.CausalGraph([("A", "years of work, sq.m"), ("years of work, sq.m", "Y")], sensitive="A", outcome="Y")
     found = learn(df, graph, posterior=posterior, posterior_draws=3, parameters="linear", steps=20)
     assert pf.SEM.from_mechanisms(found, graph.unfair(["A", "years of work, sq.m", "Y"])).nodes(5, random_state=0)[
@@ -332,14 +334,14 @@ def test_column_names_may_be_any(posterior: str) -> None:
 
 @pytest.mark.parametrize("name", ["people", "row", "rows", "A__code"])
 def test_names_of_the_program_may_be_those_of_columns(name: str) -> None:
-    df = people(200)[["A", "M", "Y"]].rename(columns={"M": name}).assign(A=lambda df: df["A"] + 1)
+    df = units(200)[["A", "M", "Y"]].rename(columns={"M": name}).assign(A=lambda df: df["A"] + 1)
     graph = pf.CausalGraph([("A", name), ("A", "Y"), (name, "Y")], sensitive="A", outcome="Y", baseline=1, contrast=2)
     found = pf.SEM.from_mechanisms(learn(df, graph, steps=20), graph.unfair(["A", name, "Y"])).nodes(3, random_state=0)
     assert {*found[0].columns} == {"A", name, "Y"}
 
 
 def test_a_column_named_like_a_parameter_is_refused() -> None:
-    df = people(200)[["A", "M", "Y"]].rename(columns={"M": "A__bias_1"})
+    df = units(200)[["A", "M", "Y"]].rename(columns={"M": "A__bias_1"})
     graph = pf.CausalGraph("A -> A__bias_1; {A A__bias_1} -> Y", sensitive="A", outcome="Y")
     with pytest.raises(
         DataError, match=r"distribution of 'A' has the name 'A__bias_1' .* column 'A__bias_1' too. Rename"
@@ -347,32 +349,32 @@ def test_a_column_named_like_a_parameter_is_refused() -> None:
         learn(df, graph)
 
 
-def test_unfair_paths_are_those_of_the_graph(laws: LearnedMechanisms) -> None:
+def test_unfair_paths_are_those_of_the_graph(learned: LearnedMechanisms) -> None:
     again = pf.CausalGraph("{D M A Q} -> Y; {Q A} -> M; {Q A} -> D", sensitive="A", outcome="Y")
-    assert isinstance(pf.SEM.from_mechanisms(laws, again.unfair("A -> Y")), pf.SEM)
+    assert isinstance(pf.SEM.from_mechanisms(learned, again.unfair("A -> Y")), pf.SEM)
     with pytest.raises(DataError, match="unfair='A -> Y' must be unfair paths"):
-        pf.SEM.from_mechanisms(laws, "A -> Y")  # type: ignore[arg-type]
+        pf.SEM.from_mechanisms(learned, "A -> Y")  # type: ignore[arg-type]
     more = pf.CausalGraph("{A Q} -> D; {A Q D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
     with pytest.raises(GraphError, match=r"differ in edges: \[\] there, \[\('D', 'M'\)\] here"):
-        pf.SEM.from_mechanisms(laws, more.unfair("A -> Y"))
+        pf.SEM.from_mechanisms(learned, more.unfair("A -> Y"))
     swapped = pf.CausalGraph(GRAPH.edges, sensitive="A", outcome="Y", baseline=1, contrast=0)
     with pytest.raises(GraphError, match="differ in baseline: 0 there, 1 here"):
-        pf.SEM.from_mechanisms(laws, swapped.unfair("A -> Y"))
+        pf.SEM.from_mechanisms(learned, swapped.unfair("A -> Y"))
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def test_calibration_and_its_picture(laws: LearnedMechanisms) -> None:
-    table = laws.calibration().set_index("column")
+def test_calibration_and_its_picture(learned: LearnedMechanisms) -> None:
+    table = learned.calibration().set_index("column")
     assert (table["pit_p"] > 1e-3).all()
     assert table["inside_90"].between(0.82, 0.97).all()
     assert (table["gap"] < 0.1).all()
-    figure = laws.plot()
-    assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == [*laws.fits]
+    figure = learned.plot()
+    assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == [*learned.fits]
 
 
-def test_calibration_sees_a_wrong_law() -> None:
+def test_calibration_sees_a_wrong_mechanism() -> None:
     rng = np.random.default_rng(0)
     A = rng.integers(2, size=1500)
     df = pd.DataFrame({"A": A, "M": rng.exponential(size=1500) - 0.1})
@@ -381,20 +383,20 @@ def test_calibration_sees_a_wrong_law() -> None:
     assert table["gap"][0] > 0.05
 
 
-def test_words_and_history(laws: LearnedMechanisms) -> None:
-    assert repr(laws) == "LearnedMechanisms(5 columns, 1350 training and 150 held-out rows, posterior='point')"
-    assert "  D | A, Q: Whole, " in str(laws)
-    history = laws.history
+def test_words_and_history(learned: LearnedMechanisms) -> None:
+    assert repr(learned) == "LearnedMechanisms(5 columns, 1350 training and 150 held-out rows, posterior='point')"
+    assert "  D | A, Q: Integer, " in str(learned)
+    history = learned.history
     assert list(history) == ["column", "step", "loss", "held_out"]
     for name, own in history.groupby("column"):
         assert own["step"].tolist()[:2] == [0, 1 if name in ("Q", "A") else 50]  # Newton's steps, or Adam's
         assert own["loss"].isna().tolist()[0]
         assert own["loss"][1:].notna().all()
-    for name, value in laws.held_out.set_index("column")["log_likelihood"].items():
+    for name, value in learned.held_out.set_index("column")["log_likelihood"].items():
         assert (history.loc[history["column"] == name, "held_out"] - value).abs().min() < 1e-5
 
 
-def test_an_early_law_is_not_kept_for_luck() -> None:
+def test_an_early_mechanism_is_not_kept_for_luck() -> None:
     """Effects are not understated: of states that held-out rows cannot tell apart, the last is kept."""
     rng = np.random.default_rng(0)
     A = rng.integers(2, size=800)
@@ -403,21 +405,21 @@ def test_an_early_law_is_not_kept_for_luck() -> None:
     history = found.history.query("column == 'M'")
     assert history["step"][history["held_out"].idxmax()] <= 100
     gap = df.groupby("A")["M"].mean().diff()[1]
-    assert found.law("M", pd.DataFrame({"A": [0, 1]})).mean.diff().item() == pytest.approx(gap, abs=0.1)
+    assert found.distribution("M", pd.DataFrame({"A": [0, 1]})).mean.diff().item() == pytest.approx(gap, abs=0.1)
 
 
-def test_to_inference_data(laws: LearnedMechanisms) -> None:
-    data = laws.to_inference_data(draws=3)
+def test_to_inference_data(learned: LearnedMechanisms) -> None:
+    data = learned.to_inference_data(draws=3)
     assert data["posterior"]["D__bias_1"].shape == (1, 1, 16)
     assert data["posterior_predictive"]["D"].shape == (1, 3, 1500)
     assert data["observed_data"]["D"].shape == (1500,)
     assert data["sample_stats"]["loss"].shape[2] == 5
 
 
-def test_laws_can_be_pickled(laws: LearnedMechanisms) -> None:
-    again = pickle.loads(pickle.dumps(laws))
+def test_mechanisms_can_be_pickled(learned: LearnedMechanisms) -> None:
+    again = pickle.loads(pickle.dumps(learned))
     table = pd.DataFrame({"A": [0], "Q": [1]})
-    assert again.law("M", table).mean.item() == laws.law("M", table).mean.item()
+    assert again.distribution("M", table).mean.item() == learned.distribution("M", table).mean.item()
 
 
 # -- replicates, interruption, convergence ----------------------------------------------------------------------------
@@ -430,9 +432,9 @@ def test_a_posterior_with_correlations_is_as_wide_as_textbooks_say() -> None:
     Y = (rng.uniform(size=2000) < expit(0.8 * A + 0.5 * X - 0.7)).astype(int)
     graph = pf.CausalGraph("A -> X; {A X} -> Y", sensitive="A", outcome="Y")
     settings = {"parameters": "linear", "posterior": "multivariate", "posterior_draws": 1000, "steps": 1500}
-    laws = learn(pd.DataFrame({"A": A, "X": X, "Y": Y}), graph, nodes=["Y"], validation_fraction=0.0, **settings)
+    learned = learn(pd.DataFrame({"A": A, "X": X, "Y": Y}), graph, nodes=["Y"], validation_fraction=0.0, **settings)
     table = pd.DataFrame({"A": [0, 1, 0], "X": [0.0, 0.0, 1.0]})
-    logits = np.array([laws.law("Y", table, draw=i).logits.numpy() for i in range(1000)])
+    logits = np.array([learned.distribution("Y", table, draw=i).logits.numpy() for i in range(1000)])
     found = np.column_stack([logits[:, 0], logits[:, 1:] - logits[:, :1]])
 
     design = np.column_stack([np.ones(2000), A, X])
@@ -451,7 +453,7 @@ def test_refit_moves_as_far_as_the_data_say(frame: pd.DataFrame) -> None:
     table = pd.DataFrame({"A": [0, 1], "Q": [0, 1]})
     rng = np.random.default_rng(0)
     weights = [rng.exponential(size=1500) for _ in range(24)]
-    means = torch.stack([found.refit(weight, i).law("M", table).mean for i, weight in enumerate(weights)])
+    means = torch.stack([found.refit(weight, i).distribution("M", table).mean for i, weight in enumerate(weights)])
     cells = [(frame["A"] == 0) & (frame["Q"] == 0), (frame["A"] == 1) & (frame["Q"] == 1)]
     simple = np.array([[np.average(frame["M"][cell], weights=w[cell]) for cell in cells] for w in weights])
     assert means.std(0).tolist() == pytest.approx(simple.std(axis=0), rel=0.4)
@@ -472,10 +474,10 @@ def narrow() -> tuple[NDArray[np.float64], ...]:
     found = learn_mechanisms(df, graph, nodes=["H"], steps=2000, progress=False, random_state=0)
     table = pd.DataFrame({"A": [0, 1]})
 
-    def told(laws: LearnedMechanisms) -> list[float]:
-        law = laws.law("H", table)
+    def told(learned: LearnedMechanisms) -> list[float]:
+        distribution = learned.distribution("H", table)
         values = torch.arange(1.0, float(H.max()) + 1.0).unsqueeze(1)
-        each = law.log_prob(values).exp()
+        each = distribution.log_prob(values).exp()
         return [*each[39].tolist(), *(values * each).sum(0).tolist()]
 
     weights = [rng.exponential(size=6000) for _ in range(12)]
@@ -500,10 +502,10 @@ def test_refit_keeps_narrow_components_where_they_are(narrow: tuple[NDArray[np.f
     assert (np.abs(drift) < simple.std(0)).all()
 
 
-def test_an_interrupted_refit_is_none(laws: LearnedMechanisms, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_refit_is_none(learned: LearnedMechanisms, monkeypatch: pytest.MonkeyPatch) -> None:
     strike(monkeypatch, "_solve", after=3)
     with pytest.raises(KeyboardInterrupt):
-        laws.refit(np.random.default_rng(0).exponential(size=1500))
+        learned.refit(np.random.default_rng(0).exponential(size=1500))
 
 
 def test_weights_may_be_a_series(frame: pd.DataFrame) -> None:
@@ -511,11 +513,11 @@ def test_weights_may_be_a_series(frame: pd.DataFrame) -> None:
     np.testing.assert_array_equal(one.posterior["Q__bias_1"], other.posterior["Q__bias_1"])
 
 
-def test_refit_refuses_bad_weights(laws: LearnedMechanisms) -> None:
+def test_refit_refuses_bad_weights(learned: LearnedMechanisms) -> None:
     with pytest.raises(DataError, match=r"expected \(1500,\)"):
-        laws.refit(np.ones(3))
+        learned.refit(np.ones(3))
     with pytest.raises(DataError, match="Only 0 training rows have a weight above 0"):
-        laws.refit(np.isin(np.arange(1500), laws.rows.held.numpy()))
+        learned.refit(np.isin(np.arange(1500), learned.rows.held.numpy()))
 
 
 def strike(monkeypatch: pytest.MonkeyPatch, name: str, after: int) -> list[int]:
@@ -558,7 +560,7 @@ def test_an_interruption_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch, 
     assert abs(table.loc["M", "gain"]) < 0.5
 
 
-def test_marginal_laws_are_fitted_when_asked_for_and_an_interruption_goes_on(
+def test_marginal_mechanisms_are_fitted_when_asked_for_and_an_interruption_goes_on(
     monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame
 ) -> None:
     steps = count_steps(monkeypatch)
@@ -616,14 +618,14 @@ def spread(n: int, parameters: Any, replicates: int) -> tuple[float, float, floa
     """
     df = plain(n)
     graph = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-    laws = learn_mechanisms(df, graph, nodes=["M"], parameters=parameters, progress=False, random_state=0)
-    table, train = pd.DataFrame({"A": [0, 1]}), laws.rows.train.numpy()
+    learned = learn_mechanisms(df, graph, nodes=["M"], parameters=parameters, progress=False, random_state=0)
+    table, train = pd.DataFrame({"A": [0, 1]}), learned.rows.train.numpy()
     A, M = df["A"].to_numpy()[train], df["M"].to_numpy()[train]
     rng = np.random.default_rng(1)
     found = []
     for i in range(replicates):
         weight = n * rng.dirichlet(np.ones(n))
-        p = laws.refit(weight, i).law("M", table).probs.numpy()
+        p = learned.refit(weight, i).distribution("M", table).probs.numpy()
         exact = [np.average(M[a == A], weights=weight[train][a == A]) for a in (0, 1)]
         found.append((p[1] - p[0], exact[1] - exact[0]))
     (one, other), both = np.std(found, axis=0), np.corrcoef(np.transpose(found))
@@ -668,15 +670,15 @@ def test_replicates_spread_as_influence_values_say(n: int, parameters: Any) -> N
     A, Q = rng.integers(2, size=n), rng.normal(size=n)
     df = pd.DataFrame({"A": A, "Q": Q, "M": (rng.random(n) < expit(0.5 * A + 0.7 * Q - 0.3)).astype(int)}).assign(Y=A)
     graph = pf.CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y")
-    laws = learn_mechanisms(df, graph, nodes=["M"], parameters=parameters, progress=False, random_state=0)
+    learned = learn_mechanisms(df, graph, nodes=["M"], parameters=parameters, progress=False, random_state=0)
     places = [pd.DataFrame({"A": a, "Q": Q}) for a in (0, 1)]
-    train = laws.rows.train.numpy()
+    train = learned.rows.train.numpy()
 
     def effect(found: LearnedMechanisms) -> float:
-        p0, p1 = (found.law("M", table).probs.mean().item() for table in places)
+        p0, p1 = (found.distribution("M", table).probs.mean().item() for table in places)
         return p1 - p0
 
-    X = np.column_stack([np.ones(n), A, (Q - laws.families["Q"].mean) / laws.families["Q"].sd])  # type: ignore[attr-defined]
+    X = np.column_stack([np.ones(n), A, (Q - learned.families["Q"].mean) / learned.families["Q"].sd])  # type: ignore[attr-defined]
     fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(X[train, 1:], df["M"].to_numpy()[train])
     p = fitted.predict_proba(X[train, 1:])[:, 1]
     slopes = []
@@ -687,7 +689,7 @@ def test_replicates_spread_as_influence_values_say(n: int, parameters: Any) -> N
     values = influences(
         X[train], df["M"].to_numpy()[train] - p, p * (1 - p), np.diag([0.25, 0.5, 0.5]), slopes[1] - slopes[0]
     )
-    replicates = [effect(laws.refit(n * rng.dirichlet(np.ones(n)))) for _ in range(150)]
+    replicates = [effect(learned.refit(n * rng.dirichlet(np.ones(n)))) for _ in range(150)]
     assert np.std(replicates) == pytest.approx(np.sqrt((values**2).sum()), rel=0.1)
 
 
@@ -699,7 +701,7 @@ def test_equal_weights_change_nothing(frame: pd.DataFrame, parameters: Any) -> N
         np.testing.assert_allclose(again.posterior[name], draws, atol=1e-5)
 
 
-def test_linear_laws_are_at_their_optimum() -> None:
+def test_linear_mechanisms_are_at_their_optimum() -> None:
     """Against scikit-learn's logistic regression and least squares, priors aside."""
     rng = np.random.default_rng(0)
     A, X = rng.integers(2, size=4000), rng.normal(size=4000)
@@ -707,12 +709,12 @@ def test_linear_laws_are_at_their_optimum() -> None:
     df = pd.DataFrame({"A": A, "X": X, "Z": Z, "Y": (rng.random(4000) < expit(A + Z - 1.0)).astype(int)})
     graph = pf.CausalGraph("{A X} -> Z; {A Z} -> Y", sensitive="A", outcome="Y")
     settings: dict[str, Any] = {"parameters": "linear", "components": 1, "validation_fraction": 0.0}
-    laws = learn_mechanisms(df, graph, nodes=["Z", "Y"], progress=False, random_state=0, **settings)
+    learned = learn_mechanisms(df, graph, nodes=["Z", "Y"], progress=False, random_state=0, **settings)
     table = pd.DataFrame({"A": [0, 1, 1], "X": [0.0, 0.5, 2.0], "Z": [0.0, 1.0, -1.0]})
     line = LinearRegression().fit(df[["A", "X"]], Z).predict(table[["A", "X"]])
-    assert laws.law("Z", table).mean.tolist() == pytest.approx(line.tolist(), abs=0.01)
+    assert learned.distribution("Z", table).mean.tolist() == pytest.approx(line.tolist(), abs=0.01)
     curve = LogisticRegression(C=np.inf, tol=1e-8).fit(df[["A", "Z"]], df["Y"]).predict_proba(table[["A", "Z"]])[:, 1]
-    assert laws.law("Y", table).probs.tolist() == pytest.approx(curve.tolist(), abs=0.003)
+    assert learned.distribution("Y", table).probs.tolist() == pytest.approx(curve.tolist(), abs=0.003)
 
 
 def test_a_fit_that_still_rises_is_told(frame: pd.DataFrame) -> None:
@@ -744,7 +746,7 @@ class Wide(Counts):
 
 
 class Vector(Counts):
-    def law(self, out: Tensor) -> Any:
+    def distribution(self, out: Tensor) -> Any:
         return dist.Normal(out, 1.0).to_event(1)  # type: ignore[no-untyped-call]
 
 
@@ -765,7 +767,7 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
         ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"families": {"M": Continuous}}, r"families\['M'\] is the class Continuous; a family is an instance"),
         ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* distributions of 0 and 1"),
-        ({"families": {"D": Whole(0, 3, 1.0, 1.0)}}, "family Whole of 'D' gives the value .* no probability"),
+        ({"families": {"D": Integer(0, 3, 1.0, 1.0)}}, "family Integer of 'D' gives the value .* no probability"),
         ({"families": {"M": Positive(0.0, 1.0)}}, "distributions of positive numbers"),
         ({"families": {"D": Wide()}}, "family Wide of 'D' .* has an offset of shape"),
         ({"families": {"D": None}}, "family NoneType of 'D' fails: AttributeError"),
@@ -813,7 +815,7 @@ def test_a_setting_that_does_not_fit_is_refused(frame: pd.DataFrame, settings: d
         learn(frame, nodes=nodes, **{"steps": 60, **settings})
 
 
-def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: LearnedMechanisms) -> None:
+def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, learned: LearnedMechanisms) -> None:
     with pytest.raises(DataError, match=r"missing value\(s\) \(NaN\) in the column 'M'"):
         learn(frame.assign(M=frame["M"].where(frame.index > 3)))
     with pytest.raises(DataError, match="The table has 12 rows"):
@@ -827,15 +829,15 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, laws: Learned
     with pytest.raises(DataError, match="never takes the value 1"):
         learn(frame[frame["A"] == 0])
     with pytest.raises(DataError, match=r"No distribution of 'q' was learned.* Did you mean 'Q'"):
-        laws.law("q", frame)
+        learned.distribution("q", frame)
     with pytest.raises(DataError, match="lacks the column 'Q'"):
-        laws.law("D", frame[["A"]])
+        learned.distribution("D", frame[["A"]])
     with pytest.raises(DataError, match="must be a pandas DataFrame"):
         learn(frame.to_numpy())  # type: ignore[arg-type]
 
 
-def test_a_constant_column_is_told_and_its_law_is_certain(frame: pd.DataFrame) -> None:
-    with pytest.warns(PyrofairWarning, match="Constant, so that their distributions know no other value: 'Q'"):
+def test_a_constant_column_warns_and_its_distribution_is_certain(frame: pd.DataFrame) -> None:
+    with pytest.warns(PyrofairWarning, match="Constant, so that their distributions have no other value: 'Q'"):
         found = learn(frame.assign(Q=7), nodes=["Q", "M"], steps=100)
     assert found.levels == {"Q": (7,)}
     assert found.held_out.set_index("column").loc["Q", "log_likelihood"] == 0.0
@@ -858,8 +860,8 @@ def test_hiring_is_learned(seed: int) -> None:
     for (a, q), rows in df.groupby(["A", "Q"]):
         values, counts = np.unique(a + np.floor(0.5 * q * drawn), return_counts=True)
         inside = (values >= df["D"].min()) & (values <= df["D"].max())
-        law = found.law("D", pd.DataFrame({"A": [a], "Q": [q]}))
-        mass = law.log_prob(torch.tensor(values[inside], dtype=torch.float32)).exp().numpy()
+        distribution = found.distribution("D", pd.DataFrame({"A": [a], "Q": [q]}))
+        mass = distribution.log_prob(torch.tensor(values[inside], dtype=torch.float32)).exp().numpy()
         share = counts[inside] / 20_000
         distance += [0.5 * (np.abs(mass - share).sum() + (1 - mass.sum()))] * len(rows)
     assert np.mean(distance) < 0.08

@@ -17,7 +17,7 @@ from torch import Tensor
 from pyrofair import SEM, CausalGraph, DataError, effect_posterior, learn_mechanisms
 from pyrofair._random import isolated
 from pyrofair.inference import abduct
-from pyrofair.mechanisms.families import Categories, choose_family
+from pyrofair.mechanisms.families import Categorical, choose_family
 from pyrofair.programs.couplings import gumbel_max, is_nominal
 from pyrofair.programs.distributions import OrderedCategorical
 from pyrofair.programs.noise import noise_given
@@ -149,7 +149,7 @@ def test_the_coupling_is_named_by_what_it_is_about() -> None:
 
     sem = SEM(program, UNFAIR, posterior={"b": [0.0, 0.5]})
     assert sem.truth(YesTo(1), n=500, random_state=0).coupling == "monotone"
-    assert effect_posterior(sem, None, YesTo(1), {"b": [0.5]}, people=500, progress=False).coupling == "monotone"
+    assert effect_posterior(sem, None, YesTo(1), {"b": [0.5]}, n=500, progress=False).coupling == "monotone"
     assert set(sem.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"monotone", "independent", "antithetic"}
     nominal = SEM(drawn_from(dist.Categorical), UNFAIR)
     assert set(nominal.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"gumbel", "independent"}
@@ -214,9 +214,9 @@ def test_what_is_nominal(distribution: Any, nominal: bool) -> None:
 )
 def test_learned_categories_are_ordered_as_their_column_is(values: pd.Series[Any], ordered: bool) -> None:
     family = choose_family(values)
-    assert isinstance(family, Categories)
+    assert isinstance(family, Categorical)
     assert family.ordered is ordered
-    assert isinstance(family.law(torch.zeros(2, 3)), OrderedCategorical) is ordered
+    assert isinstance(family.distribution(torch.zeros(2, 3)), OrderedCategorical) is ordered
 
 
 def test_a_learned_program_couples_its_columns_by_their_type() -> None:

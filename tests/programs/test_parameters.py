@@ -218,7 +218,7 @@ def test_what_is_no_posterior_is_refused(given: Any, match: str) -> None:
         lambda: sem.worlds(5),
         lambda: sem.counterfactual(PEOPLE),
         lambda: sem.fit(PEOPLE),
-        lambda: effect_posterior(program, UNFAIR, Score(), given, people=50, progress=False),
+        lambda: effect_posterior(program, UNFAIR, Score(), given, n=50, progress=False),
     ]
     for ask in asked:
         with pytest.raises(DataError, match=match):
@@ -279,7 +279,7 @@ def test_a_program_is_tried_with_likely_parameters() -> None:
     first, second = sem.nodes(2000)
     assert (second["M"] - first["M"]).mean() == 1.0
     assert sem.counterfactual(PEOPLE.assign(M=[0, 2]), draws=6).baseline["M"].tolist() == [0.0, 1.0]
-    found = effect_posterior(narrow, UNFAIR, Score(), draws, people=3000, progress=False, random_state=0)
+    found = effect_posterior(narrow, UNFAIR, Score(), draws, n=3000, progress=False, random_state=0)
     assert found.samples["piu"].shape == (1, 3, 1)
     assert predictive(narrow, draws, n=500, random_state=0)["M"].mean() == pytest.approx(0.8, abs=0.1)
     assert abduct(narrow, PEOPLE.assign(M=[0, 2]), parameters={"p": 0.3}).noise["U", "mean"].tolist() == [0.0, 1.0]

@@ -749,6 +749,6 @@ def test_a_posterior_given_as_an_array_reaches_vectors():
     unfair, given = graph_of(program).unfair(through=["M"]), {"b": np.tile(B.numpy(), (4, 1))}
     first, second = SEM(program, unfair, posterior=given).nodes(100, random_state=0)
     assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
-    found = effect_posterior(program, unfair, Probit(), given, people=500, progress=False, random_state=0)
+    found = effect_posterior(program, unfair, Probit(), given, n=500, progress=False, random_state=0)
     right = norm.cdf(float(C @ B) / math.sqrt(C @ SIGMA @ C)) - 0.5
     assert found.samples["mean_unfair_effect"].mean() == pytest.approx(right, abs=0.04)

@@ -55,7 +55,7 @@ def test_tables_hold_labels() -> None:
 
 def test_a_model_of_labels_has_a_truth() -> None:
     sem = SEM(program, UNFAIR, levels=LEVELS)
-    truth = sem.truth(Rule(), n=20_000, random_state=0, decisions="shared")
+    truth = sem.truth(Rule(), n=20_000, random_state=0, decisions="score")
     assert truth.mean_unfair_effect.value == pytest.approx(0.6 * 0.1 + 0.4 * 0.2, abs=0.002)
     assert "groups of identical" in truth.grouping or "share" in truth.grouping
 
@@ -68,8 +68,8 @@ def test_a_model_of_labels_has_a_truth() -> None:
         None,
         Rule(),
         {"b": [0.0, 1.0]},
-        people=2000,
-        decisions="shared",
+        n=2000,
+        decisions="score",
         progress=False,
         random_state=0,
     )
@@ -91,7 +91,7 @@ def test_draws_of_parameters_keep_the_types_of_a_model() -> None:
 
     jobs = pd.CategoricalDtype(["cook", "nurse"])
     sem = SEM(learned, UNFAIR, levels=LEVELS, dtypes={"job": jobs})
-    effect_posterior(sem, None, Seen(), {"b": [0.0]}, people=50, progress=False, random_state=0)
+    effect_posterior(sem, None, Seen(), {"b": [0.0]}, n=50, progress=False, random_state=0)
     assert set(seen) == {jobs}
 
 

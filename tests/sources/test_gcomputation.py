@@ -19,9 +19,9 @@ from sklearn.base import clone
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
-from pyrofair.mechanisms import fitting as law_learning
+from pyrofair.mechanisms import fitting
 from pyrofair.sources.gcomputation import GComputation
-from pyrofair.sources.gformula import LawGraph
+from pyrofair.sources.gformula import MechanismGraph
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; {Q A} -> N; {Q A D M N} -> Y"
 GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
@@ -30,7 +30,7 @@ N = 6000
 
 
 @cache
-def people(n: int = N, seed: int = 0) -> pd.DataFrame:
+def units(n: int = N, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     q = rng.integers(0, 2, n)
     a = (rng.random(n) < expit(0.7 * q - 0.3)).astype(int)
@@ -63,7 +63,7 @@ def make(unfair: pf.UnfairPaths = UNFAIR, **settings: Any) -> GComputation:
 
 @cache
 def _fitted(unfair: pf.UnfairPaths, shared: Any) -> GComputation:
-    return make(unfair, shared=shared, hidden=(16,)).fit(people())
+    return make(unfair, shared=shared, hidden=(16,)).fit(units())
 
 
 def fitted(unfair: pf.UnfairPaths = UNFAIR, shared: Any = "observed", draws: int = 200) -> GComputation:
@@ -78,22 +78,22 @@ def fitted(unfair: pf.UnfairPaths = UNFAIR, shared: Any = "observed", draws: int
 
 @pytest.mark.parametrize("unfair", [UNFAIR, UNFAIR.complement(), GRAPH.unfair(lambda _: True)])
 def test_agrees_with_saturated_weights(unfair: pf.UnfairPaths) -> None:
-    expected = means(pf.IPW(unfair, propensity="saturated", arm="pooled").fit(people()).worlds())
+    expected = means(pf.IPW(unfair, propensity="saturated", arm="pooled").fit(units()).worlds())
     assert means(fitted(unfair).worlds(random_state=0)) == pytest.approx(expected, abs=0.02)
 
 
 def test_no_unfair_path_no_difference() -> None:
     one, other = fitted(GRAPH.unfair()).worlds(random_state=0)
     pd.testing.assert_frame_equal(one.rows, other.rows)
-    assert fitted(GRAPH.unfair()).laws_ is None
+    assert fitted(GRAPH.unfair()).mechanisms_ is None
 
 
 def test_units_are_what_both_worlds_share() -> None:
     one, other = fitted().worlds(random_state=0)
-    assert one.units == other.units == len(people()[["Q", "N"]].drop_duplicates())
+    assert one.units == other.units == len(units()[["Q", "N"]].drop_duplicates())
     for world, arm in ((one, 0), (other, 1)):
         assert list(world.rows.columns) == list(GRAPH.input_columns)
-        assert world.rows.dtypes.equals(people()[list(GRAPH.input_columns)].dtypes)
+        assert world.rows.dtypes.equals(units()[list(GRAPH.input_columns)].dtypes)
         assert set(world.rows["A"]) == {arm}
         assert world.weight.sum() == pytest.approx(1.0)
         assert len(world.rows.assign(unit=world.unit)[["Q", "N", "unit"]].drop_duplicates()) == world.units
@@ -116,10 +116,10 @@ def test_both_ways_to_what_is_shared_agree() -> None:
     assert learned == pytest.approx(observed, abs=0.015)
 
 
-def test_agrees_with_its_own_laws_as_a_program() -> None:
+def test_agrees_with_its_own_mechanisms_as_a_program() -> None:
     """The same learned mechanisms, run by SEM with what is shared drawn once for each unit."""
-    laws = pf.learn_mechanisms(people().drop(columns="Y"), GRAPH, hidden=(16,), progress=False, random_state=0)
-    sem = pf.SEM.from_mechanisms(laws, UNFAIR, unit="shared", draws=20)
+    learned = pf.learn_mechanisms(units().drop(columns="Y"), GRAPH, hidden=(16,), progress=False, random_state=0)
+    sem = pf.SEM.from_mechanisms(learned, UNFAIR, unit="shared", draws=20)
     expected = means(sem.worlds(3000, 0))
     source = fitted(shared="learned")
     assert means(source.worlds(random_state=0)) == pytest.approx(expected, abs=0.025)
@@ -149,10 +149,10 @@ def test_agrees_with_the_true_program_where_weights_fail() -> None:
 
 
 def test_consistent_couplings_are_never_wider() -> None:
-    some = people(1500)
+    some = units(1500)
     plain, tight = (
         pf.audit({"m": Scores()}, source.fit(some), some, n_boot=0, progress=False, random_state=0)
-        for source in (make(couple=couple, parameters="linear") for couple in (None, "consistent"))
+        for source in (make(joint=joint, parameters="linear") for joint in (None, "consistent"))
     )
     keys = ["decisions", "quantity"]
     one, other = (report.table.set_index(keys)["estimate"] for report in (plain, tight))
@@ -167,18 +167,18 @@ def test_consistent_couplings_are_never_wider() -> None:
 # --- latent nodes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_latent_cause_makes_a_law_read_all_before_it() -> None:
+def test_a_latent_cause_makes_a_mechanism_read_all_before_it() -> None:
     graph = pf.CausalGraph("{A H} -> D; {A Q} -> N; H -> Q; {A D N Q} -> Y", sensitive="A", outcome="Y", latent=["H"])
-    laws = LawGraph.of(pf.identify(graph.unfair("A -> Y", "A -> D -> Y")))
-    assert laws.units == ("Q", "N")
-    assert laws.drawn == ("D",)
-    assert set(laws.given["D"]) == {"A", "Q", "N"}
+    learned = MechanismGraph.of(pf.identify(graph.unfair("A -> Y", "A -> D -> Y")))
+    assert learned.units == ("Q", "N")
+    assert learned.drawn == ("D",)
+    assert set(learned.given["D"]) == {"A", "Q", "N"}
 
 
 def test_a_shared_child_joined_to_an_unfair_one_is_refused() -> None:
     graph = pf.CausalGraph("{A H} -> D; {A H} -> N; {A D N} -> Y", sensitive="A", outcome="Y", latent=["H"])
     with pytest.raises(NotIdentifiedError, match="district"):
-        make(graph.unfair("A -> Y", "A -> D -> Y")).fit(people())
+        make(graph.unfair("A -> Y", "A -> D -> Y")).fit(units())
 
 
 # --- the object ------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_shared_child_joined_to_an_unfair_one_is_refused() -> None:
 
 def test_same_seed_same_numbers_and_no_global_state_is_touched() -> None:
     before = np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
-    small = people(800)
+    small = units(800)
     one, other = (means(make(hidden=(8,)).fit(small).worlds(random_state=0)) for _ in range(2))
     assert one == other
     assert np.random.get_state()[1].tolist() == before[0]  # noqa: NPY002
@@ -197,7 +197,7 @@ def test_copies_and_refits() -> None:
     source = fitted()
     assert means(pickle.loads(pickle.dumps(source)).worlds(random_state=0)) == means(source.worlds(random_state=0))
     assert clone(source).get_params()["draws"] == 200
-    assert means(source.worlds(random_state=0, df=people().copy())) == means(source.worlds(random_state=0))
+    assert means(source.worlds(random_state=0, df=units().copy())) == means(source.worlds(random_state=0))
     other = source.refit(np.random.default_rng(0).dirichlet(np.ones(N)) * N)
     assert means(other.worlds(random_state=0)) != means(source.worlds(random_state=0))
     assert means(other.worlds(random_state=0)) == pytest.approx(means(source.worlds(random_state=0)), abs=0.03)
@@ -216,7 +216,7 @@ class Twist:
     [({}, "multinomial"), ({"shared": "learned"}, "bayesian"), ({"most_units": 200}, "bayesian")],
 )
 def test_replicates_keep_the_signs_of_their_own_units(settings: dict[str, Any], bootstrap: Any) -> None:
-    df = people(1200).assign(Q=np.random.default_rng(0).normal(size=1200).round(6)).drop(columns="M")
+    df = units(1200).assign(Q=np.random.default_rng(0).normal(size=1200).round(6)).drop(columns="M")
     graph = pf.CausalGraph("{Q A} -> D; {Q A} -> N; {Q A D N} -> Y", sensitive="A", outcome="Y")
     source = make(graph.unfair("A -> Y", "A -> D -> Y"), parameters="linear", draws=20, **settings).fit(df)
     how: dict[str, Any] = {"bootstrap": bootstrap, "progress": False, "random_state": 0, "n_jobs": 1}
@@ -232,75 +232,75 @@ def test_refits_and_fits_refuse_bad_weights() -> None:
     for weight in (np.ones(3), -np.ones(N), np.full(N, np.nan)):
         with pytest.raises(DataError, match="sample_weight"):
             source.refit(weight)
-    one_group = (people()["A"] == 1).astype(float)
+    one_group = (units()["A"] == 1).astype(float)
     with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
-        make().fit(people(), sample_weight=one_group)
+        make().fit(units(), sample_weight=one_group)
     with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
         source.refit(one_group.to_numpy())
 
 
 def test_views_need_rows_in_both_halves() -> None:
-    source = make(parameters="linear").fit(people(30))
+    source = make(parameters="linear").fit(units(30))
     with pytest.raises(DataError, match=r"either half of the 30 rows .* has only 15; fit on at least 40"):
         source.views()
 
 
 def test_an_interrupted_half_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = make(parameters="linear").fit(people(400))
-    fit_law = law_learning.fit_law
+    source = make(parameters="linear").fit(units(400))
+    fit_one = fitting._fit
 
     def interrupted(*args: Any, **settings: Any) -> Any:
-        return replace(fit_law(*args, **settings), interrupted=True)
+        return replace(fit_one(*args, **settings), interrupted=True)
 
-    monkeypatch.setattr(law_learning, "fit_law", interrupted)
+    monkeypatch.setattr(fitting, "_fit", interrupted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
         with pytest.raises(KeyboardInterrupt):
             source.views()
     assert set(source.split_.learned) == {"all"}
-    monkeypatch.setattr(law_learning, "fit_law", fit_law)
+    monkeypatch.setattr(fitting, "_fit", fit_one)
 
     def struck(*args: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(law_learning, "refit_law", struck)
+        patched.setattr(fitting, "_refit", struck)
         with pytest.raises(KeyboardInterrupt):
             source.views()
     assert set(source.split_.learned) == {"all"}
-    fresh = make(parameters="linear").fit(people(400))
+    fresh = make(parameters="linear").fit(units(400))
     for one, other in zip(source.views(random_state=0), fresh.views(random_state=0), strict=True):
         assert means(one) == means(other)
 
 
 def test_an_interrupted_fit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half learned mechanisms serve no source, in an audit neither; what was fitted before stays as it was."""
-    source = make(parameters="linear").fit(people(400))
+    source = make(parameters="linear").fit(units(400))
     before = dict(vars(source))
-    fit_law = law_learning.fit_law
-    monkeypatch.setattr(law_learning, "fit_law", lambda *args, **how: replace(fit_law(*args, **how), interrupted=True))
+    fit_one = fitting._fit
+    monkeypatch.setattr(fitting, "_fit", lambda *args, **how: replace(fit_one(*args, **how), interrupted=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
         with pytest.raises(KeyboardInterrupt):
-            source.fit(people(500))
+            source.fit(units(500))
         assert vars(source) == before
         with pytest.raises(KeyboardInterrupt):
-            pf.audit({"scores": Scores()}, make(parameters="linear"), people(400), n_boot=0, progress=False)
+            pf.audit({"scores": Scores()}, make(parameters="linear"), units(400), n_boot=0, progress=False)
 
 
 def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    df = people(400)
+    df = units(400)
     source = make(parameters="linear", draws=10).fit(df)
     source.views()
-    refit_law, calls = law_learning.refit_law, []
+    refit_one, calls = fitting._refit, []
 
     def interrupted(*args: Any) -> Any:
         calls.append(1)
         if len(calls) > 18:
             raise KeyboardInterrupt
-        return refit_law(*args)
+        return refit_one(*args)
 
-    monkeypatch.setattr(law_learning, "refit_law", interrupted)
+    monkeypatch.setattr(fitting, "_refit", interrupted)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
     with pytest.warns(PyrofairWarning, match="Interrupted: intervals rest on the 4 replicates"):
         pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)
@@ -308,7 +308,7 @@ def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_few_rows_bear_both_bootstraps() -> None:
-    df = people(60)
+    df = units(60)
     source = make(parameters="linear", draws=10).fit(df)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
     for bootstrap in ("bayesian", "multinomial"):
@@ -318,7 +318,7 @@ def test_few_rows_bear_both_bootstraps() -> None:
 
 def test_most_units() -> None:
     rng = np.random.default_rng(0)
-    df = people(1500).assign(Q=rng.normal(size=1500).round(6))
+    df = units(1500).assign(Q=rng.normal(size=1500).round(6))
     source = make(most_units=300, parameters="linear").fit(df)
     assert source.worlds(random_state=0)[0].units <= 300
     assert source.worlds(50, random_state=0)[0].units <= 50
@@ -329,7 +329,7 @@ def test_overlap() -> None:
     table = fitted().overlap()
     assert list(table.columns) == ["regime", "column", "arm", "reads", "outside"]
     assert (table["outside"] == 0).all()
-    df = people(1500)
+    df = units(1500)
     df = df[~((df["A"] == 1) & (df["Q"] == 1))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
@@ -342,27 +342,27 @@ def test_overlap() -> None:
     [
         ({"draws": 0}, "draws=0 must be an integer of at least 1"),
         ({"shared": "both"}, "shared='both' is not known"),
-        ({"couple": "tight"}, "couple='tight' is not known"),
+        ({"joint": "tight"}, "joint='tight' is not known"),
         ({"most_units": 1.5}, "most_units=1.5"),
     ],
 )
 def test_unknown_settings(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said):
-        make(**settings).fit(people())
+        make(**settings).fit(units())
     with pytest.raises(DataError, match="needs unfair paths"):
-        GComputation(GRAPH).fit(people())  # type: ignore[arg-type]
+        GComputation(GRAPH).fit(units())  # type: ignore[arg-type]
 
 
 def test_consistent_needs_few_values() -> None:
-    df = people(1000).assign(D=np.random.default_rng(0).normal(size=1000))
-    source = make(couple="consistent", parameters="linear", components=1).fit(df)
+    df = units(1000).assign(D=np.random.default_rng(0).normal(size=1000))
+    source = make(joint="consistent", parameters="linear", components=1).fit(df)
     with pytest.raises(DataError, match="takes each value of D by itself"):
         source.views()
 
 
 def test_rows_without_a_baseline() -> None:
     with pytest.raises(DataError, match="No row has A=0, the baseline, and a weight above 0"):
-        fitted().worlds(df=people()[people()["A"] == 1])
+        fitted().worlds(df=units()[units()["A"] == 1])
 
 
 # --- what numbers rest on --------------------------------------------------------------------------------------------

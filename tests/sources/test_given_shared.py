@@ -39,10 +39,10 @@ class Model:
     def draw(cls, rng: np.random.Generator, *, hard: bool) -> Model:
         k = int(rng.integers(1, 4))
         sharp = rng.choice([0.3, 1.0, 3.0])
-        laws = [rng.dirichlet(np.full(size, sharp), shape) for size, shape in ((LEVELS, k), (LEVELS, k))]
+        learned = [rng.dirichlet(np.full(size, sharp), shape) for size, shape in ((LEVELS, k), (LEVELS, k))]
         c = rng.random((2, k, LEVELS, 2))
         r = rng.dirichlet(np.full(2, sharp), (k, LEVELS))
-        return cls(rng.dirichlet(np.ones(k)), *laws, r, (c > 0.5).astype(float) if hard else c)
+        return cls(rng.dirichlet(np.ones(k)), *learned, r, (c > 0.5).astype(float) if hard else c)
 
     def worlds(self) -> tuple[tuple[Vector, Vector], tuple[CounterfactualSample, CounterfactualSample]]:
         """Rows (s, w, r), exact, each as often as R's distribution says: cells share their rows, so R is drawn by
@@ -51,7 +51,7 @@ class Model:
         grid = np.array(list(itertools.product(range(k), range(LEVELS), range(2))))
         u, w, r = grid.T
         scores = self.c[0][u, w, r], self.c[1][u, w, r]
-        weights = [self.s[u] * law[u, w] * self.r[u, w, r] for law in (self.p, self.q)]
+        weights = [self.s[u] * distribution[u, w] * self.r[u, w, r] for distribution in (self.p, self.q)]
         one, other = (CounterfactualSample(pd.DataFrame(grid, columns=["S", "W", "R"]), x, u) for x in weights)
         return scores, (one, other)
 
@@ -92,7 +92,10 @@ def paired(model: Model, draws: int = 4000) -> Any:
     u, w, r = np.array(rows).T
     scores = model.c[0][u, w, r], model.c[1][u, w, r]
     frame = pd.DataFrame(rows, columns=["S", "W", "R"])
-    one, other = (CounterfactualSample(frame, model.s[u] * law[u, w] / draws, u, cell=w) for law in (model.p, model.q))
+    one, other = (
+        CounterfactualSample(frame, model.s[u] * distribution[u, w] / draws, u, cell=w)
+        for distribution in (model.p, model.q)
+    )
     return scores, (one, other)
 
 
@@ -155,7 +158,7 @@ def estimated(p: Vector, q: Vector, rows: int, rng: np.random.Generator) -> tupl
     units, levels = p.shape
     unit, cell = np.repeat(np.arange(units), levels), np.tile(np.arange(levels), units)
     frame = pd.DataFrame({"W": cell})
-    shares = [rng.multinomial(rows, law) / rows if rows else law for law in (p, q)]
+    shares = [rng.multinomial(rows, distribution) / rows if rows else distribution for distribution in (p, q)]
     one, other = (CounterfactualSample(frame, share.ravel() / units, unit, cell=cell) for share in shares)
     return one, other
 

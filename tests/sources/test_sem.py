@@ -99,7 +99,7 @@ def test_a_classifier_that_reads_the_sensitive_attribute_alone() -> None:
     assert list(SEM(program, graph.unfair("A -> Y")).nodes(7, random_state=0)[0]) == ["A", "Y"]
 
 
-def test_nodes_are_the_same_people_as_worlds() -> None:
+def test_nodes_are_the_same_units_as_worlds() -> None:
     sem = SEM(additive, UNFAIR)
     nodes, worlds = sem.nodes(50, random_state=3), sem.worlds(50, random_state=3)
     for table, world in zip(nodes, worlds, strict=True):
@@ -338,7 +338,7 @@ def test_given_data_and_vectors_are_refused_as_nodes() -> None:
     [
         ({"coupling": "same"}, "coupling='same' is not known; it is 'monotone', 'independent'"),
         ({"coupling": ["monotone"]}, r"coupling=\['monotone'\] is not known"),
-        ({"unit": "person"}, "unit='unit' is not known; it is 'noise' or 'shared'"),
+        ({"unit": "person"}, "unit='person' is not known; it is 'noise' or 'shared'"),
         ({"unit": "shared", "draws": 0}, "draws=0 must be an integer of at least 2"),
         ({"unit": "shared", "draws": 1}, "draws=1 must be an integer of at least 2"),
     ],
@@ -349,7 +349,7 @@ def test_unknown_settings_are_refused(settings: dict[str, Any], match: str) -> N
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, True])
-def test_a_number_of_people_is_a_positive_whole_number(n: Any) -> None:
+def test_a_number_of_units_is_a_positive_whole_number(n: Any) -> None:
     with pytest.raises(DataError, match=rf"n={n} must be an integer from 1 to {2**31 - 1}\."):
         SEM(additive, UNFAIR).nodes(n)
 
@@ -410,17 +410,17 @@ def test_random_discrete_models_given_the_shared_nodes() -> None:
     assert unfair.shared == ("W", "M")
     p = {name: random.random((2, 2, 2)) * 0.8 + 0.1 for name in "AZDM"}
 
-    def law(name: str, *values: Any) -> torch.Tensor:
+    def distribution(name: str, *values: Any) -> torch.Tensor:
         index = [torch.as_tensor(each).long() for each in values] + [torch.tensor(0)] * (3 - len(values))
         return torch.tensor(p[name], dtype=torch.float32)[tuple(index)]
 
     def program(n: int) -> None:
         with pyro.plate("people", n):
             W = pyro.sample("W", dist.Bernoulli(0.4))
-            A = pyro.sample("A", dist.Bernoulli(law("A", W)))
-            Z = pyro.sample("Z", dist.Bernoulli(law("Z", A, W)))
-            D = pyro.sample("D", dist.Bernoulli(law("D", A, Z, W)))
-            M = pyro.sample("M", dist.Bernoulli(law("M", A, W)))
+            A = pyro.sample("A", dist.Bernoulli(distribution("A", W)))
+            Z = pyro.sample("Z", dist.Bernoulli(distribution("Z", A, W)))
+            D = pyro.sample("D", dist.Bernoulli(distribution("D", A, Z, W)))
+            M = pyro.sample("M", dist.Bernoulli(distribution("M", A, W)))
             pyro.sample("Y", dist.Bernoulli(0.1 + 0.2 * (W + Z + D + M)))
 
     for which, world in enumerate(SEM(program, unfair, unit="shared", draws=25).worlds(4000, random_state=0)):

@@ -21,7 +21,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.simulate.scenarios import scenario
 from pyrofair.sources.sem import SEM
-from pyrofair.sources.truth import Truth, measure_truth
+from pyrofair.sources.truth import DecisionRule, Truth, measure_truth
 
 COUPLINGS = ("monotone", "independent", "antithetic")
 
@@ -56,7 +56,7 @@ COIN = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_piu_depends_on_the_named_coupling_and_not_on_the_seed(seed: int) -> None:
     table = SEM(coin, COIN).truths(Known(lambda X: X["D"]), n=50_000, random_state=seed)
-    assert list(table) == ["decisions", "coupling", "quantity", "estimate", "error", "posterior_sd", "n"]
+    assert list(table) == ["decisions", "score_noise", "coupling", "quantity", "estimate", "error", "posterior_sd", "n"]
     assert len(table) == 12
     piu = table[table["quantity"] == "piu"].set_index("coupling")
     for coupling, right in zip(COUPLINGS, (0.35, 0.55, 0.85), strict=True):
@@ -115,6 +115,12 @@ def joint(p0: float, p1: float, coupling: str) -> dict[tuple[int, int], float]:
     return {(1, 1): both, (1, 0): p0 - both, (0, 1): p1 - both, (0, 0): 1 - p0 - p1 + both}
 
 
+def rule(decisions: str) -> dict[str, Any]:
+    """Return the settings of thresholded decisions, or of drawn ones by their noise."""
+    how = ("threshold", "shared") if decisions == "threshold" else ("score", decisions)
+    return dict(zip(("decisions", "score_noise"), how, strict=True))
+
+
 def enumerated(coupling: str, decisions: str) -> dict[str, float]:
     """Sum over all units: their Q, A, and both potential values of D and of M."""
     cells: dict[tuple[int, ...], list[tuple[float, float, float]]] = {}
@@ -129,14 +135,14 @@ def enumerated(coupling: str, decisions: str) -> dict[str, float]:
             differs = c0 + c1 - 2 * c0 * c1 if decisions == "own" else abs(c1 - c0)
             if p_qa * p_d * p_m > 0:
                 cells.setdefault((a, q, d[a], m[a]), []).append((p_qa * p_d * p_m, c1 - c0, differs))
-    people = [person for cell in cells.values() for person in cell]
-    effect = sum(p * t for p, t, _ in people)
+    units = [person for cell in cells.values() for person in cell]
+    effect = sum(p * t for p, t, _ in units)
     weight = np.array([sum(p for p, _, _ in cell) for cell in cells.values()])
     mu = np.array([sum(p * t for p, t, _ in cell) for cell in cells.values()]) / weight
     share = np.array([sum(p * d for p, _, d in cell) for cell in cells.values()]) / weight
     return {
         "mean_unfair_effect": effect,
-        "piu": sum(p * d for p, _, d in people),
+        "piu": sum(p * d for p, _, d in units),
         "conditional_sd": float(np.sqrt(weight @ (mu - effect) ** 2)),
         "paper_condmean": float(np.sqrt((share.sum() - share.mean()) / len(share))),
     }
@@ -158,15 +164,13 @@ def test_a_discrete_model_by_enumeration(decisions: Any, coupling: Any) -> None:
     right = enumerated(coupling, decisions)
     assert right["piu"] == pytest.approx(PIU.get((decisions, coupling), right["piu"]), abs=1e-12)
     assert right["mean_unfair_effect"] == pytest.approx(0.69 if decisions == "threshold" else 0.3)
-    truth = SEM(discrete, DISCRETE, coupling=coupling).truth(
-        Known(scored), n=40_000, random_state=1, decisions=decisions
-    )
+    truth = SEM(discrete, DISCRETE, coupling=coupling).truth(Known(scored), n=40_000, random_state=1, **rule(decisions))
     assert near(truth.mean_unfair_effect, right["mean_unfair_effect"])
     assert near(truth.piu, right["piu"])
     assert near(truth.conditional_sd, right["conditional_sd"])
     assert truth.paper_condmean == pytest.approx(right["paper_condmean"], abs=0.01)
     assert truth.definition1_sd == truth.conditional_sd
-    assert truth.decisions == decisions
+    assert (truth.decisions, truth.score_noise) == tuple(rule(decisions).values())
     assert truth.n == 40_000
 
 
@@ -188,11 +192,11 @@ def hidden(n: int) -> None:
         pyro.deterministic("D", torch.maximum(A, U))
 
 
-def test_the_spread_is_over_people_and_over_individuals_when_a_feature_is_continuous() -> None:
+def test_the_spread_is_over_units_and_over_individuals_when_a_feature_is_continuous() -> None:
     model = Known(lambda X: 0.1 + 0.6 * X["D"])
     fair = "A -> D -> Y"
     truth = SEM(hidden, CausalGraph("A -> D -> Y; A -> Y", sensitive="A", outcome="Y").unfair(fair)).truth(
-        model, n=50_000, random_state=0, decisions="shared"
+        model, n=50_000, random_state=0, decisions="score"
     )
     # The effect is .6 (1 - U). Cells: (A=0, D=0) with .3 and effect .6; (0, 1) with .2 and 0; (1, 1) with .5 and .36.
     mean = 0.3 * 0.6 + 0.5 * 0.36
@@ -203,7 +207,7 @@ def test_the_spread_is_over_people_and_over_individuals_when_a_feature_is_contin
     assert truth.grouping == "3 groups of identical A, D"
 
     graph = CausalGraph("A -> D; {A D Q} -> Y", sensitive="A", outcome="Y")
-    alone = SEM(hidden, graph.unfair(fair)).truth(model, n=20_000, random_state=0, decisions="shared")
+    alone = SEM(hidden, graph.unfair(fair)).truth(model, n=20_000, random_state=0, decisions="score")
     assert near(alone.conditional_sd, 0.6 * np.sqrt(0.4 * 0.6))
     assert alone.conditional_sd.value > right
     assert alone.paper_condmean == pytest.approx(np.sqrt(alone.piu.value), rel=1e-3)
@@ -226,9 +230,14 @@ def given(c0: Any, c1: Any, group: Any, decisions: Any = "shared") -> Truth:
     """Measure the truth of a model whose only feature is its score."""
     graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
     worlds = (pd.DataFrame({"M": c0}), pd.DataFrame({"M": c1}))
-    people = pd.DataFrame({"M": group})
+    units = pd.DataFrame({"M": group})
     return measure_truth(
-        Known(lambda X: X["M"]), worlds, people, graph, decisions=decisions, threshold=0.5, coupling="monotone"
+        Known(lambda X: X["M"]),
+        worlds,
+        units,
+        graph,
+        DecisionRule(threshold=0.5, **rule(decisions)),
+        coupling="monotone",
     )
 
 
@@ -246,7 +255,7 @@ def test_the_noise_within_small_groups_is_not_taken_for_spread() -> None:
     assert near(spread.conditional_sd, 0.2)
 
 
-def test_the_formulas_on_five_people() -> None:
+def test_the_formulas_on_five_units() -> None:
     c0, c1, group = [0.2, 0.6, 0.5, 0.9, 0.1], [0.6, 0.4, 0.5, 0.7, 0.8], [1, 1, 1, 2, 2]
     soft, own, hard = (given(c0, c1, group, decisions) for decisions in ("shared", "own", "threshold"))
     assert soft.mean_unfair_effect.value == pytest.approx(np.mean([0.4, -0.2, 0.0, -0.2, 0.7]))
@@ -261,7 +270,9 @@ def test_the_formulas_on_five_people() -> None:
 
 def test_standard_errors_are_the_spread_of_the_estimates() -> None:
     sem = SEM(discrete, DISCRETE, coupling="independent")
-    truths = [sem.truth(Known(scored), n=400, random_state=seed, decisions="own") for seed in range(150)]
+    truths = [
+        sem.truth(Known(scored), n=400, random_state=seed, decisions="score", score_noise="own") for seed in range(150)
+    ]
     for name in ("mean_unfair_effect", "piu", "conditional_sd"):
         found = [getattr(truth, name) for truth in truths]
         assert np.std([f.value for f in found]) == pytest.approx(np.mean([f.error for f in found]), rel=0.2), name
@@ -328,13 +339,13 @@ def test_a_seed_decides_and_global_state_stays() -> None:
 @pytest.mark.parametrize("estimator", [LogisticRegression(), DecisionTreeClassifier(max_depth=3, random_state=0)])
 def test_any_classifier_will_do(estimator: Any) -> None:
     h = scenario("hiring")
-    people = h.draw(500, random_state=0)
+    units = h.draw(500, random_state=0)
     features = ["M", "D", "Q", "A"]
     sem = SEM(h.program, h.unfair)
-    named = estimator.fit(people[features], people["Y"])
+    named = estimator.fit(units[features], units["Y"])
     found = sem.truth(named, n=3000, random_state=0)
     assert 0.0 < found.piu.value < 0.5
-    blind = estimator.fit(people[["Q", "M"]], people["Y"])
+    blind = estimator.fit(units[["Q", "M"]], units["Y"])
     assert sem.truth(blind, n=3000, random_state=0).piu.value == 0.0
 
 
@@ -355,9 +366,9 @@ def test_the_oracle_keeps_its_accuracy_at_hardly_any_unfairness() -> None:
     fresh = h.draw(50_000, random_state=99)
     found = []
     for seed in range(3):
-        people = h.draw(5_000, random_state=seed)
+        units = h.draw(5_000, random_state=seed)
         oracle = PenalizedClassifier(source=sem, penalty=disagreement, strength=2.0, progress=False, random_state=seed)
-        oracle.fit(people[features], people["Y"])
+        oracle.fit(units[features], units["Y"])
         found.append((oracle.score(fresh[features], fresh["Y"]), sem.truth(oracle, random_state=seed).piu.value))
     accuracy, piu = np.mean(found, axis=0)
     assert accuracy >= 0.948
@@ -374,7 +385,8 @@ def test_a_model_that_reads_more_than_the_graph_allows_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"decisions": "score"}, r"decisions='score' is not known; it is 'threshold', 'shared' or 'own'"),
+        ({"decisions": "shared"}, r"decisions='shared' is not known; it is 'threshold' or 'score'"),
+        ({"score_noise": "none"}, r"score_noise='none' is not known; it is 'shared' or 'own'"),
         ({"threshold": 1.0}, r"threshold=1.0 must be a number of at least 0 and below 1"),
         ({"n": 0}, r"n=0 must be an integer from 1"),
         ({"n": 10.0}, r"n=10.0 must be an integer from 1"),

@@ -23,7 +23,7 @@ from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
-from pyrofair.mechanisms.families import Continuous, Family, Whole, features
+from pyrofair.mechanisms.families import Continuous, Family, Integer, features
 
 __all__ = [
     "FixedSpread",
@@ -78,7 +78,7 @@ class FixedSpread:
     ``own`` is that spread as a share of the column's standard deviation.
     """
 
-    family: Whole | Continuous
+    family: Integer | Continuous
     own: float
 
     @property
@@ -91,9 +91,11 @@ class FixedSpread:
         """The mean among all."""
         return torch.zeros(1)
 
-    def law(self, out: Tensor) -> Any:
+    def distribution(self, out: Tensor) -> Any:
         """Return the distributions at these locations."""
-        return self.family.law(torch.cat([torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))], -1))
+        return self.family.distribution(
+            torch.cat([torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))], -1)
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class LatentSEM(nn.Module):
         super().__init__()
         self.graph, self.families, self.noisy = graph, dict(families), dict(noisy)
         self.own_noise, self.distance = own_noise, distance
-        self.owner = graph.node_of
+        self.owner = {column: node for node, own in graph.columns.items() for column in own}
         self.order = tuple(node for node in graph.order if node not in graph.latent)
         self.site = {node: unused_name(f"H_{node}", self.families) for node in self.noisy}
         self.width = {name: features(family, torch.zeros(1)).shape[-1] for name, family in self.families.items()}
@@ -174,8 +176,8 @@ class LatentSEM(nn.Module):
     def _drawn_from(self, column: str) -> Family:
         """Return the family of a column's distribution, narrow where a latent variable explains the spread."""
         family = self.families[column]
-        if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Whole | Continuous):
-            least = WHOLE_NOISE / family.sd if isinstance(family, Whole) else 0.0
+        if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Integer | Continuous):
+            least = WHOLE_NOISE / family.sd if isinstance(family, Integer) else 0.0
             return FixedSpread(replace(family, components=1), max(self.own_noise, least))
         return family
 
@@ -203,7 +205,7 @@ class LatentSEM(nn.Module):
             parts.append(latent)
         shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))  # type: ignore[no-untyped-call]
         read = torch.cat([part.expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
-        return self._drawn_from(column).law(self.networks[self.index[column]](read))
+        return self._drawn_from(column).distribution(self.networks[self.index[column]](read))
 
     def posterior(self, node: str, values: Values) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation of a node's latent variable given its family, shapes (n, k)."""

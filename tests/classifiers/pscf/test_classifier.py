@@ -21,7 +21,7 @@ from pyrofair.classifiers.pscf.classifier import PSCF
 from pyrofair.classifiers.pscf.counterfactual import read_replay
 from pyrofair.classifiers.pscf.model import LatentSEM, Steps, Units, evidence, fit_elbo, mean_discrepancy, unsettled
 from pyrofair.graph.causal_graph import unused_name
-from pyrofair.mechanisms.families import Categories, choose_family
+from pyrofair.mechanisms.families import Categorical, choose_family
 
 short = pytest.mark.filterwarnings("ignore:The loss may not have settled")
 pytestmark = short
@@ -393,7 +393,7 @@ def test_a_law_of_ones_own() -> None:
     X["D"] = X["D"].round().astype(int)
     family = choose_family(X["D"])
     model = make(families={"D": family}).fit(X, y)
-    assert isinstance(model.families_["D"], Categories)
+    assert isinstance(model.families_["D"], Categorical)
     assert type(fitted().families_["Q"]).__name__ == "Continuous"
     with pytest.raises(
         DataError, match=r"families names 'd'; a distribution can be chosen for Q, D, M\. Did you mean 'D'"
@@ -493,7 +493,7 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
         ({"own_noise": np.inf}, "own_noise=inf must be"),
         ({"encoder_hidden": 20}, r"encoder_hidden=20 must list the units of each hidden layer, such as \(32, 32\)"),
         ({"families": {"D": "w"}}, "family str of 'D' fails: AttributeError"),
-        ({"families": {"D": Categories}}, r"families\['D'\] is the class Categories; a family is an instance"),
+        ({"families": {"D": Categorical}}, r"families\['D'\] is the class Categorical; a family is an instance"),
         ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"unfair": HIRING}, "must be unfair paths, made by graph.unfair"),
     ],
