@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import FormulaNotApplicableError, NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.estimand import RegimeEstimand, Target
-from pyrofair.graph.identification import identify
-from pyrofair.graph.path_sets import Path
-from pyrofair.graph.paths import Regime, UnfairPaths
+from pyrofair.graph.identification import RegimeEstimand, Target, identify
+from pyrofair.graph.paths import Path, Regime, UnfairPaths
 from pyrofair.sources.ipw import IPW
 
 # The tables list the cells of a distribution, a row each: few rows, whose number has no meaning.

@@ -21,8 +21,7 @@ from pyrofair._validation import (
 )
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.parse import EdgeList, GraphSource, read_edges
-from pyrofair.graph.path_sets import PathSet, smallest_automaton
-from pyrofair.graph.paths import UnfairPaths, select_paths
+from pyrofair.graph.paths import PathSet, UnfairPaths, select_paths, smallest_automaton
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

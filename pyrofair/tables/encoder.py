@@ -14,8 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair.exceptions import DataError
-from pyrofair.tables.column_types import is_categorical
-from pyrofair.tables.labels import as_levels, encode_levels, show_labels
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, show_labels
 from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = ["TableEncoder"]

@@ -15,8 +15,7 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, 
 
 from pyrofair._validation import did_you_mean, require_unmasked
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.tables.column_types import is_categorical
-from pyrofair.tables.labels import show_labels
+from pyrofair.tables.labels import is_categorical, show_labels
 
 if TYPE_CHECKING:
     from pyrofair.graph.causal_graph import CausalGraph

@@ -18,8 +18,7 @@ from pyrofair import SEM, CausalGraph, NotIdentifiedError, UnfairPaths, identify
 from pyrofair.classifiers.pscf.counterfactual import read_replay
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.identification import _Projection
-from pyrofair.graph.path_sets import Path, PathSet, parting_node, show_count, show_paths
-from pyrofair.graph.paths import Regime
+from pyrofair.graph.paths import Path, PathSet, Regime, parting_node, show_count, show_paths
 from pyrofair.programs.structural_equations import Equations, State
 
 Pairs = list[tuple[str, str]]

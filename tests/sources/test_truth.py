@@ -15,8 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.functionals import disagreement
+from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.simulate.scenarios import scenario
