@@ -31,10 +31,23 @@ _SHA256: Final = {
 }
 
 # The columns of the raw files in file order.
-_ADULT_COLUMNS: Final = (
-    "age workclass fnlwgt education education-num marital-status occupation relationship race sex capital-gain "
-    "capital-loss hours-per-week native-country income"
-).split()
+_ADULT_COLUMNS: Final = [
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+    "income",
+]
 _ADULT_NUMBERS: Final = {"age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"}
 # Labels shortened from UCI's own description of the codes, none for a number; load_german describes their errors.
 _GERMAN_COLUMNS: Final[dict[str, dict[str, str]]] = {

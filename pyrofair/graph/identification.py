@@ -50,16 +50,9 @@ class Factor:
 
 @dataclass(frozen=True, repr=False)
 class Weight:
-    """A weight on observed rows: a product of powers of propensities P(A = a | prefix).
+    """A weight on the rows of a group (0, 1, or None for all): a product of powers of propensities P(A = a | prefix).
 
-    Parameters
-    ----------
-    group
-        The group whose rows are weighted: 0, 1, or None for all rows.
-    powers
-        Pairs of (value of A, prefix of nodes) and the power of that propensity.
-    sensitive
-        The name of A.
+    ``powers`` are pairs of (value of A, prefix of nodes) and the power of that propensity; ``sensitive`` names A.
     """
 
     group: int | None
@@ -86,7 +79,7 @@ class Weight:
     def __str__(self) -> str:
         above, below = self._products(tex=False)
         indicator = f"1[{self.sensitive}={self.group}] " if self.group is not None else ""
-        return f"{indicator}{above or '1'}{f' / [{below}]' if below else ''}"
+        return f"{indicator}{above or '1'}{below and f' / [{below}]'}"
 
     @property
     def latex(self) -> str:
@@ -104,32 +97,20 @@ class Weight:
 
     def _products(self, *, tex: bool) -> tuple[str, str]:
         """Write the numerator and the denominator."""
-        above: list[str] = []
-        below: list[str] = []
+        parts: tuple[list[str], list[str]] = [], []
         for (value, prefix), power in self.powers:
             written = _probability((self.sensitive, value), [(node, None) for node in prefix], tex=tex)
-            (above if power > 0 else below).extend([written] * abs(power))
-        return " ".join(above), " ".join(below)
+            parts[power < 0].extend([written] * abs(power))
+        return " ".join(parts[0]), " ".join(parts[1])
 
 
 @dataclass(frozen=True, repr=False)
 class RegimeEstimand:
     """The distribution of the features in one world, as a product of factors, and the weights that reproduce it.
 
-    Parameters
-    ----------
-    regime
-        The world.
-    order
-        The observed ancestors of the target without the sensitive attribute, in topological order.
-    roots
-        How many of them come first that the sensitive attribute does not cause.
-    factors
-        One factor for each node of the order.
-    outcome_arm
-        The value of the sensitive attribute that the target itself reads, or None if it does not read it.
-    outcome_given
-        The nodes that the target's own distribution is conditioned on, without the sensitive attribute.
+    ``order`` are the observed ancestors of the target without the sensitive attribute, in topological order, first the
+    ``roots`` many that it does not cause, with one of ``factors`` each. The target itself reads ``outcome_arm`` (None:
+    not the sensitive attribute) and is conditioned on ``outcome_given``, without the sensitive attribute.
     """
 
     regime: Regime
@@ -150,23 +131,12 @@ class RegimeEstimand:
         Density ratios become odds by Bayes: P(V | pre, A=a) / P(V | pre, A=g) = P(A=a | pre, V) P(A=g | pre) /
         (P(A=g | pre, V) P(A=a | pre)), and P(V | pre, A=a) / P(V | pre) = P(A=a | pre, V) / P(A=a | pre).
 
-        Parameters
-        ----------
-        group
-            0, 1, or ``"pooled"`` (None) for both: the weight of a group times the probability of that group given the
-            features, the same for both.
-        upto
-            Stop after so many nodes of the order: the weight then reproduces the distribution of these nodes alone.
-
-        Raises
-        ------
-        GraphError
-            For another group.
+        For both groups, ``"pooled"`` or None, it is the weight of a group times the probability of that group given the
+        features, the same for both. With ``upto`` it reproduces the distribution of so many nodes of the order alone.
         """
         if group is not None:
             require_choice("group", group, (0, 1, "pooled"), error=GraphError)
-        if group == "pooled":
-            group = None
+        group = None if group == "pooled" else group
         last = len(self.order) if upto is None else upto
         powers: Counter[tuple[int, tuple[str, ...]]] = Counter()
         if group is not None:
@@ -180,9 +150,7 @@ class RegimeEstimand:
             if group is not None:
                 powers[group, after] -= 1
                 powers[group, factor.before] += 1
-        kept = sorted(
-            ((key, power) for key, power in powers.items() if power), key=lambda kv: (len(kv[0][1]), kv[0][0])
-        )
+        kept = sorted((one for one in powers.items() if one[1]), key=lambda one: (len(one[0][1]), one[0][0]))
         return Weight(group, tuple(kept), self.regime.unfair.graph.sensitive)
 
     def needed_values(self, index: int, group: int | None) -> set[int]:
@@ -263,10 +231,8 @@ class Estimand:
         does not count, for it is known: P(Y(1, M(0)) = 1) is the mean of c(1, M(0)). The mechanism of an observed
         outcome is no known function, and does count.
         """
-        arms = {factor.arm for factor in self.switched.factors}
-        if self.target == "outcome":
-            arms.add(self.switched.outcome_arm)
-        return len(arms - {None}) > 1
+        own = {self.switched.outcome_arm} if self.target == "outcome" else set()
+        return len(({factor.arm for factor in self.switched.factors} | own) - {None}) > 1
 
     @property
     def support(self) -> str:
@@ -279,8 +245,7 @@ class Estimand:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions on which the formulas rest, a sentence each."""
-        graph = self.unfair.graph
-        sensitive = graph.sensitive
+        graph, sensitive = self.unfair.graph, self.unfair.graph.sensitive
         found = [
             "The graph is right: no edge and no latent common cause is missing beyond those declared"
             + (f" ({', '.join(graph.latent)})." if graph.latent else "."),
@@ -321,11 +286,8 @@ class Estimand:
             f"{graph.outcome}=1 is {graph.positive!r}."
         ]
         for part in (self.baseline, self.switched):
-            lines.append(str(part))
-            lines.append(f"  weight on group {part.paper_group}: {part.weight(part.paper_group)}")
-        lines.append("Assumptions:")
-        lines.extend(f"  {i}. {text}" for i, text in enumerate(self.assumptions, 1))
-        return "\n".join(lines)
+            lines += [str(part), f"  weight on group {part.paper_group}: {part.weight(part.paper_group)}"]
+        return "\n".join([*lines, "Assumptions:", *(f"  {i}. {one}" for i, one in enumerate(self.assumptions, 1))])
 
 
 def _shown_latex(formula: str) -> str | None:
@@ -363,12 +325,7 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     unfair
         The unfair paths.
     target
-        Whether the outcome is the classifier's prediction, a known function of its observed parents, or the observed
-        outcome itself.
-
-    Returns
-    -------
-    Estimand
+        The classifier's prediction, a known function of the outcome's observed parents, or the observed outcome itself.
 
     Raises
     ------
@@ -394,10 +351,9 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     require_choice("target", target, ("prediction", "outcome"), error=GraphError)
     projection = _Projection(unfair, target)
     worlds = [(regime, projection.arms(regime)) for regime in unfair.regimes]
-    for regime, arms in worlds:
-        projection.check_identified(arms, regime)
-    for regime, arms in worlds:
-        projection.check_formula(arms, regime)
+    for check in (projection.check_identified, projection.check_formula):
+        for regime, arms in worlds:
+            check(arms, regime)
     baseline, switched = (projection.estimand(arms, regime) for regime, arms in worlds)
     return Estimand(unfair, target, baseline, switched)
 

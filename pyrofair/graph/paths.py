@@ -61,18 +61,10 @@ class PathSet(Sequence[Path]):
     """A set of directed paths from one node to another, as the smallest automaton that accepts them.
 
     It is a sequence of tuples of node names, depth first in the order of declaration, and equals the tuple or list of
-    its paths. Its length, membership, single paths and comparison cost what its states and edges cost, however many
-    paths there are.
+    its paths. Its operations cost what its states and edges cost, however many paths there are. A state is a node and
+    the states that follow it, in the order of declaration; the first is the end of all paths, the last their start,
+    and each stands after those that follow it. The empty set has none.
 
-    Parameters
-    ----------
-    states
-        Each state is a node and the states that follow on its outgoing edges, in the order of declaration. The first
-        state is the end of all paths, the last one their start, and each stands after those that follow it. There is
-        none in the empty set.
-
-    Examples
-    --------
     >>> from pyrofair import CausalGraph
     >>> paths = CausalGraph("A -> D -> Y; A -> Y", sensitive="A", outcome="Y").directed_paths("A", "Y")
     >>> paths
@@ -83,14 +75,12 @@ class PathSet(Sequence[Path]):
 
     states: tuple[tuple[str, tuple[int, ...]], ...]
 
-    # -- as a sequence ------------------------------------------------------------------------------------------------
-
     @cached_property
     def _sizes(self) -> tuple[int, ...]:
         """For each state the number of ways from it to the end."""
         sizes: list[int] = []
         for _, following in self.states:
-            sizes.append(sum(sizes[state] for state in following) if following else 1)
+            sizes.append(sum(sizes[state] for state in following) or 1)
         return tuple(sizes)
 
     @property
@@ -143,14 +133,11 @@ class PathSet(Sequence[Path]):
         return NotImplemented
 
     def __hash__(self) -> int:
-        # As the equal tuple, where that is short enough to exist.
-        return hash(tuple(self)) if self.size <= _HASHED_AS_TUPLE else hash(self.states)
+        return hash(tuple(self)) if self.size <= _HASHED_AS_TUPLE else hash(self.states)  # as the equal tuple, if short
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(show_path(path)) for path in self[:SHOWN])
         return f"PathSet({shown}{'' if self.size <= SHOWN else f', ... {show_count(self.size)} paths'})"
-
-    # -- as an automaton ----------------------------------------------------------------------------------------------
 
     def step(self, state: int, node: str) -> int | None:
         """Return the state after a step to a node; None where no path of the set goes on so."""
@@ -270,9 +257,9 @@ def smallest_automaton(
             following = list(follow(state))
             waiting.append((state, following))
             waiting.extend((each, None) for each in reversed(following) if each not in known)
-            continue
-        kept = tuple(number for each in following if (number := known[each]) is not None)
-        known[state] = table.setdefault((name(state), kept), len(table)) if kept or ends(state) else None
+        else:
+            kept = tuple(number for each in following if (number := known[each]) is not None)
+            known[state] = table.setdefault((name(state), kept), len(table)) if kept or ends(state) else None
     return PathSet(tuple(table))
 
 
@@ -323,7 +310,7 @@ def _depth_first(roots: Iterable[S], follow: Callable[[S], Iterable[S]]) -> Iter
 
 
 def parting_node(one: Path, other: Path) -> str:
-    """Return the last node that two paths have in common before they part: M for A -> M -> Y and A -> M -> D -> Y."""
+    """Return the last node of two paths before they part: M for A -> M -> Y and A -> M -> D -> Y."""
     length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return one[length - 1]
 
@@ -343,8 +330,8 @@ class UnfairPaths:
     graph
         The causal graph.
     paths
-        The unfair paths, in the order of ``graph.directed_paths``: a sequence of tuples of node names that lists none
-        of them, so that 2^20 paths cost what the graph's edges cost.
+        The unfair paths, a sequence of tuples of node names in the order of ``graph.directed_paths``. No path is
+        listed: 2^20 of them cost what the graph's edges cost.
     swapped
         Whether the roles of the two values of the sensitive attribute are swapped, see :meth:`reversed`.
 
@@ -401,15 +388,8 @@ class UnfairPaths:
     def recanting_witnesses(self) -> list[tuple[str, Path, Path]]:
         """Return each node where an unfair and a fair path part after a common first edge, with one such pair.
 
-        Without latent nodes the set is identified if and only if there is none.
-
-        Returns
-        -------
-        list of (witness, unfair path, fair path)
-
-        References
-        ----------
-        Chikahara et al. (2021), definition 3; Avin, Shpitser and Pearl (2005).
+        Each is (witness, unfair path, fair path). Without latent nodes the set is identified if and only if there is
+        none (Avin, Shpitser and Pearl, 2005; Chikahara et al., 2021, definition 3).
         """
         index = {node: i for i, node in enumerate(self.graph.nodes)}
         found = [(witness, *pair) for witness, pair in partings(self.paths, self.fair_paths).items()]
@@ -424,8 +404,11 @@ class UnfairPaths:
         return self.graph.picture(self)
 
     def __str__(self) -> str:
-        lines = [*_lines("unfair: ", self.paths)] or ["unfair: no path"]
-        lines.extend(_lines("fair:   ", self.fair_paths))
+        lines = []
+        for word, paths in (("unfair: ", self.paths), ("fair:   ", self.fair_paths)):
+            lines += [f"{word}{show_path(path)}" for path in paths[:SHOWN]]
+            lines += [f"{word}... ({show_count(paths.size)} paths)"] if paths.size > SHOWN else []
+        lines = lines if self.paths else ["unfair: no path", *lines]
         lines.append(f"shared by both worlds: {', '.join(self.shared) or 'nothing observed'}")
         if self.swapped:
             graph = self.graph
@@ -483,13 +466,9 @@ class Regime:
     def arms(self) -> dict[str, int]:
         """The value read by each child of the sensitive attribute that leads to the outcome.
 
-        Raises
-        ------
-        NotIdentifiedError
-            If a child would have to read both values: there is a recanting witness.
+        A NotIdentifiedError if one would have to read both values: there is a recanting witness.
         """
-        witnesses = self.unfair.recanting_witnesses() if self.on_unfair != self.on_fair else []
-        if witnesses:
+        if self.on_unfair != self.on_fair and (witnesses := self.unfair.recanting_witnesses()):
             raise NotIdentifiedError(witness_message(*witnesses[0]))
         values = dict.fromkeys(self.unfair.fair_paths.first_steps, self.on_fair)
         values |= dict.fromkeys(self.unfair.paths.first_steps, self.on_unfair)
@@ -499,12 +478,6 @@ class Regime:
     def reversed(self) -> Regime:
         """Return the regime with 0 and 1 swapped."""
         return replace(self, unfair=self.unfair.reversed(), on_unfair=1 - self.on_unfair, on_fair=1 - self.on_fair)
-
-
-def _lines(word: str, paths: PathSet) -> Iterable[str]:
-    yield from (f"{word}{show_path(path)}" for path in paths[:SHOWN])
-    if paths.size > SHOWN:
-        yield f"{word}... ({show_count(paths.size)} paths)"
 
 
 def witness_message(witness: str, unfair: Path, fair: Path) -> str:
