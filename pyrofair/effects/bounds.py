@@ -42,16 +42,8 @@ MOST_ROWS = 10**15
 class PIUBounds:
     """Bounds on PIU, the probability P(Y_{A<=0} != Y_{A<=1||pi}), from the two marginals; made by `piu_bounds`.
 
-    Parameters
-    ----------
-    lower, upper : float or numpy.ndarray
-        The ends of the sharp interval: each is attained by a joint distribution with these marginals.
-    independent : float or numpy.ndarray
-        P^I, the value of PIU if the two outcomes were independent. Not a bound.
-
-    References
-    ----------
-    Chikahara et al. 2021, eq. (A19), the sharp interval; eq. (8), P^I.
+    ``lower`` and ``upper`` are the ends of the sharp interval (Chikahara et al. 2021, eq. (A19)), each attained by a
+    joint distribution; ``independent`` is P^I (eq. (8)), the value if the outcomes were independent, and no bound.
     """
 
     lower: float | npt.NDArray[np.float64]
@@ -75,9 +67,7 @@ class PIUBounds:
 
 
 def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
-    """Bound the probability of individual unfairness (PIU) by the two marginals alone.
-
-    Assumes nothing about the joint distribution of the two potential outcomes.
+    """Bound the probability of individual unfairness (PIU) by the two marginals alone, whatever their joint.
 
     Parameters
     ----------
@@ -98,18 +88,13 @@ def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
     ----------
     Chikahara et al. 2021, Theorem 1, eq. (7) and (8); eq. (A19).
 
-    Examples
-    --------
     >>> bounds = piu_bounds(0.25, 0.625)
     >>> bounds.lower, bounds.upper, bounds.paper, bounds.vacuous
     (0.375, 0.875, 1.125, True)
     """
-    a, b = _broadcast(_probability(p0, "p0"), _probability(p1, "p1"))
-    return PIUBounds(
-        lower=_plain(np.abs(a - b)),
-        upper=_plain(np.minimum(b, 1 - a) + np.minimum(a, 1 - b)),
-        independent=_plain(b * (1 - a) + (1 - b) * a),
-    )
+    a, b = _probabilities(p0=p0, p1=p1)
+    found = np.abs(a - b), np.minimum(b, 1 - a) + np.minimum(a, 1 - b), b * (1 - a) + (1 - b) * a
+    return PIUBounds(*(each if each.ndim else float(each) for each in found))
 
 
 def feasible_interval(
@@ -137,16 +122,13 @@ def feasible_interval(
     References
     ----------
     Chikahara et al. 2021, eq. (11) and the red regions of Figure 2.
-
-    Examples
-    --------
     >>> low, high = feasible_interval([0.0, 0.5, 0.875], 0.25)
     >>> low
     array([0.        ,        nan, 0.83333333])
     >>> high
     array([0.25,  nan, 1.  ])
     """
-    a, delta = _broadcast(_probability(p0, "p0"), _probability(level, "level"))
+    a, delta = _probabilities(p0=p0, level=level)
     # The penalty a + p1 (1 - 2a) is linear in p1: it rises for a < 1/2, falls for a > 1/2, and is 1/2 at a = 1/2.
     slope = 1 - 2 * a
     edge = np.divide(delta - a, slope, out=np.zeros_like(slope), where=slope != 0)
@@ -163,10 +145,8 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
 
     Parameters
     ----------
-    errors : int
-        Number of wrong predictions among the test rows.
-    n : int
-        Number of test rows.
+    errors, n : int
+        Numbers of wrong predictions and of test rows.
     delta : float, default 0.05
         Probability of missing the error rate on *each* side: the default is a 90 % two-sided interval.
 
@@ -184,9 +164,6 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     ----------
     Chikahara et al. 2021, table "Test error and test set bound"; Langford 2005, "Tutorial on practical prediction
     theory for classification".
-
-    Examples
-    --------
     >>> low, high = test_set_bound(24, 100)
     >>> round(low, 5), round(high, 5)
     (0.17135, 0.3206)
@@ -214,38 +191,29 @@ def _count(value: object) -> object:
     return value
 
 
-def _probability(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
-    require_unmasked(name, values)
+def _probabilities(**given: npt.ArrayLike) -> list[npt.NDArray[np.float64]]:
+    """Return two named arrays of probabilities, broadcast together."""
+    arrays = []
+    for name, values in given.items():
+        require_unmasked(name, values)
+        try:
+            array = np.asarray(values)
+        except (TypeError, ValueError):  # rows of different lengths
+            array = np.array(None)
+        if array.dtype.kind not in "iuf" and array.size:
+            raise DataError(f"{name}={shown(values)} must be a number in [0, 1], or an array of them.")
+        array = array.astype(np.float64)
+        if (wrong := ~((array >= 0) & (array <= 1))).any():
+            raise DataError(
+                f"{name} holds {array[wrong][0]}, which is not in [0, 1]. A Horvitz-Thompson estimate can leave it: "
+                "normalise its weights, or report that it did."
+            )
+        arrays.append(array)
     try:
-        given = np.asarray(values)
-    except (TypeError, ValueError):  # rows of different lengths
-        given = np.array(None)
-    if given.dtype.kind not in "iuf" and given.size:
-        raise DataError(f"{name}={shown(values)} must be a number in [0, 1], or an array of them.")
-    array = given.astype(np.float64)
-    wrong = ~((array >= 0) & (array <= 1))
-    if wrong.any():
-        raise DataError(
-            f"{name} holds {array[wrong][0]}, which is not in [0, 1]. A Horvitz-Thompson estimate can leave [0, 1]: "
-            "normalise its weights, or report that it did."
-        )
-    return array
-
-
-def _broadcast(
-    a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    try:
-        a, b = np.broadcast_arrays(a, b)
+        return [*np.broadcast_arrays(*arrays)]
     except ValueError as error:
-        raise DataError(
-            f"Shapes {a.shape} and {b.shape} do not broadcast; pass scalars or arrays of one shape."
-        ) from error
-    return a, b
-
-
-def _plain(values: npt.NDArray[np.float64]) -> float | npt.NDArray[np.float64]:
-    return float(values) if values.ndim == 0 else values
+        shapes = " and ".join(str(each.shape) for each in arrays)
+        raise DataError(f"Shapes {shapes} do not broadcast; pass scalars or arrays of one shape.") from error
 
 
 Vector = NDArray[np.float64]
