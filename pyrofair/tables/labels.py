@@ -80,16 +80,16 @@ def column_type(values: pd.Series[Any], shares: NDArray[np.float64], most_levels
 
     Up to ``most_levels`` different integers are categories. A DataError if most rows have a category of their own, or a
     program's precision is too low for the numbers.
-
-    Examples
-    --------
-    >>> column_type(pd.Series([1e6 + 0.25, 1e6 + 10.0, 1e6 + 20.0]), np.full(3, 1 / 3), 20)
-    'continuous'
-    >>> column_type(pd.Series([0.25, 1.0, 2.0]), np.full(3, 1 / 3), 20)
-    'positive'
     """
     if is_categorical(values):
-        _require_levels(values)
+        name, count = values.name, values.nunique()
+        if count > FEW_LEVELS and 2 * count > len(values):
+            raise DataError(
+                f"The column {name!r} holds {count} different categories in {len(values)} rows, such as "
+                f"{show_labels(values.unique(), 3)}: most occur in one row, which carries no information on others. "
+                "Join categories, leave an identifier out of the graph, or make numbers of text that holds them: "
+                f"pd.to_numeric(df[{name!r}])."
+            )
         return "categorical"
     numbers = values.to_numpy(dtype=np.float64)
     known = np.unique(numbers)
@@ -112,18 +112,8 @@ def moments(numbers: NDArray[np.float64], shares: NDArray[np.float64]) -> tuple[
     return mean, float(np.sqrt(shares @ (numbers - mean) ** 2)) or 1.0
 
 
-def _require_levels(values: pd.Series[Any]) -> None:
-    name, count = values.name, values.nunique()
-    if count > FEW_LEVELS and 2 * count > len(values):
-        raise DataError(
-            f"The column {name!r} holds {count} different categories in {len(values)} rows, such as "
-            f"{', '.join(map(repr, values.unique()[:3]))}: most occur in one row, which carries no information on "
-            "others. Join categories, leave an identifier out of the graph, or make numbers of text that holds them: "
-            f"pd.to_numeric(df[{name!r}])."
-        )
-
-
 def _require_resolved(values: pd.Series[Any], largest: float, *, positive: bool) -> None:
+    """Refuse numbers that overflow, or differ by little more than the precision of a program."""
     name, numbers = values.name, values.to_numpy(dtype=np.float64)
     spread = float(numbers.std()) if largest < LARGEST else np.inf
     if largest >= LARGEST or not (positive or 1.0 / FARTHEST < spread < FARTHEST):
@@ -147,11 +137,12 @@ SHOWN = 10
 
 def show_labels(values: Iterable[Any], most: int = 5) -> str:
     """Write values as text, those of NumPy as Python's."""
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return ", ".join(map(repr, plain[:most]))
+    return ", ".join(map(repr, _plain([*values][:most])))
 
 
-# -- the sensitive attribute and the outcome ---------------------------------------------------------------------------
+def _plain(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return values with NumPy's numbers and texts as Python's."""
+    return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
 
 
 def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -> NDArray[np.int8]:
@@ -163,15 +154,15 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
-        never = [role for role, value in (("baseline", 0), ("contrast", 1)) if not (coded == value).any()]
+        never = [role for value, role in enumerate(("baseline", "contrast")) if not (coded == value).any()]
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
             f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name "
             "its two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
         )
-    for value in (0, 1) if both else ():
-        if not (coded == value).any():
+    for value in (0, 1):
+        if both and not (coded == value).any():
             raise DataError(
                 f"The sensitive attribute {name!r} never takes the value {graph.label(value)!r} in these "
                 f"{len(coded)} rows; both groups are needed to compare them."
@@ -229,8 +220,7 @@ def code_labels(
     if graph.outcome_column in table:
         numbers, found = read_outcome(table[graph.outcome_column], graph.positive, what="The outcome")
         coded[graph.outcome_column] = numbers
-        plain = tuple(each.item() if isinstance(each, np.generic) else each for each in found)
-        labels = None if plain == (0, 1) else plain
+        labels = None if (plain := _plain(found)) == (0, 1) else plain
     return coded, labels
 
 
@@ -246,9 +236,6 @@ def repeat_label(values: pd.Series[Any], label: Hashable, index: pd.Index[Any]) 
     """Return a label on an index, in the type that it has in a column which holds it."""
     first = int(np.argmax(np.asarray(values == label, dtype=bool)))
     return values.iloc[np.full(len(index), first)].set_axis(index)
-
-
-# -- columns of categories ---------------------------------------------------------------------------------------------
 
 
 def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
@@ -281,17 +268,8 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
 
     The index is 0 to n - 1, and memory is shared with the values where their type is that of the column. Values that
     are no level of a type of categories, and numbers for a type of text, are a DataError.
-
-    Examples
-    --------
-    >>> as_column("M", np.array([1.0, 0.0]), np.dtype("int8")).to_numpy()
-    array([1, 0], dtype=int8)
-    >>> as_column("M", np.array([1.5, 0.0]), np.dtype("int8")).to_numpy()
-    array([1.5, 0. ])
     """
     numbers = values.dtype.kind in "fiub"
-    if is_object_dtype(dtype) and not numbers:
-        return pd.Series(values.astype(object), dtype=object)
     if isinstance(dtype, pd.CategoricalDtype):
         codes = dtype.categories.get_indexer(pd.Index(values))
         if (codes < 0).any():
@@ -307,7 +285,7 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
                 f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "
                 f"labels: levels={{{name!r}: [...]}}."
             )
-        text: pd.Series[Any] = pd.Series(values.astype(object)).astype(dtype)
+        text: pd.Series[Any] = pd.Series(values.astype(object), dtype=object).astype(dtype)
         return text
     if not numbers or not _holds(dtype, values):
         return pd.Series(values, copy=False)
@@ -330,9 +308,6 @@ def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
         return True
     low, high = span_of(dtype)
     return bool(((numbers == np.rint(numbers)) & (numbers >= low) & (numbers <= high)).all())
-
-
-# -- sites of a program ------------------------------------------------------------------------------------------------
 
 
 def columns_of_sites(node_of: Mapping[str, str], graph: CausalGraph) -> dict[str, str]:
@@ -397,7 +372,7 @@ def outcome_levels(levels: Levels, node_of: Mapping[str, str], graph: CausalGrap
     others = [label for label in found if label != graph.positive]
     if len(others) > 1:
         raise DataError(
-            f"The outcome {values.name!r} holds {', '.join(map(repr, others[:SHOWN]))} besides "
+            f"The outcome {values.name!r} holds {show_labels(others, SHOWN)} besides "
             f"positive={graph.positive!r}, but it must be binary. Recode it, or name its labels: levels={{{site!r}: "
             f"[..., {graph.positive!r}]}}."
         )
@@ -438,11 +413,10 @@ def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64
     unseen = (codes < 0) & ~missing
     if unseen.any():
         label = given[unseen].iloc[0]
-        unknown = label.item() if isinstance(label, np.generic) else label
-        known = ", ".join(map(repr, labels[:SHOWN].tolist())) + (", ..." if len(labels) > SHOWN else "")
+        known = show_labels(labels, SHOWN) + (", ..." if len(labels) > SHOWN else "")
         raise DataError(
-            f"{site!r} holds {unknown!r}, which is none of its {len(labels)} levels: {known}. Correct the value, or "
-            f"fit the model with this level.{did_you_mean(unknown, labels.tolist())}"
+            f"{site!r} holds {show_labels([label])}, which is none of its {len(labels)} levels: {known}. Correct the "
+            f"value, or fit the model with this level.{did_you_mean(label, labels.tolist())}"
         )
     return np.where(missing, np.nan, codes.astype(np.float64))
 
@@ -454,7 +428,7 @@ def codes_of_rows(df: pd.DataFrame, labels: Levels) -> pd.DataFrame:
 
 
 def require_do(values: object, name: str = "do") -> None:
-    """Refuse what is no dictionary of nodes and the values they are set to; ``name`` is what the setting is called."""
+    """Refuse what is no dictionary of nodes and the values they are set to."""
     if values is not None and not isinstance(values, Mapping):
         raise DataError(
             f"{name}={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}."
