@@ -333,8 +333,8 @@ def _solve(cost: Vector, p: Vector, q: Vector) -> Vector:
     cell, unit = np.arange(k * k), np.arange(units)[:, None]
     column = (unit * k * k + cell).ravel()
     rows = [(unit * 2 * k + row).ravel() for row in (cell // k, k + cell % k)]
-    places = np.concatenate(rows), np.concatenate([column, column])
-    table = csr_array((np.ones(len(places[0])), places), shape=(2 * k * units, k * k * units))
+    positions = np.concatenate(rows), np.concatenate([column, column])
+    table = csr_array((np.ones(len(positions[0])), positions), shape=(2 * k * units, k * k * units))
     solution: Any = linprog(cost.ravel(), A_eq=table, b_eq=margins.ravel(), method="highs")  # type: ignore[call-overload]
     if solution.x is None:
         raise ArithmeticError(f"A linear program over couplings failed: {solution.message}")

@@ -1,4 +1,4 @@
-"""Differentiable functionals of two potential outcomes: one formula each, for every source and kind of unit.
+"""Differentiable functionals of two potential outcomes: one formula each, for every source and type of unit.
 
 Let ``a_u`` and ``b_u`` be the mean scores in the baseline world and in the world with the unfair paths switched, within
 unit ``u`` of weight ``w_u``. Without units the population is one unit of weight 1 and the two are P(Y_{A<=0} = 1) and

@@ -384,7 +384,7 @@ class CausalGraph:
         return UnfairPaths(self, select_paths(self, named, direct=direct, through=nodes, tests=tests))
 
     def with_latent(self, *nodes: str) -> CausalGraph:
-        """Return the same graph with further nodes declared latent, say because a table lacks their columns.
+        """Return the same graph with further nodes declared latent, for example because a table lacks their columns.
 
         >>> graph = CausalGraph("A -> Z -> Y; A -> Y", sensitive="A", outcome="Y")
         >>> graph.with_latent("Z").latent

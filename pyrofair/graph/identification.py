@@ -332,7 +332,7 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     NotIdentifiedError
         With the cause: a recanting witness and two paths, or a district and its latent nodes.
     FormulaNotApplicableError
-        If this formula does not apply although another one (front door, say) identifies the effect.
+        If this formula does not apply although another one (the front-door formula) identifies the effect.
 
     References
     ----------
@@ -347,7 +347,7 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     1[A=1] P(A=1 | Q, D) P(A=0 | Q, D, M) / [P(A=1 | Q) P(A=0 | Q, D) P(A=1 | Q, D, M)]
     """
     if not isinstance(unfair, UnfairPaths):
-        raise GraphError(f"identify needs unfair paths, graph.unfair('A -> Y') say; got {type(unfair).__name__}.")
+        raise GraphError(f"identify needs unfair paths, such as graph.unfair('A -> Y'); got {type(unfair).__name__}.")
     require_choice("target", target, ("prediction", "outcome"), error=GraphError)
     projection = _Projection(unfair, target)
     worlds = [(regime, projection.arms(regime)) for regime in unfair.regimes]

@@ -241,7 +241,7 @@ def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, An
     ``networkx.nx_pydot`` drops subgraphs, default attributes and the order of statements.
     """
     named: list[str] = []
-    statements = [one for kind in ("nodes", "edges", "subgraphs") for many in graph[kind].values() for one in many]
+    statements = [one for part in ("nodes", "edges", "subgraphs") for many in graph[part].values() for one in many]
     for statement in sorted(statements, key=lambda one: one["sequence"]):
         attributes = {key.strip('"'): value for key, value in statement["attributes"].items()}
         if statement["type"] == "node" and statement["name"] in _DOT_NOT_NODES:

@@ -201,7 +201,7 @@ def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
         if (coded[own] >= 0).any():
             raise DataError(
                 f"The labels {show_labels(labels)} are the same number in the type {values.dtype} of {values.name!r}, "
-                "so that rows cannot be told apart. Use short labels, such as 0 and 1."
+                "so that their rows cannot be distinguished. Use short labels, such as 0 and 1."
             )
         coded[own] = i
     return coded
@@ -422,7 +422,7 @@ def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64
 
 
 def codes_of_rows(df: pd.DataFrame, labels: Levels) -> pd.DataFrame:
-    """Return a table of units with codes in place of the labels of some columns, as :func:`codes_of` does."""
+    """Return a table of units with the labels of some columns as codes, as :func:`codes_of` does."""
     have = {name: own for name, own in labels.items() if name in getattr(df, "columns", ())}
     return df.assign(**{name: codes_of(name, own, df[name]) for name, own in have.items()}) if have else df
 
@@ -436,7 +436,7 @@ def require_do(values: object, name: str = "do") -> None:
 
 
 def codes_of_do(values: Mapping[str, Any] | None, labels: Levels) -> dict[str, Any]:
-    """Return values to set sites or columns to, with codes in place of the labels of some, as :func:`codes_of` does."""
+    """Return values to set sites or columns to, with some labels as codes, as :func:`codes_of` does."""
     require_do(values)
     found = {}
     for name, each in (values or {}).items():
