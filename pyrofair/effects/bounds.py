@@ -286,9 +286,8 @@ class _Cells:
 
 def choose_potentials(scores: Sequence[tuple[Vector, Vector]], views: Sequence[Worlds]) -> tuple[Potentials, ...]:
     """Return for each view the potentials of another one; the worlds have cells, and their rows are paired."""
-    cells = [_Cells.of(each, worlds) for each, worlds in zip(scores, views, strict=True)]
-    found = [_potentials(each) for each in cells]
-    return tuple(found[(i + 1) % len(found)] for i in range(len(found)))
+    found = [_potentials(_Cells.of(each, worlds)) for each, worlds in zip(scores, views, strict=True)]
+    return (*found[1:], found[0])
 
 
 def consistent_ends(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -143,19 +143,10 @@ class CausalGraph:
         for name in hidden:
             _require_node(listed.nodes, name, "a latent node")
         hidden = tuple(node for node in listed.nodes if node in {*hidden, *listed.latent})
-        fields = {
-            "nodes": listed.nodes,
-            "edges": listed.edges,
-            "sensitive": sensitive,
-            "outcome": outcome,
-            "baseline": baseline,
-            "contrast": contrast,
-            "positive": positive,
-            "latent": hidden,
-            "column_map": _read_columns(listed, columns or {}, hidden),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        column_map = _read_columns(listed, columns or {}, hidden)
+        given = (listed.nodes, listed.edges, sensitive, outcome, baseline, contrast, positive, hidden, column_map)
+        for field, value in zip(fields(self), given, strict=True):
+            object.__setattr__(self, field.name, value)
         self._validate()
 
     @classmethod
@@ -180,8 +171,8 @@ class CausalGraph:
         program
             A Pyro program of the number of units.
         nodes
-            The nodes: sites in its plate of units. With ``columns``, each column is a site, or names a component of a
-            vector-valued site, in order; by default these are ``M[0]``, ``M[1]``, ...
+            Sites in its plate of units. With ``columns``, each column is a site, or names a component of a vector site,
+            in order; by default these are ``M[0]``, ``M[1]``, ...
         sensitive, outcome, baseline, contrast, positive, columns
             As for the class.
 
@@ -219,8 +210,6 @@ class CausalGraph:
             positive=positive,
             columns=read.columns,
         )
-
-    # -- what is in it ------------------------------------------------------------------------------------------------
 
     @property
     def columns(self) -> dict[str, list[str]]:
@@ -271,8 +260,6 @@ class CausalGraph:
         """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
         require_choice("value", value, (0, 1))
         return self.contrast if value else self.baseline
-
-    # -- relations ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def dag(self) -> nx.DiGraph[str]:
@@ -337,8 +324,6 @@ class CausalGraph:
             return PathSet(())
         return smallest_automaton(source, str, follow, target.__eq__)
 
-    # -- from it ------------------------------------------------------------------------------------------------------
-
     def unfair(
         self,
         *paths: str | Sequence[str] | Callable[[tuple[str, ...]], bool],
@@ -392,13 +377,10 @@ class CausalGraph:
         """
         for node in nodes:
             self._require(node)
+        roles = ("sensitive", "outcome", "baseline", "contrast", "positive")
         return CausalGraph(
             EdgeList(self.nodes, self.edges, self.latent),
-            sensitive=self.sensitive,
-            outcome=self.outcome,
-            baseline=self.baseline,
-            contrast=self.contrast,
-            positive=self.positive,
+            **{role: getattr(self, role) for role in roles},
             columns={node: names for node, names in self.column_map if node not in nodes},
             latent=(*self.latent, *nodes),
         )
@@ -438,8 +420,6 @@ class CausalGraph:
         if self.latent:
             lines.append(f"latent: {', '.join(self.latent)}")
         return "\n".join(lines)
-
-    # -- checks -------------------------------------------------------------------------------------------------------
 
     def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(set(nodes), key=self._index.__getitem__))

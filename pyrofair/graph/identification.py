@@ -452,12 +452,12 @@ class _Projection:
                 )
         for district in districts:
             if not self._reachable(district):
-                whole = nx.node_connected_component(self.confounded, self.sensitive)
+                whole = nx.node_connected_component(self.confounded, self.sensitive) | district
                 raise NotIdentifiedError(
                     f"Not identified: {self.sensitive!r} shares a district with what it causes: "
-                    f"{_braces(self.nodes, whole | district)}, joined by {self._joined_by(whole | district)}. No "
-                    f"data on these columns determine the effect of {self.sensitive!r} on "
-                    f"{_braces(self.nodes, district)}. Measure the latent node."
+                    f"{_braces(self.nodes, whole)}, joined by {self._joined_by(whole)}. No data on these columns "
+                    f"determine the effect of {self.sensitive!r} on {_braces(self.nodes, district)}. Measure the "
+                    "latent node."
                 )
 
     def check_formula(self, arms: dict[str, int], regime: Regime) -> None:

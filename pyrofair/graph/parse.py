@@ -93,11 +93,7 @@ def read_edges(source: GraphSource) -> EdgeList:
 
 
 def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
-    """Read one directed path of at least two different nodes, written ``"A -> D -> Y"`` or as a sequence of names.
-
-    >>> read_path("A -> D -> Y")
-    ('A', 'D', 'Y')
-    """
+    """Read one directed path of at least two different nodes, written ``"A -> D -> Y"`` or as a sequence of names."""
     if isinstance(path, str):
         statements = list(_statements(path))
         if len(statements) != 1 or any(len(side) > 1 for side in statements[0]):

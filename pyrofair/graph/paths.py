@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from pyrofair._validation import did_you_mean
@@ -187,8 +187,7 @@ class PathSet(Sequence[Path]):
     def select(self, begin: S, step: Callable[[S, str, str], S | None], accept: Callable[[S], bool]) -> PathSet:
         """Return the paths that another automaton accepts.
 
-        It begins in a state, steps along an edge from state and edge to the next state or None (refused), and accepts
-        a path that ends in some of its states.
+        It steps from a state along an edge to the next state, or to None to refuse the path.
         """
 
         def follow(pair: tuple[int, S]) -> list[tuple[int, S]]:
@@ -264,10 +263,7 @@ def smallest_automaton(
 
 
 def partings(one: PathSet, other: PathSet) -> dict[str, tuple[Path, Path]]:
-    """Return each node where a path of one set and a path of the other part after a common first edge.
-
-    With each comes the first such pair (path of the one, path of the other) in the order of the sets.
-    """
+    """Return each node where paths of two sets part after a common first edge, with the first such pair of paths."""
     found: dict[str, tuple[Path, Path]] = {}
     if not one or not other:
         return found
@@ -282,18 +278,11 @@ def partings(one: PathSet, other: PathSet) -> dict[str, tuple[Path, Path]]:
         node = one.states[pair[0]][0]
         if node in found:
             continue
-        split = next(
-            (
-                (left, right)
-                for left in one.states[pair[0]][1]
-                for right in other.states[pair[1]][1]
-                if one.states[left][0] != other.states[right][0]
-            ),
-            None,
-        )
-        if split is not None:
-            prefix = (one.states[-1][0], *(one.states[state][0] for state, _ in way), node)
-            found[node] = (*prefix, *one.rest(split[0])), (*prefix, *other.rest(split[1]))
+        for left, right in product(one.states[pair[0]][1], other.states[pair[1]][1]):
+            if one.states[left][0] != other.states[right][0]:
+                prefix = (one.states[-1][0], *(one.states[state][0] for state, _ in way), node)
+                found[node] = (*prefix, *one.rest(left)), (*prefix, *other.rest(right))
+                break
     return found
 
 
@@ -425,16 +414,9 @@ class UnfairPaths:
 
 @dataclass(frozen=True)
 class Regime:
-    """One world: the value of the sensitive attribute that each path carries.
+    """One world, ``"baseline"`` or ``"unfair"``: the value of the sensitive attribute that each path carries.
 
-    Parameters
-    ----------
-    unfair
-        The unfair paths.
-    name
-        ``"baseline"`` or ``"unfair"``.
-    on_unfair, on_fair
-        The value, 0 (baseline) or 1 (contrast), carried by unfair paths and by all others.
+    Unfair paths carry ``on_unfair`` and all others ``on_fair``, each 0 (baseline) or 1 (contrast).
     """
 
     unfair: UnfairPaths

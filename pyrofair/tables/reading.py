@@ -40,10 +40,11 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     values that are neither numbers nor categories.
     """
     if not isinstance(df, pd.DataFrame):
-        names = f" ({', '.join(columns)})" if columns else ""
+        names, own = f" ({', '.join(columns)})" if columns else "", type(df)
+        found = f"{own.__module__.split('.')[0]}.DataFrame" if own.__name__ == "DataFrame" else own.__name__
         raise DataError(
-            f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; "
-            f"got {_type_name(df)}.{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
+            f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; got {found}."
+            f"{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
         )
     if isinstance(df.columns, pd.MultiIndex):
         raise DataError(
@@ -66,12 +67,6 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     for name in columns:
         _check_values(table[name], what)
     return table
-
-
-def _type_name(value: object) -> str:
-    """Return the name of a type, with its package where pandas has a type of that name."""
-    own = type(value)
-    return own.__name__ if own.__name__ != "DataFrame" else f"{own.__module__.split('.')[0]}.{own.__name__}"
 
 
 def _check_values(values: pd.Series[Any], what: str) -> None:
