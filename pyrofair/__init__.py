@@ -10,6 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyrofair._version import __version__
+from pyrofair.exceptions import (
+    DataError,
+    FormulaNotApplicableError,
+    GraphError,
+    NotIdentifiedError,
+    PositivityError,
+    PositivityWarning,
+    PyrofairError,
+    PyrofairWarning,
+)
 
 if TYPE_CHECKING:
     from pyrofair import (
@@ -36,64 +46,26 @@ if TYPE_CHECKING:
         piu_upper,
         test_set_bound,
     )
-    from pyrofair.exceptions import (
-        DataError,
-        FormulaNotApplicableError,
-        GraphError,
-        NotIdentifiedError,
-        PositivityError,
-        PositivityWarning,
-        PyrofairError,
-        PyrofairWarning,
-    )
     from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
     from pyrofair.programs import CouplingError, InterventionError, do
     from pyrofair.sources import IPW, SEM, GComputation, effect_posterior
 
-_FOLDERS = {
-    "audits",
-    "classifiers",
-    "datasets",
-    "effects",
-    "graph",
-    "inference",
-    "mechanisms",
-    "programs",
-    "simulate",
-    "sources",
-    "tables",
+_NAMES = {
+    "audits": "Audit PenaltyPath audit penalty_path",
+    "classifiers": "PSCF PenalizedClassifier remove",
+    "datasets": "",
+    "effects": "disagreement effect_gap feasible_interval interval_disagreement piu_bounds piu_upper test_set_bound",
+    "graph": "CausalGraph Estimand Regime UnfairPaths identify",
+    "inference": "Posterior fit_posterior",
+    "mechanisms": "LearnedMechanisms learn_mechanisms",
+    "programs": "CouplingError InterventionError do",
+    "simulate": "",
+    "sources": "GComputation IPW SEM effect_posterior",
+    "tables": "",
 }
-_HOME = {
-    "audits": ["Audit", "PenaltyPath", "audit", "penalty_path"],
-    "classifiers": ["PSCF", "PenalizedClassifier", "remove"],
-    "effects": [
-        "disagreement",
-        "effect_gap",
-        "feasible_interval",
-        "interval_disagreement",
-        "piu_bounds",
-        "piu_upper",
-        "test_set_bound",
-    ],
-    "exceptions": [
-        "DataError",
-        "FormulaNotApplicableError",
-        "GraphError",
-        "NotIdentifiedError",
-        "PositivityError",
-        "PositivityWarning",
-        "PyrofairError",
-        "PyrofairWarning",
-    ],
-    "graph": ["CausalGraph", "Estimand", "Regime", "UnfairPaths", "identify"],
-    "inference": ["Posterior", "fit_posterior"],
-    "mechanisms": ["LearnedMechanisms", "learn_mechanisms"],
-    "programs": ["CouplingError", "InterventionError", "do"],
-    "sources": ["GComputation", "IPW", "SEM", "effect_posterior"],
-}
-_FOLDER_OF = {name: folder for folder, names in _HOME.items() for name in names}
+_FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "IPW",
@@ -150,13 +122,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FOLDERS:
+    if name in _NAMES:
         return import_module(f"pyrofair.{name}")
-    if name in _FOLDER_OF:
-        value = getattr(import_module(f"pyrofair.{_FOLDER_OF[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'pyrofair' has no attribute {name!r}")
+    if name not in _FOLDER_OF:
+        raise AttributeError(f"module 'pyrofair' has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"pyrofair.{_FOLDER_OF[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

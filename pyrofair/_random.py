@@ -68,10 +68,7 @@ def set_seed(seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
 
 
-class _Thread(threading.local):
-    """Whether the thread is inside a neutral block."""
-
-    neutral = False
+_THREAD = threading.local()  # .neutral where the thread is inside a neutral block
 
 
 class _DefaultType:
@@ -82,20 +79,15 @@ class _DefaultType:
     before = torch.float32
 
 
-_THREAD = _Thread()
-
-
 @contextmanager
 def neutral_torch() -> Iterator[None]:
     """Run with torch's settings as at its import and in one thread, and put the caller's back, also after an error.
 
     Inside, gradients are recorded, numbers are float32 on the CPU unless a type or device is named, and neither
-    inference mode nor autocast applies, so that results do not depend on what a caller has set. Sums are split by
-    threads, and thus differ in their last digits by how many there are; in fits of small networks threads mostly wait
-    for each other. A block inside another one changes nothing. Deterministic algorithms are left to the caller: the
-    results on the CPU do not depend on them.
+    inference mode nor autocast applies. The number of threads changes the last digits of sums, and in fits of small
+    networks threads mostly wait for each other. A block inside another one changes nothing.
     """
-    if _THREAD.neutral:
+    if getattr(_THREAD, "neutral", False):
         yield
         return
     _THREAD.neutral = True

@@ -1,4 +1,4 @@
-"""Do the pages say what the code does? Commands, names, links, examples, and words that have no place here."""
+"""The pages agree with the code: commands, names, links and examples; some words are not used."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_readme_has_two_commands() -> None:
 
 def test_ci_runs_the_readme_command(tmp_path: Path) -> None:
     script = ROOT / ".ci" / "run"
-    said = subprocess.run([script, "--print"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == SHELL.findall(README)[1].strip()
+    printed = subprocess.run([script, "--print"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == SHELL.findall(README)[1].strip()
     assert "pytest" not in script.read_text(encoding="utf-8")
 
 
-def test_the_main_job_writes_what_the_readme_says() -> None:
+def test_the_main_job_writes_the_files_that_the_readme_names() -> None:
     code = (ROOT / "pyrofair" / "reproduce" / "compare.py").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z-]+\.(?:csv|png|txt))`", README))
     assert named == {"audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt"}
@@ -161,9 +161,9 @@ def test_the_readme_examples_run(
             names: dict[str, Any] = {}  # each block runs alone, as pasted
             exec(compile(code, "README.md", "exec"), names)
     assert (names["switched"]["M"] - names["baseline"]["M"]).round(4).tolist() == [2.0] * 5
-    said = capsys.readouterr().out
-    assert "P(Y(A<=1||pi) = 1) = sum over Q, D, M of" in said
-    assert "Audit of 2 model(s) on 1,000 rows" in said
+    printed = capsys.readouterr().out
+    assert "P(Y(A<=1||pi) = 1) = sum over Q, D, M of" in printed
+    assert "Audit of 2 model(s) on 1,000 rows" in printed
     assert (tmp_path / "audit.png").stat().st_size > 0
 
 
@@ -187,13 +187,13 @@ def test_the_page_on_sources_runs() -> None:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def test_no_file_names_a_place_outside_the_project() -> None:
-    places = ["/" + "work/", "shared" + "/", "err" + "ata", "design" + ".md", "style" + ".md", "/" + "opt/"]
+def test_no_file_names_a_path_outside_the_project() -> None:
+    paths = ["/" + "work/", "shared" + "/", "err" + "ata", "design" + ".md", "style" + ".md", "/" + "opt/"]
     found = [
-        (str(path.relative_to(ROOT)), place)
+        (str(path.relative_to(ROOT)), outside)
         for path in files()
-        for place in places
-        if place in path.read_text(encoding="utf-8", errors="replace").lower()
+        for outside in paths
+        if outside in path.read_text(encoding="utf-8", errors="replace").lower()
     ]
     assert found == []
 

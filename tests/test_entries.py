@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
-from pyrofair.sources import gcomputation as split_laws
+from pyrofair.sources import gcomputation
 from pyrofair.sources.propensity import Rows
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.reading import read_table
@@ -35,7 +35,7 @@ def made() -> tuple[pd.DataFrame, pd.Series[Any]]:
     return X, y
 
 
-def people() -> pd.DataFrame:
+def units() -> pd.DataFrame:
     return made()[0].copy()
 
 
@@ -107,7 +107,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize(("values", "message"), HIDDEN.values(), ids=HIDDEN)
 def test_numbers_held_as_text(values: pd.Series[Any], message: str) -> None:
-    df, y = people().assign(Q=values), made()[1]
+    df, y = units().assign(Q=values), made()[1]
     calls: list[Callable[[], Any]] = [
         lambda: pf.IPW(UNFAIR).fit(df),
         lambda: pf.GComputation(UNFAIR).fit(df),
@@ -143,8 +143,8 @@ def test_a_few_codes_as_text_are_categories_with_one_warning() -> None:
         warnings.simplefilter("always")
         source.fit(df).fit(df)
         pf.audit({"m": np.tile([0.2, 0.5, 0.8], 40)}, source, df, scores="prediction", n_boot=0)
-    told = [str(each.message) for each in caught if "as text" in str(each.message)]
-    assert told == [
+    messages = [str(each.message) for each in caught if "as text" in str(each.message)]
+    assert messages == [
         "The column 'Q' holds numbers as text, such as '1', and is read as 3 categories. Make numbers of them, or "
         "declare them: df['Q'].astype('category')."
     ]
@@ -155,29 +155,29 @@ def test_a_few_codes_as_text_are_categories_with_one_warning() -> None:
 
 @pytest.mark.parametrize("bad", [{"Q": 1e160}, {"Q": np.inf}, {"Q": np.nan}])
 def test_the_encoder_reads_as_the_classifier_does(bad: dict[str, float]) -> None:
-    wrong = people().assign(**bad)
+    wrong = units().assign(**bad)
     message = "squares leave double precision|infinite value|missing value"
     with pytest.raises(DataError, match=message):
         TableEncoder().fit(wrong)
-    encoder = TableEncoder().fit(people())
-    before = encoder.transform(people())
+    encoder = TableEncoder().fit(units())
+    before = encoder.transform(units())
     for call in (encoder.transform, encoder.transform_sparse, encoder.fit):
         with pytest.raises(DataError, match=message):
             call(wrong)
-    assert np.array_equal(encoder.transform(people()), before)
+    assert np.array_equal(encoder.transform(units()), before)
     with pytest.raises(
         DataError, match=r"'Q' held numbers in fit and now has the type object, with values such as b'x'"
     ):
-        encoder.transform(people().assign(Q=pd.Series([b"x"] * N, dtype=object)))
+        encoder.transform(units().assign(Q=pd.Series([b"x"] * N, dtype=object)))
     with pytest.raises(DataError, match="must be a pandas DataFrame"):
-        TableEncoder().fit(people().to_numpy())
+        TableEncoder().fit(units().to_numpy())
 
 
 # --- a fit is all or nothing -----------------------------------------------------------------------------------------
 
 
 def test_a_fit_that_fails_changes_nothing() -> None:
-    good, bad = people(), people()
+    good, bad = units(), units()
     good["M"] = good["Q"]  # the same for both groups
     bad["M"] = np.where(bad["A"] == 1, "x", "y")
     fresh = pf.IPW(UNFAIR, arm=1, random_state=0)
@@ -228,7 +228,7 @@ class Sure(Certain):
 
 @pytest.mark.parametrize("arm", ["auto", "paper", "pooled", 0, 1])
 def test_certain_propensities_are_refused_at_fit(arm: Any) -> None:
-    df = people()
+    df = units()
     with pytest.raises(
         PositivityError, match=r"\d+ of \d+ row\(s\) have no finite weight.* Certain .*clip=0\.01 bounds"
     ):
@@ -245,10 +245,10 @@ def test_a_baseline_row_of_probability_zero_is_refused_before_mechanisms_are_lea
     def learn(*_: Any, **__: Any) -> None:
         raise AssertionError("mechanisms were learned first")
 
-    monkeypatch.setattr(split_laws.SplitMechanisms, "_learn", learn)
+    monkeypatch.setattr(gcomputation.SplitMechanisms, "_learn", learn)
     graph = pf.CausalGraph("Q -> A; {A Q} -> R; {A R} -> M; {A Q R M} -> Y", sensitive="A", outcome="Y", baseline=1,
                            contrast=0)  # fmt: skip
-    df = people().assign(R=np.linspace(0.0, 1.0, N))
+    df = units().assign(R=np.linspace(0.0, 1.0, N))
     unfair = graph.unfair("A -> M -> Y")
     with pytest.raises(PositivityError, match=r"rows of the baseline 1, .* by the propensity 'Sure'"):
         pf.GComputation(unfair, propensity=Sure(), progress=False).fit(df)
@@ -258,7 +258,7 @@ def test_a_baseline_row_of_probability_zero_is_refused_before_mechanisms_are_lea
 
 
 def test_a_group_of_one_row_is_refused_before_mechanisms_are_learned() -> None:
-    df = people().assign(A=[1] * (N - 1) + [0])
+    df = units().assign(A=[1] * (N - 1) + [0])
     message = r"'A' takes the value 0 in 1 row only of the 200 that have a weight.*at least 2 rows a group"
     with pytest.raises(DataError, match=message):
         pf.GComputation(UNFAIR, progress=False).fit(df)
@@ -273,14 +273,14 @@ def test_either_half_has_rows_of_both_groups(seed: int) -> None:
     a[[3, 8, 20]] = 0
     weight[20] = 0.0
     rows = Rows(pd.DataFrame({"A": a}), a, weight, np.ones(40, dtype=bool))
-    laws = split_laws.SplitMechanisms(rows, None, None, seed)
-    halves = [laws._places(half) for half in split_laws.HALVES]
+    mechanisms = gcomputation.SplitMechanisms(rows, None, None, seed)
+    halves = [mechanisms._places(half) for half in gcomputation.HALVES]
     assert sorted(np.concatenate(halves)) == list(range(40))
     for half in halves:
         assert set(a[half][weight[half] > 0.0]) == {0, 1}
         assert len(half) == 20
-    other = laws.reweighted(Rows(rows.table, a, np.roll(weight, 5), rows.kept))
-    assert [other._places(half).tolist() for half in split_laws.HALVES] == [half.tolist() for half in halves]
+    other = mechanisms.reweighted(Rows(rows.table, a, np.roll(weight, 5), rows.kept))
+    assert [other._places(half).tolist() for half in gcomputation.HALVES] == [half.tolist() for half in halves]
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_either_half_has_rows_of_both_groups(seed: int) -> None:
 
 def test_messages_show_the_value() -> None:
     with pytest.raises(DataError, match=r"models has the name None, which is no string; name each model"):
-        pf.audit({None: np.zeros(N)}, pf.IPW(UNFAIR), people())  # type: ignore[dict-item]
+        pf.audit({None: np.zeros(N)}, pf.IPW(UNFAIR), units())  # type: ignore[dict-item]
     for errors, n in ((1, 1e300), (1e300, 5)):
         with pytest.raises(DataError, match=r"=1e\+300 must be an integer"):
             pf.test_set_bound(errors, n)  # type: ignore[arg-type]

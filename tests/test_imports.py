@@ -120,7 +120,7 @@ def test_a_module_opens_with_a_sentence_and_its_names(name: str) -> None:
     if name != "_version":
         assert any(ast.unparse(node).startswith("__all__ = ") for node in tree.body), f"{name} has no __all__"
     if FILES[name].name == "__init__.py":
-        assert len((ast.get_docstring(tree) or "").splitlines()) >= 3, f"{name} does not say what comes in and goes out"
+        assert len((ast.get_docstring(tree) or "").splitlines()) >= 3, f"{name} does not describe input and output"
 
 
 def test_graphs_and_data_load_neither_torch_nor_pyro_nor_arviz_nor_matplotlib() -> None:

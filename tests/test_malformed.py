@@ -101,7 +101,7 @@ TABLE = rows(80)
 
 
 class Scores:
-    """A model that says the same for equal rows."""
+    """A model that returns the same for equal rows."""
 
     classes_ = np.array([0, 1])
 
@@ -414,7 +414,7 @@ def _numbers(**settings: Any) -> Any:
 
 def _region(**settings: Any) -> Any:
     low, high = pf.feasible_interval(**{"p0": 0.3, "level": 0.2} | settings)
-    none = np.isnan(low) & np.isnan(high)  # as it says of a level that cannot be reached
+    none = np.isnan(low) & np.isnan(high)  # as documented for a level that cannot be reached
     return [np.where(none, 0.0, low), np.where(none, 0.0, high)]
 
 
@@ -449,7 +449,7 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
     _region: ("p0", "level"),
     _bounds: ("p0", "p1"),
 }  # fmt: skip
-ALSO = {  # what else tells that it is about this setting
+ALSO = {  # what else shows that a message is about this setting
     "df": ("the data",), "table": ("the data",), "model": ("predict_proba",), "scenario": ("program",),
     "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",),
     "values": ("do ",), "do": ("intervene",), "program": ("site",),
@@ -466,7 +466,6 @@ LARGE = (
     "steps",
     "latent_size",
     "n_jobs",
-    "people",
     "warmup",
     "chains",
 )
@@ -493,8 +492,8 @@ def _raises(error: BaseException) -> Any:
     raise error
 
 
-def _drawn(name: str, law: Callable[[int, Any], Any]) -> Site:
-    return lambda n, before: pyro.sample(name, law(n, before))
+def _drawn(name: str, family: Callable[[int, Any], Any]) -> Site:
+    return lambda n, before: pyro.sample(name, family(n, before))
 
 
 PARAMETER: dict[str, Site] = {
@@ -570,13 +569,13 @@ SITES: dict[str, dict[str, Site]] = {
     },
 }  # fmt: skip
 PLATES: dict[str, Callable[[int], Any]] = {
-    "a plate": lambda n: pyro.plate("people", n),
+    "a plate": lambda n: pyro.plate("units", n),
     "no plate": lambda n: contextlib.nullcontext(),
-    "a plate of 3": lambda n: pyro.plate("people", 3),
-    "a plate of n + 1": lambda n: pyro.plate("people", n + 1),
-    "a plate at -2": lambda n: pyro.plate("people", n, dim=-2),
-    "a subsample": lambda n: pyro.plate("people", n, subsample_size=max(1, n // 2)),
-    "a plate of 0": lambda n: pyro.plate("people", 0),
+    "a plate of 3": lambda n: pyro.plate("units", 3),
+    "a plate of n + 1": lambda n: pyro.plate("units", n + 1),
+    "a plate at -2": lambda n: pyro.plate("units", n, dim=-2),
+    "a subsample": lambda n: pyro.plate("units", n, subsample_size=max(1, n // 2)),
+    "a plate of 0": lambda n: pyro.plate("units", 0),
     "a mask": lambda n: poutine.mask(mask=False),
     "a scale below 0": lambda n: poutine.scale(scale=-1.0),
 }
@@ -649,7 +648,7 @@ class Says:
 def plain(n: int) -> None:
     """Draw n units."""
     b = pyro.sample("b", dist.Normal(0.0, 1.0))
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M = pyro.sample("M", dist.Normal(b * A, 1.0))
         pyro.sample("Y", dist.Bernoulli(logits=M))
@@ -686,7 +685,7 @@ def _set(**settings: Any) -> Any:
 
 
 def _from_mechanisms(**settings: Any) -> Any:
-    return pf.SEM.from_mechanisms(_kept("laws"), **{"unfair": UNFAIR, **settings})
+    return pf.SEM.from_mechanisms(_kept("mechanisms"), **{"unfair": UNFAIR, **settings})
 
 
 @functools.cache
@@ -695,7 +694,7 @@ def _kept(what: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made: dict[str, Callable[[], Any]] = {
-            "laws": lambda: _mechanisms(),
+            "mechanisms": lambda: _mechanisms(),
             "posterior of mechanisms": lambda: _mechanisms(posterior="normal", posterior_draws=3),
             "audit": lambda: _audit(),
             "path": lambda: _fitted_path(n_boot=2),
@@ -719,7 +718,7 @@ def _method(what: str, name: str, **given: Any) -> Callable[..., Any]:
 
 
 def _from_mechanisms(**settings: Any) -> pf.SEM:
-    return pf.SEM.from_mechanisms(_kept("laws"), **({"unfair": UNFAIR} | settings))
+    return pf.SEM.from_mechanisms(_kept("mechanisms"), **({"unfair": UNFAIR} | settings))
 
 
 def _named(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
@@ -736,8 +735,8 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
         "progress", "random_state", "levels",
     ),
     _effects: (
-        "program", "unfair", "model", "posterior", "people", "draws", "decisions", "threshold", "coupling", "level",
-        "progress", "random_state",
+        "program", "unfair", "model", "posterior", "n", "draws", "decisions", "score_noise", "threshold", "coupling",
+        "level", "progress", "random_state",
     ),
     _abduced: (
         "program", "df", "nodes", "method", "inverses", "draws", "tolerance", "guide", "coupling", "parameters",
@@ -746,13 +745,13 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _counterfactual: ("df", "method", "inverses", "draws", "tolerance", "guide", "do", "random_state"),
     _predicted: ("program", "posterior", "do", "n", "draws", "random_state"),
     _set: ("A", "M", "Y", "b"),
-    _method("laws", "calibration"): ("random_state",),
-    _method("laws", "plot"): ("random_state",),
-    _method("laws", "refit", steps=2): ("sample_weight", "random_state", "steps", "batch_size", "learning_rate"),
+    _method("mechanisms", "calibration"): ("random_state",),
+    _method("mechanisms", "plot"): ("random_state",),
+    _method("mechanisms", "refit", steps=2): ("sample_weight", "random_state", "steps", "batch_size", "learning_rate"),
     _method("posterior of mechanisms", "refit", steps=2): ("sample_weight", "random_state", "steps", "learning_rate"),
-    _method("laws", "law", column="M", table=TABLE): ("column", "table", "draw"),
-    _method("posterior of mechanisms", "law", column="M", table=TABLE): ("column", "table", "draw"),
-    _method("laws", "to_inference_data", draws=2): ("draws", "random_state"),
+    _method("mechanisms", "distribution", column="M", table=TABLE): ("column", "table", "draw"),
+    _method("posterior of mechanisms", "distribution", column="M", table=TABLE): ("column", "table", "draw"),
+    _method("mechanisms", "to_inference_data", draws=2): ("draws", "random_state"),
     _from_mechanisms: ("unfair", "unit", "coupling"),
     _method("audit", "plot"): ("decisions",),
     _method("path", "plot"): ("decisions",),
@@ -858,15 +857,15 @@ def _unclear(case: Case, error: Exception) -> str:
     if not isinstance(error, pf.PyrofairError) and not last.is_relative_to(PACKAGE):
         return f"an inner {type(error).__name__}: {error!s:.200} {_place(error)}"
     if len(str(error)) < 20:
-        return f"a message that says nothing: {error!s}"
+        return f"a message without content: {error!s}"
     if case.names and not any(name in str(error) for name in case.names):
         return f"a message that names none of {case.names}: {error!s:.200} {_place(error)}"
     return ""
 
 
 def _leaks(warning: warnings.WarningMessage) -> bool:
-    """Tell whether a warning of NumPy, torch or scikit-learn reaches the user in place of one of the package."""
-    if "sparse columns found" in str(warning.message):  # said by the user's own model of the user's own columns
+    """Return whether a warning of NumPy, torch or scikit-learn reaches the user in place of one of the package."""
+    if "sparse columns found" in str(warning.message):  # raised by the user's own model of the user's own columns
         return False
     return not issubclass(warning.category, pf.PyrofairWarning) and not issubclass(
         warning.category, DeprecationWarning | FutureWarning | ResourceWarning
@@ -890,14 +889,14 @@ def run(number: int, seed: int) -> list[str]:
 @pytest.mark.filterwarnings("always")
 def test_malformed_inputs_give_a_result_or_an_error_that_names_the_problem() -> None:
     found = run(1_000, seed=1)
-    assert not found, "\n".join([f"{len(found)} kinds of faults", *found])
+    assert not found, "\n".join([f"{len(found)} faults", *found])
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("always")
 def test_ten_thousand_malformed_inputs() -> None:
     found = run(10_000, seed=0)
-    assert not found, "\n".join([f"{len(found)} kinds of faults", *found])
+    assert not found, "\n".join([f"{len(found)} faults", *found])
 
 
 ENCODER = pf.tables.TableEncoder().fit(TABLE[list(FEATURES)])
@@ -907,14 +906,14 @@ ZERO_D = torch.tensor(0.5)
 def negative_scale(n: int) -> None:
     """Fail, with the negative scales that a posterior may hold."""
     b = pyro.sample("b", dist.Normal(0.0, 1.0))
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         pyro.sample("A", dist.Bernoulli(0.5))
         pyro.sample("M", dist.Normal(0.0, b))
 
 
 def divides(n: int) -> None:
     """Divide by zero."""
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M = pyro.deterministic("M", pyro.sample("U", dist.Normal(0.0, 1.0)) / (A - A))
         pyro.sample("Y", dist.Bernoulli(logits=M.clamp(-1.0, 1.0)))
@@ -939,9 +938,12 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "a rate beyond single precision": (lambda: _mechanisms(learning_rate=1e300), "learning_rate=1e.300 must be"),
     "seeds": (lambda: _path(seeds=np.array(1)), "seeds=array.1. must be an integer"),
     "strengths": (lambda: _path(strengths=np.array("x")), "strengths=array.* must hold a positive one"),
-    "refit": (lambda: _kept("laws").refit(steps=object()), "steps=<object .* must be an integer"),
-    "a draw that is True": (lambda: _kept("laws").distribution("M", TABLE, draw=True), "draw=True must be an integer"),
-    "draws": (lambda: _kept("laws").to_inference_data(draws=-0.5), "draws=-0.5 must be an integer"),
+    "refit": (lambda: _kept("mechanisms").refit(steps=object()), "steps=<object .* must be an integer"),
+    "a draw that is True": (
+        lambda: _kept("mechanisms").distribution("M", TABLE, draw=True),
+        "draw=True must be an integer",
+    ),
+    "draws": (lambda: _kept("mechanisms").to_inference_data(draws=-0.5), "draws=-0.5 must be an integer"),
     "predictive": (lambda: _kept("posterior").to_inference_data(predictive=2), "predictive=2 must be a dictionary"),
     "threshold": (lambda: _kept("Counterfactuals").scores(Says(), threshold=["x"]), "threshold=.'x'. must be a number"),
     "decisions": (lambda: _kept("path").plot(decisions=pd.NA), "no rows with decisions=<NA>"),

@@ -27,7 +27,7 @@ UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
 
 def program(n: int) -> None:
     b = pyro.sample("b", dist.Normal(0.0, 2.0))
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.Normal(0.0, 1.0))
@@ -61,7 +61,7 @@ def signs() -> pd.DataFrame:
     return (rows() > 0).astype(int)
 
 
-def laws() -> Any:
+def mechanisms() -> Any:
     return pf.learn_mechanisms(signs(), GRAPH, nodes=["Q", "A", "M"], steps=60, batch_size=32, hidden=(4,),
                          progress=False, random_state=0)  # fmt: skip
 
@@ -105,12 +105,13 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "PSCF.predict": lambda: fitted("pscf", pscf).predict_proba(rows()),
     "PSCF.fair_values": lambda: fitted("pscf", pscf).fair_values(rows()),
     "PSCF.truth": lambda: fitted("pscf", pscf).truth(pf.SEM(program, UNFAIR, posterior=B), n=50, random_state=0).piu,
-    "learn_mechanisms": lambda: laws().fits["M"].centre,
-    "LearnedMechanisms.refit": lambda: fitted("laws", laws).refit(random_state=0, steps=3).fits["M"].centre,
-    "LearnedMechanisms.distribution": lambda: fitted("laws", laws).distribution("M", signs()),
-    "LearnedMechanisms.calibration": lambda: fitted("laws", laws).calibration(),
-    "LearnedMechanisms.sem": lambda: pf.SEM.from_mechanisms(fitted("laws", laws), UNFAIR, unit="shared", draws=3)
-    .worlds(20, random_state=0),
+    "learn_mechanisms": lambda: mechanisms().fits["M"].centre,
+    "LearnedMechanisms.refit": lambda: fitted("mechanisms", mechanisms).refit(random_state=0, steps=3).fits["M"].centre,
+    "LearnedMechanisms.distribution": lambda: fitted("mechanisms", mechanisms).distribution("M", signs()),
+    "LearnedMechanisms.calibration": lambda: fitted("mechanisms", mechanisms).calibration(),
+    "LearnedMechanisms.sem": lambda: pf.SEM.from_mechanisms(
+        fitted("mechanisms", mechanisms), UNFAIR, unit="shared", draws=3
+    ).worlds(20, random_state=0),
     "fit_posterior by SVI": lambda: posterior().samples,
     "fit_posterior by NUTS": lambda: posterior("nuts").samples,
     "CausalGraph.from_pyro": lambda: pf.CausalGraph.from_pyro(program, nodes=["Q", "A", "M", "Y"], sensitive="A",

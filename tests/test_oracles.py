@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import FormulaNotApplicableError, NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.estimand import RegimeEstimand, Target
-from pyrofair.graph.identification import identify
-from pyrofair.graph.path_sets import Path
-from pyrofair.graph.paths import Regime, UnfairPaths
+from pyrofair.graph.identification import RegimeEstimand, Target, identify
+from pyrofair.graph.paths import Path, Regime, UnfairPaths
 from pyrofair.sources.ipw import IPW
 
 # The tables list the cells of a distribution, a row each: few rows, whose number has no meaning.
@@ -392,7 +390,7 @@ def test_another_formula_is_needed_where_the_edge_formula_is_refused(edges: str,
 
 
 def test_a_recanting_witness_depends_on_the_coupling_of_noise() -> None:
-    """Two models with one observed distribution: M1 reacts to A in everybody, or in nobody."""
+    """Two models with one observed distribution: M1 reacts to A in all units, or in none."""
     graph = CausalGraph(KITE, sensitive="A", outcome="Y")
     coin, third = np.array([0.5, 0.5]), np.array([0.7, 0.3])
     m2 = np.array([[0, 0], [0, 1]])

@@ -38,7 +38,7 @@ def state() -> tuple[Any, ...]:
 def program(n: int) -> None:
     weight = pyro.param("weight", torch.tensor(2.0))
     fresh = pyro.param("fresh", lambda: torch.rand(()), constraint=dist.constraints.positive)
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M = pyro.sample("M", dist.Normal(weight * A, fresh))
         pyro.deterministic("Y", M)

@@ -57,8 +57,8 @@ def learned(df: pd.DataFrame, weight: Any, nodes: Any = ("A", "M")) -> Any:
     return learn_mechanisms(df, GRAPH, nodes=nodes, sample_weight=weight, **settings)
 
 
-def law_of(laws: Any) -> NDArray[np.float64]:
-    return np.concatenate([each.numpy().ravel() for fit in laws.fits.values() for each in fit.centre.values()])
+def centres_of(mechanisms: Any) -> NDArray[np.float64]:
+    return np.concatenate([each.numpy().ravel() for fit in mechanisms.fits.values() for each in fit.centre.values()])
 
 
 def audited(df: pd.DataFrame, weight: Any) -> NDArray[np.float64]:
@@ -110,8 +110,8 @@ ways = {
     "GComputation.worlds": partial(
         other_rows, lambda: pf.GComputation(UNFAIR, parameters="linear", progress=False, random_state=0)
     ),
-    "learn_mechanisms": lambda df, w: law_of(learned(df, w)),
-    "LearnedMechanisms.refit": lambda df, w: law_of(learned(df, None).refit(w, random_state=0, steps=3)),
+    "learn_mechanisms": lambda df, w: centres_of(learned(df, w)),
+    "LearnedMechanisms.refit": lambda df, w: centres_of(learned(df, None).refit(w, random_state=0, steps=3)),
     "choose_family": family,
     "TableEncoder": encoder,
     "audit": audited,

@@ -30,7 +30,7 @@ def must_not_run(*_: Any, **__: Any) -> NoReturn:
 
 
 class Untouchable(ClassifierMixin, BaseEstimator):
-    """A classifier that nobody may fit or ask before all settings are read."""
+    """A classifier that must not be fitted or asked before all settings are read."""
 
     fit = predict_proba = must_not_run
 
@@ -41,14 +41,14 @@ def program(n: int) -> None:
 
 def usable(n: int) -> None:
     slope = pyro.sample("slope", dist.Normal(0.0, 1.0))
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         a = pyro.sample("A", dist.Bernoulli(0.5))
         m = pyro.deterministic("M", slope * a + pyro.sample("U", dist.Normal(0.0, 1.0)))
         pyro.sample("Y", dist.Bernoulli(logits=m))
 
 
 def plain(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         a = pyro.sample("A", dist.Bernoulli(0.5))
         m = pyro.deterministic("M", a + pyro.sample("U", dist.Normal(0.0, 1.0)))
         pyro.sample("Y", dist.Bernoulli(logits=m))

@@ -46,7 +46,7 @@ class Module(pyro.nn.PyroModule[torch.nn.Module]):  # type: ignore[misc]
         self.register_buffer("start", torch.tensor([0.0, 0.25]))
 
     def forward(self, n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(0.0, 1.0))
             pyro.deterministic("M", self.layer(A[..., None])[..., 0] + self.start[A.long()] + U)
@@ -78,7 +78,7 @@ COMPUTED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], float]] = {
 
 def computed(equation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[int], None]:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(0.0, 1.0))
             pyro.deterministic("M", equation(A, U))
@@ -116,7 +116,7 @@ def test_a_drawn_node_takes_any_buffer(kind: str) -> None:
     """And so does what reads it, through a network that takes no other type than its own."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             M = pyro.sample("M", DRAWN[kind](A))
             pyro.sample("D", dist.Normal(SINGLE(M.float() if "N" not in kind else M), 1.0))
@@ -136,10 +136,10 @@ def test_a_drawn_node_takes_any_buffer(kind: str) -> None:
 
 @ASSIGNED
 def test_what_is_assigned_to_few_units_counts() -> None:
-    """A buffer of one type, filled with values of units of whom some have none."""
+    """A buffer of one type, filled with the values of units, some of which have none."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(0.0, 1.0))
             M = pyro.deterministic("M", A + U)
@@ -156,7 +156,7 @@ def test_what_is_assigned_to_few_units_counts() -> None:
 
 def test_truth_values_are_a_node_of_their_own_type() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Uniform(0.0, 1.0))
             pyro.deterministic("M", P[A.long()] > U)
@@ -175,7 +175,7 @@ def test_truth_values_are_a_node_of_their_own_type() -> None:
 def by_level(n: int) -> None:
     """Have a parameter that is a place in a buffer."""
     k = pyro.sample("k", dist.Categorical(torch.tensor([0.5, 0.5])))
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         pyro.sample("M", dist.Normal(10.0 * P[k] + A, 1.0))
 
@@ -192,7 +192,7 @@ def test_a_parameter_takes_the_type_of_its_prior(draws: Any) -> None:
 def test_draws_in_float64_serve_a_network_in_float32() -> None:
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.deterministic("M", SINGLE(b * A))
 
@@ -205,7 +205,7 @@ def test_noise_in_float64_is_solved_for_in_a_posterior() -> None:
 
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(torch.zeros((), dtype=torch.float64), 1.0))
             pyro.deterministic("M", b * A + DOUBLE(U))

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from pyrofair.audits.measures import WorldScores, measure, measure_views, view_signs
 from pyrofair.audits.models import AuditedModel
-from pyrofair.effects.conditional_bounds import Signs, split_draws
+from pyrofair.effects.bounds import Signs, split_draws
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyrofair._random import neutral_torch
-from pyrofair.effects.conditional_bounds import (
+from pyrofair.effects.bounds import (
     Signs,
     choose_potentials,
     choose_signs,
@@ -55,7 +55,7 @@ def measure_views(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return the quantities of several views of the same two worlds, whose errors are independent given the units.
 
-    The ends of PIU are those of :mod:`pyrofair.effects.conditional_bounds`, free of inward bias: a lower end around a
+    The ends of PIU are those of :mod:`pyrofair.effects.bounds`, free of inward bias: a lower end around a
     true one of 0 is negative as often as not, and is shown so. ``piu_double_disagreement``, twice the disagreement
     given the units, is an upper bound on PIU too. ``signs`` are those of the original views in a bootstrap replicate.
     """

@@ -34,7 +34,7 @@ _SHA256: Final = {
 _ADULT_COLUMNS: Final = (
     "age workclass fnlwgt education education-num marital-status occupation relationship race sex capital-gain "
     "capital-loss hours-per-week native-country income"
-).split()
+)
 _ADULT_NUMBERS: Final = {"age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"}
 # Labels shortened from UCI's own description of the codes, none for a number; load_german describes their errors.
 _GERMAN_COLUMNS: Final[dict[str, dict[str, str]]] = {
@@ -97,26 +97,21 @@ _GERMAN_SEX: Final = {"A91": "male", "A92": "female", "A93": "male", "A94": "mal
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A table, the causal graph over its columns, and the paths called unfair.
+    """A table, the causal graph over its columns, and the paths that the paper calls unfair.
 
     Parameters
     ----------
     name : str
         ``"adult"`` or ``"german"``.
     frame : DataFrame of shape (n, columns)
-        One row a unit, the outcome last. Numbers are int64; text is categorical, its categories sorted and
-        fixed over all n rows. The index is the row number in the raw files (Adult: ``adult.data``, then
-        ``adult.test``), so a unit keeps one label in all variants.
-    graph : CausalGraph
-        The graph whose nodes hold the columns.
-    unfair : UnfairPaths
-        The paths of `graph` that the paper calls unfair.
+        One row a unit, the outcome last. Numbers are int64; text is categorical, its categories sorted and fixed over
+        all n rows. The index is the row number in the raw files (Adult: ``adult.data``, then ``adult.test``).
+    graph, unfair : CausalGraph, UnfairPaths
+        The graph whose nodes hold the columns, and its unfair paths.
     n_train : int
         Rows in the training part of a split.
-    source : str
-        Where the raw files were published.
-    citation : str
-        What to cite, with the licence.
+    source, citation : str
+        Where the raw files were published, and what to cite, with the licence.
     """
 
     name: str
@@ -128,23 +123,10 @@ class Dataset:
     citation: str = field(repr=False)
 
     def split(self, random_state: int | np.random.Generator | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Split the rows at random into a training and a test part.
+        """Split the rows by one uniform permutation into a training part of n_train rows and a test part, as copies.
 
-        *Assumes* nothing of the rows: one uniform permutation, not stratified. The paper's own seed is unknown.
-
-        Parameters
-        ----------
-        random_state : int, numpy Generator or None
-            Seeds the split's own generator; a Generator is advanced; None draws a fresh seed. NumPy's global state
-            stays as it was.
-
-        Returns
-        -------
-        train, test : DataFrame of shape (n_train, columns), DataFrame of shape (n - n_train, columns)
-            Copies in permuted order with the index labels and categories of `frame`; disjoint, together all rows.
-
-        Examples
-        --------
+        The paper's own seed is unknown. The split has a generator of its own, seeded by ``random_state`` (None: a fresh
+        seed); a Generator is advanced.
         >>> train, test = load_german().split(random_state=0)
         >>> len(train), len(test), train.index.intersection(test.index).size
         (900, 100, 0)
@@ -166,7 +148,7 @@ def load_adult(
     {class, occupation, hours} follow, each with an edge from every node before it, and all lead to income ``Y``.
     Unfair are the direct path and every path through ``M``. The baseline is female, the contrast male.
 
-    *Assumes* the graph; nothing in the data can confirm it. The sampling weight ``fnlwgt`` is not used.
+    *Assumes* the graph, which no data can confirm. The sampling weight ``fnlwgt`` is not used.
 
     Parameters
     ----------
@@ -180,10 +162,7 @@ def load_adult(
         The nine columns of the graph in node order, or all 15 of the raw files in file order. Ages are in years,
         education in ordinal levels 1 to 16, hours per week, capital gains and losses in US dollars.
 
-    Returns
-    -------
-    Dataset
-        34,000 training rows of the paper's variant; the same proportion, rounded, of the others.
+
 
     Raises
     ------
@@ -193,9 +172,6 @@ def load_adult(
     References
     ----------
     B. Becker and R. Kohavi, *Adult*, UCI Machine Learning Repository, 1996, doi:10.24432/C5XW20.
-
-    Examples
-    --------
     >>> adult = load_adult()
     >>> adult.frame.shape, adult.n_train
     ((44869, 9), 34000)
@@ -207,7 +183,7 @@ def load_adult(
     folder = _folder(path)
     # adult.test opens with a line that is no unit, and ends its labels in a full stop.
     text = _read(folder, "adult.data") + _read(folder, "adult.test").partition(b"\n")[2]
-    frame = _parse(text, _ADULT_COLUMNS, _ADULT_NUMBERS, separator=",", missing=["?"])
+    frame = _parse(text, _ADULT_COLUMNS.split(), _ADULT_NUMBERS, separator=",", missing=["?"])
     frame["income"] = frame["income"].str.removesuffix(".")
     if variant != "raw":
         frame = frame.dropna()
@@ -254,7 +230,7 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
     here): both groups are mixed. It also reads other attributes otherwise, among them the checking account, housing
     and purpose, whose labels here follow the original description. Conclude nothing about women or men from it.
 
-    *Assumes* the graph and that reading of sex.
+
 
     Parameters
     ----------
@@ -265,10 +241,7 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
         The duration is in months, the amount in Deutsche Mark, the age in years, the instalment rate in the
         original codes 1 to 4.
 
-    Returns
-    -------
-    Dataset
-        1,000 rows, 700 of good risk, none missing; 900 are training rows.
+
 
     Raises
     ------
@@ -281,9 +254,6 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
 
     U. Grömping, *South German Credit Data: Correcting a Widely Used Data Set*, Report 4/2019, Reports in Mathematics,
     Physics and Chemistry, Department II, Beuth University of Applied Sciences Berlin, 2019.
-
-    Examples
-    --------
     >>> german = load_german()
     >>> german.frame.shape, german.n_train
     ((1000, 9), 900)
@@ -331,8 +301,8 @@ def _folder(path: str | os.PathLike[str] | None) -> Traversable:
     folder = Path(path).expanduser()
     if not folder.is_dir():
         raise DataError(
-            f"path={str(path)!r} is not a folder. Pass the folder that holds the raw files, "
-            "or leave path=None to read the packaged copy."
+            f"path={str(path)!r} is not a folder. Pass the folder of the raw files, or leave path=None to read the "
+            "packaged copy."
         )
     return folder
 
@@ -349,8 +319,7 @@ def _read(folder: Traversable, name: str) -> bytes:
             entries = sorted(entry.name for entry in folder.iterdir())
             raise DataError(
                 f"No {name} or {name}.xz in {folder}; the folder holds {', '.join(entries[:8]) or 'nothing'}"
-                f"{', ...' if len(entries) > 8 else ''}. Put the raw UCI file there, or leave path=None to read the "
-                "packaged copy."
+                f"{', ...' if len(entries) > 8 else ''}. Put the raw UCI file there, or leave path=None."
             )
     except lzma.LZMAError as error:
         raise DataError(f"{packed} cannot be decompressed ({error}). Copy it again, or store {name} plain.") from error

@@ -5,12 +5,12 @@ worlds, functionals of them (penalties and effects), and bounds on what they lea
 """
 
 from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
-from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.potential_outcomes import (
     CounterfactualSample,
     Diagnosed,
+    Estimate,
     GroupSize,
     MarginalBounds,
     PotentialOutcomes,

@@ -1,4 +1,4 @@
-"""Differentiable functionals of two potential outcomes: one formula each, for every source and kind of unit.
+"""Differentiable functionals of two potential outcomes: one formula each, for every source and type of unit.
 
 Let ``a_u`` and ``b_u`` be the mean scores in the baseline world and in the world with the unfair paths switched, within
 unit ``u`` of weight ``w_u``. Without units the population is one unit of weight 1 and the two are P(Y_{A<=0} = 1) and
@@ -11,6 +11,10 @@ functional       formula                 one unit / given the shared features / 
 `effect_gap`     sum w abs(a - b)        abs(mean unfair effect) / PIU's lower end / PIU, decisions share noise
 `piu_upper`      sum w (1 - abs(1-a-b))  PIU's upper end / upper end given them / an upper end
 ===============  ======================  =======================================================================
+
+Each takes the :class:`Scored` rows of world 0 (baseline) and world 1 (unfair paths switched), both with units or both
+without, and returns a scalar tensor. A world without a row of positive weight, units in one world only or different
+ones, and a value that is not finite are a DataError.
 
 All three are differentiable almost everywhere with a zero subgradient at their kinks, never negative, and obey
 ``effect_gap <= piu_upper <= 2 * disagreement``. Where units weigh the same in both worlds and sum to 1, the interval
@@ -38,27 +42,7 @@ __all__ = ["disagreement", "effect_gap", "interval_disagreement", "piu_upper"]
 def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
     """Probability that the two outcomes differ when, within a unit, they are independent: sum w (a(1-b) + (1-a)b).
 
-    Parameters
-    ----------
-    scored0, scored1 : Scored
-        Scores in world 0 (baseline) and in world 1 (unfair paths switched), both with units or both without.
-
-    Returns
-    -------
-    torch.Tensor, shape ()
-        A probability (0 when the two worlds agree surely), plus the distance of the means to [0, 1].
-
-    Raises
-    ------
-    DataError
-        If a world has no row of positive weight, only one has units, the units differ, or a value is not finite.
-
-    References
-    ----------
     Chikahara et al. 2021, eq. (8) and eq. (10), the penalty G; twice it bounds PIU by Theorem 1, eq. (7).
-
-    Examples
-    --------
     >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
     >>> disagreement(scored0, scored1)
     tensor(0.5500)
@@ -71,29 +55,8 @@ def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
 def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> torch.Tensor:
     """Mean size of the unfair effect of a unit: sum w abs(a - b), the sharp lower end of PIU given the means.
 
-    Parameters
-    ----------
-    scored0, scored1 : Scored
-        Scores in world 0 (baseline) and in world 1 (unfair paths switched), both with units or both without.
-    squared : bool, default False
-        Return sum w (a - b)^2, which has no kink. It is not a bound on PIU.
-
-    Returns
-    -------
-    torch.Tensor, shape ()
-        Without units, the absolute mean unfair effect, the quantity that FIO constrains.
-
-    Raises
-    ------
-    DataError
-        If a world has no row of positive weight, only one has units, the units differ, or a value is not finite.
-
-    References
-    ----------
-    Chikahara et al. 2021, eq. (6), the mean unfair effect; eq. (12), FIO's constraint; eq. (A19), left.
-
-    Examples
-    --------
+    Without units it is the absolute mean unfair effect, which FIO constrains. With ``squared`` it is sum w (a - b)^2,
+    which has no kink and is no bound on PIU. Chikahara et al. 2021, eq. (6), (12) and (A19), left.
     >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
     >>> effect_gap(scored0, scored1)
     tensor(0.3500)
@@ -105,27 +68,7 @@ def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> to
 def piu_upper(scored0: Scored, scored1: Scored) -> torch.Tensor:
     """Largest probability that the two outcomes differ, given the means: sum w (1 - abs(1 - a - b)).
 
-    Parameters
-    ----------
-    scored0, scored1 : Scored
-        Scores in world 0 (baseline) and in world 1 (unfair paths switched), both with units or both without.
-
-    Returns
-    -------
-    torch.Tensor, shape ()
-        The sharp upper end of PIU given the means, plus their distance to [0, 1].
-
-    Raises
-    ------
-    DataError
-        If a world has no row of positive weight, only one has units, the units differ, or a value is not finite.
-
-    References
-    ----------
     Chikahara et al. 2021, eq. (A19), right: min(b, 1-a) + min(a, 1-b) = 1 - abs(1 - a - b).
-
-    Examples
-    --------
     >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
     >>> piu_upper(scored0, scored1)
     tensor(0.8500)
@@ -138,29 +81,9 @@ def piu_upper(scored0: Scored, scored1: Scored) -> torch.Tensor:
 def interval_disagreement(bounds0: Scored | MarginalBounds, bounds1: Scored | MarginalBounds) -> torch.Tensor:
     """Bound the marginal disagreement where the marginals are only bounded: u1 (1 - l0) + (1 - l1) u0.
 
-    Parameters
-    ----------
-    bounds0, bounds1 : Scored or MarginalBounds
-        The marginal in world 0 (baseline) and in world 1 (unfair paths switched). A `Scored` is a point, its mean,
-        whatever its units.
-
-    Returns
-    -------
-    torch.Tensor, shape ()
-        At least the disagreement of any two marginals between the bounds, and equal to `disagreement` at two points.
-        It can reach 2. Ends outside [0, 1] are projected and half their distance is added, as for a point.
-
-    Raises
-    ------
-    DataError
-        If a scored world has no row of positive weight, or a value is not finite.
-
-    References
-    ----------
-    Chikahara et al. 2021, eq. (13).
-
-    Examples
-    --------
+    A `Scored` is a point, its mean, whatever its units. The value is at least the disagreement of any two marginals
+    between the bounds, equals `disagreement` at two points, and can reach 2. Ends outside [0, 1] are projected and half
+    their distance is added, as for a point. Chikahara et al. 2021, eq. (13).
     >>> bounds = MarginalBounds(torch.tensor(0.5), torch.tensor(0.75))
     >>> interval_disagreement(Scored(torch.tensor([0.25]), torch.tensor([1.0])), bounds)
     tensor(0.6875)
@@ -184,7 +107,8 @@ def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, 
             f"World {with_units} has units and world {without} has none, so nothing is known to be shared. "
             "Take both worlds from one call of worlds(), or drop the units of both."
         )
-    ids, cell0, cell1 = _align(scored0.unit, scored1.unit)
+    ids, cell = torch.unique(torch.cat([scored0.unit, scored1.unit]), return_inverse=True)
+    cell0, cell1 = cell.split([len(scored0.unit), len(scored1.unit)])
     weight0, sum0 = _sums(scored0, cell0, len(ids))
     weight1, sum1 = _sums(scored1, cell1, len(ids))
     held0, held1 = weight0 > 0, weight1 > 0
@@ -198,15 +122,6 @@ def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, 
         weight0, sum0, weight1, sum1 = weight0[held0], sum0[held0], weight1[held0], sum1[held0]
     dtype = torch.result_type(scored0.weight, scored0.score)
     return weight0.to(dtype), (sum0 / weight0).to(dtype), (sum1 / weight1).to(dtype)
-
-
-def _align(unit0: torch.Tensor, unit1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Distinct unit ids, and the position among them of each row's id, for both worlds."""
-    if torch.equal(unit0, unit1):
-        ids, cell = torch.unique(unit0, return_inverse=True)
-        return ids, cell, cell
-    ids, cell = torch.unique(torch.cat([unit0, unit1]), return_inverse=True)
-    return ids, cell[: len(unit0)], cell[len(unit0) :]
 
 
 def _sums(scored: Scored, cell: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -236,8 +151,7 @@ def _ends(bounds: Scored | MarginalBounds, world: int) -> tuple[torch.Tensor, to
     if isinstance(bounds, MarginalBounds):
         return bounds.lower, bounds.upper
     _require_weight(bounds, world)
-    mean = bounds.mean
-    return mean, mean
+    return bounds.mean, bounds.mean
 
 
 def _total(weight: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:

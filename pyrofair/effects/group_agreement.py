@@ -29,19 +29,8 @@ __all__ = [
 ]
 
 GROUP_QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect")
-GROUP_COLUMNS = (
-    "quantity",
-    "group_0",
-    "group_1",
-    "difference",
-    "lower",
-    "upper",
-    "p_value",
-    "agree",
-    "ess_0",
-    "ess_1",
-    "note",
-)
+ESTIMATES = ("group_0", "group_1", "difference", "lower", "upper", "p_value", "agree", "ess_0", "ess_1", "note")
+GROUP_COLUMNS = ("quantity", *ESTIMATES)
 DISAGREE = "the two observed groups disagree"
 TOO_LITTLE = "too little overlap to compare"
 ROUNDING = 1e-9
@@ -68,13 +57,11 @@ def compare_groups(
     source
         A fitted source; one that is not :class:`~pyrofair.effects.Stratified` gives an empty table.
     score
-        Gives the scores, or the decisions in 0 and 1, of m rows as the classifier reads them, shape (m,).
-    df
-        Rows to weight, by default those that the source was fitted on.
-    sample_weight
-        Their weights, shape (n,).
+        Returns the scores, or the decisions in 0 and 1, of m rows as the classifier reads them, shape (m,).
+    df, sample_weight
+        Rows to weight, by default those that the source was fitted on, and their weights, shape (n,).
     level
-        The level of the intervals, each for itself, and of the test of all rows together.
+        The level of each interval, and of the test of all rows together.
 
     Returns
     -------
@@ -94,31 +81,22 @@ def compare_groups(
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
-    found: list[dict[str, tuple[float, float]]] = []
-    worlds: list[Worlds] = []
-    for each in single.values():
-        pair: Worlds = each.worlds(df=df, sample_weight=sample_weight)
-        first, second = (np.asarray(score(world.rows), dtype=np.float64) for world in pair)
-        parts = _parts(pair[0], first), _parts(pair[1], second)
-        if len(parts[0]) != len(parts[1]):
+    worlds: list[Worlds] = [each.worlds(df=df, sample_weight=sample_weight) for each in single.values()]
+    values, variances = [], []
+    for pair in worlds:
+        scores = [np.asarray(score(world.rows), dtype=np.float64) for world in pair]
+        first, second = (_parts(world, own) for world, own in zip(pair, scores, strict=True))
+        if len(first) != len(second):
             raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
-        means = [float(world.weight @ own) for world, own in zip(pair, (first, second), strict=True)]
-        found.append(
-            {
-                "p_y0": (means[0], float(parts[0] @ parts[0])),
-                "p_ypi": (means[1], float(parts[1] @ parts[1])),
-                "mean_unfair_effect": (means[1] - means[0], float((parts[1] - parts[0]) @ (parts[1] - parts[0]))),
-            }
-        )
-        worlds.append(pair)
-    rows, spreads = [], []
-    for quantity in GROUP_QUANTITIES:
-        (zero, spread_0), (one, spread_1) = found[0][quantity], found[1][quantity]
-        spreads.append(float(np.sqrt(spread_0 + spread_1)))
-        half = reach * spreads[-1]
-        gap = one - zero
-        rows.append({"quantity": quantity} | compare_estimates(zero, one, gap - half, gap + half, quantity, worlds))
-    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), np.array(spreads), level)
+        means = [float(world.weight @ own) for world, own in zip(pair, scores, strict=True)]
+        values.append((*means, means[1] - means[0]))
+        variances.append([float(part @ part) for part in (first, second, second - first)])
+    spreads = np.sqrt(np.sum(variances, axis=0))
+    rows = []
+    for quantity, zero, one, half in zip(GROUP_QUANTITIES, *values, reach * spreads, strict=True):
+        ends = one - zero - half, one - zero + half
+        rows.append({"quantity": quantity} | compare_estimates(zero, one, *ends, quantity, worlds))
+    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), spreads, level)
 
 
 def judge_jointly(
@@ -176,22 +154,11 @@ def compare_estimates(
     """
     used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]
     sizes = [min(world.effective_size for world in pair) for pair in used]
-    few = any(size < FEWEST_ROWS for size in sizes)
-    note = "" if not few and all(_has_overlap(world) for pair in used for world in pair) else TOO_LITTLE
-    if few:
+    thin = any(w.effective_size < max(FEWEST_ROWS, SMALLEST_SHARE * len(w.rows)) for pair in used for w in pair)
+    note = TOO_LITTLE if thin else ""
+    if min(sizes) < FEWEST_ROWS:
         lower = upper = np.nan
-    return {
-        "group_0": zero,
-        "group_1": one,
-        "difference": one - zero,
-        "lower": lower,
-        "upper": upper,
-        "p_value": np.nan,
-        "agree": pd.NA,
-        "ess_0": sizes[0],
-        "ess_1": sizes[1],
-        "note": note,
-    }
+    return dict(zip(ESTIMATES, (zero, one, one - zero, lower, upper, np.nan, pd.NA, *sizes, note), strict=True))
 
 
 def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -213,7 +180,3 @@ def _parts(world: CounterfactualSample, scores: NDArray[np.float64]) -> NDArray[
     total = world.weight.sum()
     center = world.weight @ scores / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson
     return np.asarray(world.weight * (scores - center), dtype=np.float64)
-
-
-def _has_overlap(world: CounterfactualSample) -> bool:
-    return world.effective_size >= max(FEWEST_ROWS, SMALLEST_SHARE * len(world.rows))

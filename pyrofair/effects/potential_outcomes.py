@@ -27,6 +27,7 @@ __all__ = [
     "SMALLEST_SHARE",
     "CounterfactualSample",
     "Diagnosed",
+    "Estimate",
     "GroupSize",
     "MarginalBounds",
     "PotentialOutcomes",
@@ -54,20 +55,12 @@ class Scored:
     Parameters
     ----------
     score : torch.Tensor, shape (m,)
-        Probability of the positive prediction (or the decision, 0 or 1) for each row. It may carry a gradient.
+        Probability of the positive prediction (or the decision, 0 or 1) of each row. It may carry a gradient.
     weight : torch.Tensor, shape (m,)
-        Nonnegative weight of each row. The weights carry the normalisation: they sum to 1 for an SEM or a Hajek
-        estimate, and to whatever the data give for a Horvitz-Thompson one.
+        Nonnegative weights, which carry the normalisation: they sum to 1 for an SEM or a Hajek estimate, but not for a
+        Horvitz-Thompson one.
     unit : torch.Tensor of int64, shape (m,), optional
         What the row shares with rows of the other world; None: nothing is shared for certain.
-
-    Raises
-    ------
-    DataError
-        If the three are not vectors of one length.
-
-    Examples
-    --------
     >>> Scored(torch.tensor([0.2, 0.6]), torch.tensor([0.75, 0.25])).mean
     tensor(0.3000)
     """
@@ -102,7 +95,7 @@ class CounterfactualSample:
     rows : pandas.DataFrame, m rows
         The features as the classifier reads them, sensitive attribute included.
     weight : numpy.ndarray, shape (m,)
-        Nonnegative weights, kept as float64; ``(weight * score).sum()`` estimates P(Y = 1) in this world.
+        Nonnegative; ``(weight * score).sum()`` estimates P(Y = 1) in this world.
     unit : numpy.ndarray of int64, shape (m,), optional
         What the two worlds share: rows with one id, in either world, belong to one unit (a unit's noise, or a value of
         the features that no unfair path touches). None: the population is the only unit.
@@ -118,9 +111,6 @@ class CounterfactualSample:
     DataError
         If a length differs from the number of rows, a weight is negative or not finite, an id is not an integer, or an
         origin is below -1.
-
-    Examples
-    --------
     >>> world = CounterfactualSample(pd.DataFrame({"A": [0, 0], "M": [0, 1]}), np.array([0.75, 0.25]))
     >>> round(world.effective_size, 2)
     1.6
@@ -183,17 +173,9 @@ class CounterfactualSample:
         return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin, self.cell)
 
     def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
-        """Return the rows' scores with their weights, in the precision and on the device of the scores.
+        """Return scores (m,) of the rows with their weights, in the precision and on the device of the scores.
 
-        Parameters
-        ----------
-        scores : torch.Tensor or array_like, shape (m,)
-            One score per row. Decisions (bool, int) become float64. A tensor keeps its gradient.
-
-        Raises
-        ------
-        DataError
-            If there is not one score per row.
+        Decisions (bool, int) become float64, and a tensor keeps its gradient. Another shape is a DataError.
         """
         # torch.tensor copies: tables own their arrays and hand out read-only views, which torch must not alias.
         score = scores if isinstance(scores, torch.Tensor) else torch.tensor(np.asarray(scores))
@@ -220,22 +202,9 @@ Views = tuple[Worlds, ...]
 class MarginalBounds:
     """Bounds on P(Y = 1) in one world, for a marginal that the data identify only partially.
 
-    Parameters
-    ----------
-    lower, upper : torch.Tensor, shape ()
-        The two ends; they may carry a gradient.
-
-    Raises
-    ------
-    DataError
-        If an end is not a scalar, or the lower end exceeds the upper one by more than rounding.
-
-    References
-    ----------
-    Chikahara et al. 2021, "Extension for dealing with latent confounders", the display before eq. (13).
-
-    Examples
-    --------
+    The ends are tensors of shape (), which may carry a gradient; no scalars, or a lower end above the upper one by more
+    than rounding, are a DataError. Chikahara et al. 2021, "Extension for dealing with latent confounders", the display
+    before eq. (13).
     >>> MarginalBounds(torch.tensor(0.25), torch.tensor(0.5)).upper
     tensor(0.5000)
     """
@@ -256,16 +225,10 @@ class MarginalBounds:
 
 @dataclass(frozen=True)
 class GroupSize:
-    """The rows of one observed group that the conditional distributions of a world rest on.
+    """The rows of one observed group (0 or 1) that the conditional distributions of a world rest on.
 
-    Parameters
-    ----------
-    group : int
-        0 or 1.
-    rows : int
-        Its rows with a sample weight above 0.
-    effective_size : float
-        Kish's effective number of these, weighted to the distribution of what the sensitive attribute does not cause.
+    ``rows`` have a sample weight above 0; ``effective_size`` is Kish's number of these, weighted to the distribution
+    of what the sensitive attribute does not cause.
     """
 
     group: int
@@ -281,13 +244,50 @@ class GroupSize:
         return f"group {self.group} has {self.rows} row(s), effective size {self.effective_size:.1f}"
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A number found by simulation, and its Monte-Carlo standard error, NaN for a single simulated unit.
+
+    ``posterior_sd`` is, of a mean over posterior draws of an SEM's parameters, the standard deviation between draws,
+    which does not shrink with more units, and 0 otherwise.
+    >>> print(Estimate(0.25, 0.004))
+    0.2500 ± 0.0040
+    """
+
+    value: float
+    error: float
+    posterior_sd: float = 0.0
+
+    @classmethod
+    def of(cls, values: Any) -> Estimate:
+        """Return the mean of independent values, shape (n,), and its standard error, NaN of one value."""
+        x = np.asarray(values, dtype=np.float64)
+        return cls(float(x.mean()), float(x.std() / np.sqrt(len(x))) if len(x) > 1 else np.nan)
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Estimate]) -> Estimate:
+        """Return the mean over posterior draws, each evaluated with units of its own.
+
+        Its error covers the units and the draws used; the standard deviation between draws is freed of the former.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        values, errors = (np.array([getattr(part, name) for part in parts]) for name in ("value", "error"))
+        variance = values.var(ddof=1)
+        between = float(np.sqrt(max(variance - np.mean(errors**2), 0.0)))
+        return cls(float(values.mean()), float(np.sqrt(variance / len(parts))), between)
+
+    def __str__(self) -> str:
+        between = f" (sd between draws {self.posterior_sd:.4f})" if self.posterior_sd else ""
+        return f"{self.value:.4f} ± {self.error:.4f}{between}"
+
+
 @runtime_checkable
 class PotentialOutcomes(Protocol):
     """A source of potential outcomes: weights on observed rows, a structural equation model, or drawn mediators.
 
-    A potential outcome is a weighted sample of feature rows. A source makes two of them: world 0, the baseline, and
-    world 1, where the unfair paths alone carry the other value of the sensitive attribute. ``unit`` names what the two
-    worlds share, and so how much their comparison identifies. Sources never read the outcome column.
+    A source makes two weighted samples of feature rows: world 0, the baseline, and world 1, where the unfair paths
+    alone carry the other value of the sensitive attribute. Sources never read the outcome column.
     """
 
     @property
@@ -309,14 +309,13 @@ class PotentialOutcomes(Protocol):
 
         Parameters
         ----------
-        n : int, optional
+        n
             Number of units to draw, for sources that can draw units.
-        random_state : int, optional
+        random_state
             Seed of a generator of this call; the global generators are left as they were.
-        df : pandas.DataFrame, optional
-            Rows to make the worlds of, with the nuisances as fitted; the default is the fitted rows.
-        sample_weight : array_like, shape (len(df),), optional
-            Weights of those rows in the target population.
+        df, sample_weight
+            Rows to make the worlds of, with the nuisances as fitted (by default the fitted rows), and their weights in
+            the target population, shape (len(df),).
         """
 
 

@@ -34,22 +34,9 @@ def positive_scores(
     """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,).
 
     A model that was fitted with column names gets these columns; any other all observed parents of the outcome, in the
-    order given (default: of the rows), as an array if it counted unnamed columns in ``fit``.
-
-    Raises
-    ------
-    DataError
-        If the model has no ``predict_proba``, reads other columns than the observed parents of the outcome, does not
-        know the positive label among two classes, or returns anything but two probabilities a row that sum to 1.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> rows = pd.DataFrame({"A": [0, 1, 0, 1], "M": [0, 0, 1, 1]})
-    >>> model = LogisticRegression().fit(rows, [0, 0, 1, 1])
-    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
-    >>> (positive_scores("logistic", model, rows, graph) > 0.5).tolist()
-    [False, False, True, True]
+    order given (default: of the rows), as an array if it counted unnamed columns in ``fit``. A DataError if it has no
+    ``predict_proba``, reads other columns, lacks the positive label among two classes, or returns anything but two
+    probabilities a row that sum to 1.
     """
     if not hasattr(model, "predict_proba"):
         raise DataError(
@@ -68,13 +55,7 @@ def positive_scores(
 
 
 def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float64]:
-    """Return what ``predict_proba`` of a model returned, checked: n pairs of probabilities that sum to 1, (n, 2).
-
-    Examples
-    --------
-    >>> read_probabilities("the model", [[0.25, 0.75]], 1)
-    array([[0.25, 0.75]])
-    """
+    """Return what ``predict_proba`` of a model returned, checked: n pairs of probabilities that sum to 1, (n, 2)."""
     require_unmasked(f"the output of predict_proba of {name}", returned)
     raw = np.asarray(returned)
     if raw.dtype.kind not in "fiub":
@@ -123,7 +104,7 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
 
 def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a table with its fractions in float64: worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2."""
-    return rows.astype({name: np.float64 for name, kind in rows.dtypes.items() if kind.kind == "f"})
+    return rows.astype({name: np.float64 for name, dtype in rows.dtypes.items() if dtype.kind == "f"})
 
 
 def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> Any:
@@ -155,7 +136,11 @@ def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given:
 
 def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: Sequence[str]) -> str:
     """Return why a model may not read columns that it was fitted on, and what to do."""
-    if coded := {c: source for c in outside for source in order if _is_code_of(c, source, graph)}:
+    known = graph.columns_of(graph.observed)
+    unknown = [column for column in outside if isinstance(column, str) and column not in known]
+    # A column that is named like a code of another one: 'job_nurse' of 'job'.
+    coded = {c: source for c in unknown for source in order if re.match(rf"{re.escape(source)}[_=.\[-]", c)}
+    if coded:
         source = next(iter(coded.values()))
         return (
             f"{name!r} was fitted on {', '.join(map(repr, coded))}, which look like codes of {source!r} made before "
@@ -171,10 +156,3 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
         "fitted on a table with these columns; fit it on the others alone (a pipeline that drops columns later still "
         "asks for them), or correct the graph."
     )
-
-
-def _is_code_of(column: object, source: str, graph: CausalGraph) -> bool:
-    """Return whether a column that the graph lacks is named like a code of one of its columns: 'job_nurse' of 'job'."""
-    known = graph.columns_of(graph.observed)
-    named = isinstance(column, str) and column not in known
-    return named and bool(re.match(rf"{re.escape(source)}[_=.\[-]", str(column)))

@@ -6,8 +6,7 @@ In come edges (a string, pairs, DOT, networkx); out go a :class:`CausalGraph`, i
 """
 
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.estimand import Estimand
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identification import Estimand, identify
 from pyrofair.graph.paths import Regime, UnfairPaths
 
 __all__ = ["CausalGraph", "Estimand", "Regime", "UnfairPaths", "identify"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,8 +21,7 @@ from pyrofair._validation import (
 )
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.parse import EdgeList, GraphSource, read_edges
-from pyrofair.graph.path_sets import PathSet, smallest_automaton
-from pyrofair.graph.paths import UnfairPaths, select_paths
+from pyrofair.graph.paths import PathSet, UnfairPaths, select_paths, smallest_automaton
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +30,7 @@ __all__ = ["CausalGraph", "unused_name"]
 
 
 def _require_node(nodes: Sequence[str], name: str, role: str) -> None:
-    """Refuse a name that is no node, with the nodes there are and the one that may be meant."""
+    """Refuse a name that is no node."""
     if not isinstance(name, str) or name not in nodes:
         raise GraphError(
             f"{shown(name)}, named as {role}, is not in the graph. Its nodes: {', '.join(nodes)}."
@@ -47,8 +46,7 @@ def _read_columns(
         _require_node(listed.nodes, node, "a node with columns")
         if node in latent:
             raise GraphError(f"{node!r} is declared latent and given columns; a latent node has none.")
-    named = {node: columns.get(node, node) for node in listed.nodes if node not in latent}
-    table = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in named.items()}
+    table = {node: _as_tuple(columns.get(node, node)) for node in listed.nodes if node not in latent}
     owner: dict[str, str] = {}
     for node, names in table.items():
         if not names:
@@ -61,12 +59,12 @@ def _read_columns(
     return tuple(table.items())
 
 
-def unused_name(name: str, taken: Collection[str]) -> str:
-    """Return a name for a site that no column has.
+def _as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
-    >>> unused_name("H_D", ["D", "H_D"])
-    'H_D_'
-    """
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for a site that no column has: ``H_D_`` where ``H_D`` is taken."""
     while name in taken:
         name += "_"
     return name
@@ -88,14 +86,13 @@ class CausalGraph:
     sensitive, outcome
         The node of the sensitive attribute and that of the outcome (one column each).
     baseline, contrast
-        The two values of the sensitive attribute that the paper writes 0 and 1. They are matched by equality, so any
-        label will do, and no order of the labels matters.
+        The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality.
     positive
         The value of the outcome that counts as 1. The other value is whatever second value the data hold.
     columns
         For a node that is not one column of the same name: the list of its columns.
     latent
-        The nodes that no table holds.
+        The nodes without columns.
 
     Raises
     ------
@@ -146,19 +143,10 @@ class CausalGraph:
         for name in hidden:
             _require_node(listed.nodes, name, "a latent node")
         hidden = tuple(node for node in listed.nodes if node in {*hidden, *listed.latent})
-        fields = {
-            "nodes": listed.nodes,
-            "edges": listed.edges,
-            "sensitive": sensitive,
-            "outcome": outcome,
-            "baseline": baseline,
-            "contrast": contrast,
-            "positive": positive,
-            "latent": hidden,
-            "column_map": _read_columns(listed, columns or {}, hidden),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        column_map = _read_columns(listed, columns or {}, hidden)
+        given = (listed.nodes, listed.edges, sensitive, outcome, baseline, contrast, positive, hidden, column_map)
+        for field, value in zip(fields(self), given, strict=True):
+            object.__setattr__(self, field.name, value)
         self._validate()
 
     @classmethod
@@ -183,8 +171,8 @@ class CausalGraph:
         program
             A Pyro program of the number of units.
         nodes
-            The nodes: sites in its plate of units. With ``columns``, each column is a site, or names a component of a
-            vector-valued site, in order; by default these are ``M[0]``, ``M[1]``, ...
+            Sites in its plate of units. With ``columns``, each column is a site, or names a component of a vector site,
+            in order; by default these are ``M[0]``, ``M[1]``, ...
         sensitive, outcome, baseline, contrast, positive, columns
             As for the class.
 
@@ -209,7 +197,9 @@ class CausalGraph:
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         nodes = require_names("nodes", nodes, "node names", error=GraphError)
         require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
-        own = {node: (names,) if isinstance(names, str) else tuple(names) for node, names in (columns or {}).items()}
+
+        own = {node: _as_tuple(names) for node, names in (columns or {}).items()}
+
         read = read_scalar_sites(program, {**dict.fromkeys(nodes, ()), **own}, nodes_only=True)
         return cls(
             read.info.graph_of(nodes, read.columns),
@@ -220,8 +210,6 @@ class CausalGraph:
             positive=positive,
             columns=read.columns,
         )
-
-    # -- what is in it ------------------------------------------------------------------------------------------------
 
     @property
     def columns(self) -> dict[str, list[str]]:
@@ -273,10 +261,9 @@ class CausalGraph:
         require_choice("value", value, (0, 1))
         return self.contrast if value else self.baseline
 
-    # -- relations ----------------------------------------------------------------------------------------------------
-
     @cached_property
-    def _dag(self) -> nx.DiGraph[str]:
+    def dag(self) -> nx.DiGraph[str]:
+        """The graph as networkx holds it."""
         dag: nx.DiGraph[str] = nx.DiGraph()
         dag.add_nodes_from(self.nodes)
         dag.add_edges_from(self.edges)
@@ -288,61 +275,54 @@ class CausalGraph:
 
         Ties are broken by first appearance in the declaration.
         """
-        caused = set(nx.descendants(self._dag, self.sensitive))
-
-        def rank(node: str) -> tuple[int, int]:
-            return (2 if node in caused else int(node == self.sensitive), self._index[node])
-
-        return tuple(nx.lexicographical_topological_sort(self._dag, key=rank))
+        rank = dict.fromkeys(nx.descendants(self.dag, self.sensitive), 2) | {self.sensitive: 1}
+        return tuple(
+            nx.lexicographical_topological_sort(self.dag, key=lambda node: (rank.get(node, 0), self._index[node]))
+        )
 
     def parents(self, node: str) -> tuple[str, ...]:
         """Return the parents of a node, in the order of declaration."""
         self._require(node)
-        return self._sorted(self._dag.predecessors(node))
+        return self._sorted(self.dag.predecessors(node))
 
     def children(self, node: str) -> tuple[str, ...]:
         """Return the children of a node, in the order of declaration."""
         self._require(node)
-        return self._sorted(self._dag.successors(node))
+        return self._sorted(self.dag.successors(node))
 
     def ancestors(self, node: str) -> tuple[str, ...]:
         """Return the ancestors of a node, without itself, in the order of declaration."""
         self._require(node)
-        return self._sorted(nx.ancestors(self._dag, node))
+        return self._sorted(nx.ancestors(self.dag, node))
 
     def descendants(self, node: str) -> tuple[str, ...]:
         """Return the descendants of a node, without itself, in the order of declaration."""
         self._require(node)
-        return self._sorted(nx.descendants(self._dag, node))
+        return self._sorted(nx.descendants(self.dag, node))
 
     def with_ancestors(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """Return nodes and the ancestors of any of them, in the order of declaration."""
         found = {*require_names("nodes", nodes, "node names", error=GraphError)}
         for node in tuple(found):
             self._require(node)
-            found |= nx.ancestors(self._dag, node)
+            found |= nx.ancestors(self.dag, node)
         return self._sorted(found)
 
     def directed_paths(self, source: str, target: str) -> PathSet:
         """Return every directed path from one node to another, depth first in the order of declaration.
 
-        Returns
-        -------
-        PathSet
-            A sequence of tuples of node names, with ``len``, ``in`` and ``[]``, that lists no path by itself.
+        A :class:`PathSet` is a sequence of tuples of node names, with ``len``, ``in`` and ``[]``.
         """
         self._require(source, "source of paths")
         self._require(target, "target of paths")
         useful = frozenset(self.with_ancestors([target]))
 
         def follow(node: str) -> tuple[str, ...]:
-            return () if node == target else self._sorted(useful.intersection(self._dag.successors(node)))
+            return () if node == target else self._sorted(useful.intersection(self.dag.successors(node)))
 
         if source not in useful:
             return PathSet(())
         return smallest_automaton(source, str, follow, target.__eq__)
-
-    # -- from it ------------------------------------------------------------------------------------------------------
 
     def unfair(
         self,
@@ -381,51 +361,35 @@ class CausalGraph:
         require_flag("direct", direct)
         if predicate is not None:
             require_callable("predicate", predicate, "a function of a path, or None", error=GraphError)
-        tests = [*(p for p in paths if callable(p)), *([predicate] if predicate is not None else [])]
+
+        tests = [p for p in (*paths, predicate) if callable(p)]
+
         named = [p for p in paths if not callable(p)]
         nodes = require_names("through", () if through is None else through, "node names", one=True, error=GraphError)
         return UnfairPaths(self, select_paths(self, named, direct=direct, through=nodes, tests=tests))
 
     def with_latent(self, *nodes: str) -> CausalGraph:
-        """Return the same graph with further nodes declared latent, say because a table lacks their columns.
+        """Return the same graph with further nodes declared latent, for example because a table lacks their columns.
 
-        Examples
-        --------
         >>> graph = CausalGraph("A -> Z -> Y; A -> Y", sensitive="A", outcome="Y")
         >>> graph.with_latent("Z").latent
         ('Z',)
         """
         for node in nodes:
             self._require(node)
+        roles = ("sensitive", "outcome", "baseline", "contrast", "positive")
         return CausalGraph(
             EdgeList(self.nodes, self.edges, self.latent),
-            sensitive=self.sensitive,
-            outcome=self.outcome,
-            baseline=self.baseline,
-            contrast=self.contrast,
-            positive=self.positive,
+            **{role: getattr(self, role) for role in roles},
             columns={node: names for node, names in self.column_map if node not in nodes},
             latent=(*self.latent, *nodes),
         )
 
     def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the graph, the edges of unfair paths in red and latent nodes in grey.
-
-        Parameters
-        ----------
-        unfair
-            The paths to draw in red.
-        ax
-            The axes to draw on; by default a new figure.
-        """
-        return self._drawn(unfair, ax)
-
-    def _drawn(self, unfair: UnfairPaths | None, ax: Axes | None = None, *, detached: bool = False) -> Axes:
-        if unfair is not None:
-            require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
+        """Draw the graph on axes, by default of a new figure: unfair paths in red, latent nodes in grey."""
         from pyrofair.graph.drawing import draw_graph  # Matplotlib is loaded for pictures only
 
-        return draw_graph(self, unfair, ax, detached=detached)
+        return draw_graph(self, unfair, ax)
 
     def _repr_png_(self) -> bytes | None:
         """Return the drawing that a notebook shows; None, for the text, where it would be unreadable."""
@@ -435,7 +399,9 @@ class CausalGraph:
         """Return the drawing as the bytes of a PNG file, or None of a graph too large to be read."""
         if len(self.nodes) > MOST_DRAWN or len(self.edges) > 4 * MOST_DRAWN:
             return None
-        drawn: Any = self._drawn(unfair, detached=True)
+        from pyrofair.graph.drawing import draw_graph
+
+        drawn: Any = draw_graph(self, unfair, detached=True)
         png: bytes = drawn._repr_png_()
         return png
 
@@ -450,14 +416,10 @@ class CausalGraph:
         lines = [f"{' '.join(self.parents(node)) or '(no cause)'} -> {node}" for node in self.order]
         lines.append(f"sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
         lines.append(f"outcome: {self.outcome} (1 is {self.positive!r})")
-        lines.extend(
-            f"{node}: columns {', '.join(names)}" for node, names in self.column_map if tuple(names) != (node,)
-        )
+        lines.extend(f"{node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
         if self.latent:
             lines.append(f"latent: {', '.join(self.latent)}")
         return "\n".join(lines)
-
-    # -- checks -------------------------------------------------------------------------------------------------------
 
     def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(set(nodes), key=self._index.__getitem__))
@@ -470,8 +432,8 @@ class CausalGraph:
         _require_node(self.nodes, node, f"a {role}")
 
     def _validate(self) -> None:
-        if not nx.is_directed_acyclic_graph(self._dag):
-            cycle = [edge[0] for edge in nx.find_cycle(self._dag)]
+        if not nx.is_directed_acyclic_graph(self.dag):
+            cycle = [edge[0] for edge in nx.find_cycle(self.dag)]
             raise GraphError(
                 f"The edges run in a cycle: {' -> '.join([*cycle, cycle[0]])}. A causal graph has none: remove one of "
                 "these edges, or split the node in two by time."
@@ -488,7 +450,7 @@ class CausalGraph:
                 f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r} to "
                 "be compared."
             )
-        if self.outcome not in nx.descendants(self._dag, self.sensitive):
+        if self.outcome not in nx.descendants(self.dag, self.sensitive):
             raise GraphError(
                 f"There is no directed path from {self.sensitive!r} to {self.outcome!r}, so the sensitive attribute "
                 "has no effect to assess. Add the missing edges, or check the two names."

@@ -21,17 +21,17 @@ from scipy.spatial import KDTree
 
 from pyrofair._figures import ShownAxes, ShownFigure
 from pyrofair._validation import require_instance
+from pyrofair.graph.paths import UnfairPaths
 
 if TYPE_CHECKING:
     from pyrofair.graph.causal_graph import CausalGraph
-    from pyrofair.graph.paths import UnfairPaths
 
 __all__ = ["draw_graph"]
 
 Edge: TypeAlias = tuple[str, str]
 Points: TypeAlias = NDArray[np.float64]
 
-_RED, _GREY, _INK, _LATENT = "#CC3311", "#4D4D4D", "#1A1A1A", "#DDDDDD"  # Tol's red, told from grey by every eye
+_RED, _GREY, _INK, _LATENT = "#CC3311", "#4D4D4D", "#1A1A1A", "#DDDDDD"  # Tol's red, distinct from grey to every eye
 _NAME_SIZE, _DETAIL_SIZE, _LINE = 11.0, 8.0, 1.2  # font sizes in points; line height in font sizes
 _NAME_WRAP, _DETAIL_WRAP = 14, 16  # characters
 _PAD, _LAYER_GAP, _NODE_GAP, _MARGIN, _LEGEND = 0.09, 0.58, 0.42, 0.08, 0.32  # inches
@@ -67,12 +67,14 @@ def draw_graph(
     the edges of unfair paths are thick, red and on top, and the columns of a node stand below its name if they have
     other names. Without ``ax`` a figure is made, as large as the graph needs; pyplot does not know it if ``detached``.
     """
+    if unfair is not None:
+        require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
     if ax is not None:
         require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
     latent, roles = graph.latent, (graph.sensitive, graph.outcome)
     red = frozenset(unfair.edges if unfair is not None else ())
     texts = {node: f"{node}\n{', '.join(own)}" if own != [node] else node for node, own in graph.columns.items()}
-    boxes = _place(graph, {node: _measured(texts.get(node, node)) for node in graph.nodes})
+    boxes = _positioned(graph, {node: _measured(texts.get(node, node)) for node in graph.nodes})
     bends = _route(boxes, list(graph.edges))
     keys: list[Artist] = [Line2D([], [], color=_RED, linewidth=2.0, label="unfair path")] if red else []
     keys += [Patch(facecolor=_LATENT, edgecolor=_INK, linestyle="--", label="latent")] if latent else []
@@ -109,10 +111,6 @@ def draw_graph(
     return ax
 
 
-def _text_width(text: str, size: float) -> float:
-    return float(text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]) / 72
-
-
 def _measured(text: str) -> _Box:
     """Wrap a label, its first line as the name and the others as details, and measure its box."""
     first, *rest = text.split("\n")
@@ -120,7 +118,11 @@ def _measured(text: str) -> _Box:
     detail = [line for part in rest for line in _wrapped(part, _DETAIL_WRAP)]
     sizes = [*((line, _NAME_SIZE) for line in name), *((line, _DETAIL_SIZE) for line in detail)]
     height = sum(size for _, size in sizes) * _LINE / 72 + 2 * _PAD
-    width = max(_text_width(line, size) for line, size in sizes) + 2 * _PAD
+
+    measure = text_to_path.get_text_width_height_descent
+    widths = [measure(line, FontProperties(size=size), ismath=False)[0] / 72 for line, size in sizes]
+    width = max(map(float, widths)) + 2 * _PAD
+
     return _Box("\n".join(name), "\n".join(detail), max(width, height), height)
 
 
@@ -132,25 +134,25 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def _layers(causal: CausalGraph) -> list[list[str]]:
     """Layer by longest path, causes without causes as late as their effects allow, and order to cross less."""
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(causal.nodes)
-    graph.add_edges_from(causal.edges)
+    graph = causal.dag
     depth = {node: index for index, layer in enumerate(nx.topological_generations(graph)) for node in layer}
     for node in graph:
         if graph.in_degree(node) == 0 and graph.out_degree(node) > 0:
             depth[node] = min(depth[child] for child in graph.successors(node)) - 1
     layers = [[node for node in graph if depth[node] == index] for index in range(max(depth.values()) + 1)]
     for sweep in range(6):
-        place = {node: index - (len(layer) - 1) / 2 for layer in layers for index, node in enumerate(layer)}
+        position = {node: index - (len(layer) - 1) / 2 for layer in layers for index, node in enumerate(layer)}
         neighbours = graph.successors if sweep % 2 else graph.predecessors
         for layer in layers:
-            center = {node: np.mean([place[other] for other in neighbours(node)] or place[node]) for node in layer}
+            center = {
+                node: np.mean([position[other] for other in neighbours(node)] or position[node]) for node in layer
+            }
             layer.sort(key=center.__getitem__)
-            place.update({node: index - (len(layer) - 1) / 2 for index, node in enumerate(layer)})
+            position.update({node: index - (len(layer) - 1) / 2 for index, node in enumerate(layer)})
     return layers
 
 
-def _place(graph: CausalGraph, boxes: dict[str, _Box]) -> dict[str, _Box]:
+def _positioned(graph: CausalGraph, boxes: dict[str, _Box]) -> dict[str, _Box]:
     """Give each box its position: layers from left to right, and within a layer from top to bottom."""
     layers = _layers(graph)
     heights = [sum(boxes[node].height + _NODE_GAP for node in layer) - _NODE_GAP for layer in layers]

@@ -93,11 +93,7 @@ def read_edges(source: GraphSource) -> EdgeList:
 
 
 def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
-    """Read one directed path of at least two different nodes, written ``"A -> D -> Y"`` or as a sequence of names.
-
-    >>> read_path("A -> D -> Y")
-    ('A', 'D', 'Y')
-    """
+    """Read one directed path of at least two different nodes, written ``"A -> D -> Y"`` or as a sequence of names."""
     if isinstance(path, str):
         statements = list(_statements(path))
         if len(statements) != 1 or any(len(side) > 1 for side in statements[0]):
@@ -241,7 +237,7 @@ def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, An
     ``networkx.nx_pydot`` drops subgraphs, default attributes and the order of statements.
     """
     named: list[str] = []
-    statements = [one for kind in ("nodes", "edges", "subgraphs") for many in graph[kind].values() for one in many]
+    statements = [one for part in ("nodes", "edges", "subgraphs") for many in graph[part].values() for one in many]
     for statement in sorted(statements, key=lambda one: one["sequence"]):
         attributes = {key.strip('"'): value for key, value in statement["attributes"].items()}
         if statement["type"] == "node" and statement["name"] in _DOT_NOT_NODES:

@@ -1,24 +1,308 @@
-"""Unfair paths, and the value of the sensitive attribute that each path carries in each of two worlds."""
+"""Sets of directed paths as automata, unfair paths, and the value of the sensitive attribute that each path carries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from pyrofair._validation import did_you_mean
 from pyrofair.exceptions import GraphError, NotIdentifiedError
 from pyrofair.graph.parse import read_path
-from pyrofair.graph.path_sets import SHOWN, Path, PathSet, partings, show_count, show_path, show_paths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["Path", "Regime", "UnfairPaths", "select_paths", "witness_message"]
+__all__ = [
+    "Path",
+    "PathSet",
+    "Regime",
+    "UnfairPaths",
+    "parting_node",
+    "partings",
+    "select_paths",
+    "show_count",
+    "show_path",
+    "show_paths",
+    "smallest_automaton",
+    "witness_message",
+]
+
+Path = tuple[str, ...]
+S = TypeVar("S", bound=Hashable)
+
+SHOWN = 8
+"""How many paths a text names before it only counts them."""
+_HASHED_AS_TUPLE = 1000
+
+
+def show_path(path: Iterable[str]) -> str:
+    """Write a path as text: ``A -> D -> Y``."""
+    return " -> ".join(path)
+
+
+def show_count(number: int) -> str:
+    """Write a count of paths as text: exactly up to 10^12, and by a power of two beyond, ``at least 2^200``."""
+    return f"{number:,}" if number <= 10**12 else f"at least 2^{number.bit_length() - 1}"
+
+
+def show_paths(paths: PathSet) -> str:
+    """Write the first paths of a set as text, and how many there are if these are not all."""
+    shown = "; ".join(map(show_path, paths[:SHOWN])) or "none"
+    return shown if paths.size <= SHOWN else f"{shown}; ... ({show_count(paths.size)} paths)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PathSet(Sequence[Path]):
+    """A set of directed paths from one node to another, as the smallest automaton that accepts them.
+
+    It is a sequence of tuples of node names, depth first in the order of declaration, and equals the tuple or list of
+    its paths. Its operations cost what its states and edges cost, however many paths there are. A state is a node and
+    the states that follow it, in the order of declaration; the first is the end of all paths, the last their start,
+    and each stands after those that follow it. The empty set has none.
+
+    >>> from pyrofair import CausalGraph
+    >>> paths = CausalGraph("A -> D -> Y; A -> Y", sensitive="A", outcome="Y").directed_paths("A", "Y")
+    >>> paths
+    PathSet('A -> D -> Y', 'A -> Y')
+    >>> len(paths), ("A", "Y") in paths, paths[0]
+    (2, True, ('A', 'D', 'Y'))
+    """
+
+    states: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        """For each state the number of ways from it to the end."""
+        sizes: list[int] = []
+        for _, following in self.states:
+            sizes.append(sum(sizes[state] for state in following) or 1)
+        return tuple(sizes)
+
+    @property
+    def size(self) -> int:
+        """The number of paths, which ``len`` returns as well where it is below 2^63."""
+        return self._sizes[-1] if self.states else 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bool__(self) -> bool:
+        return bool(self.states)
+
+    def __contains__(self, path: object) -> bool:
+        if not isinstance(path, tuple) or not self.states or not path or path[0] != self.states[-1][0]:
+            return False
+        state: int | None = len(self.states) - 1
+        for node in path[1:]:
+            state = None if state is None else self.step(state, node)
+        return state is not None and not self.states[state][1]
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Path, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Path | tuple[Path, ...]:
+        if isinstance(index, slice):
+            return tuple(self[each] for each in range(*index.indices(self.size)))
+        rank = index + self.size if index < 0 else index
+        if not 0 <= rank < self.size:
+            raise IndexError(f"There is no path {index}; the set has {show_count(self.size)}.")
+        state = len(self.states) - 1
+        path = [self.states[state][0]]
+        while self.states[state][1]:
+            for each in self.states[state][1]:
+                state = each
+                if rank < self._sizes[state]:
+                    break
+                rank -= self._sizes[state]
+            path.append(self.states[state][0])
+        return tuple(path)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PathSet):
+            return self.states == other.states
+        if isinstance(other, tuple | list):
+            return self.size == len(other) and all(own == each for own, each in zip(self, other, strict=True))
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self)) if self.size <= _HASHED_AS_TUPLE else hash(self.states)  # as the equal tuple, if short
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(show_path(path)) for path in self[:SHOWN])
+        return f"PathSet({shown}{'' if self.size <= SHOWN else f', ... {show_count(self.size)} paths'})"
+
+    def step(self, state: int, node: str) -> int | None:
+        """Return the state after a step to a node; None where no path of the set goes on so."""
+        return next((each for each in self.states[state][1] if self.states[each][0] == node), None)
+
+    @property
+    def start(self) -> int | None:
+        """The state in which every path begins; None in the empty set."""
+        return len(self.states) - 1 if self.states else None
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """The nodes on the paths, both ends included."""
+        return frozenset(node for node, _ in self.states)
+
+    @cached_property
+    def edges(self) -> frozenset[tuple[str, str]]:
+        """The edges on the paths."""
+        return frozenset((node, self.states[each][0]) for node, following in self.states for each in following)
+
+    @property
+    def first_steps(self) -> tuple[str, ...]:
+        """The nodes that the paths meet first after their start."""
+        return tuple(self.states[each][0] for each in self.states[-1][1]) if self.states else ()
+
+    @cached_property
+    def _before(self) -> tuple[dict[str, list[int]], ...]:
+        """For each state the states one edge before it, by their nodes."""
+        before: tuple[dict[str, list[int]], ...] = tuple({} for _ in self.states)
+        for state, (node, following) in enumerate(self.states):
+            for each in following:
+                before[each].setdefault(node, []).append(state)
+        return before
+
+    def before(self, states: Iterable[int], node: str) -> frozenset[int]:
+        """Return the states of a node from which one edge leads to one of the given states."""
+        return frozenset(each for state in states for each in self._before[state].get(node, ()))
+
+    def rest(self, state: int) -> Path:
+        """Return the first way from a state to the end, the node of the state included."""
+        path = [self.states[state][0]]
+        while following := self.states[state][1]:
+            state = following[0]
+            path.append(self.states[state][0])
+        return tuple(path)
+
+    def select(self, begin: S, step: Callable[[S, str, str], S | None], accept: Callable[[S], bool]) -> PathSet:
+        """Return the paths that another automaton accepts.
+
+        It steps from a state along an edge to the next state, or to None to refuse the path.
+        """
+
+        def follow(pair: tuple[int, S]) -> list[tuple[int, S]]:
+            state, other = pair
+            node, following = self.states[state]
+            found = ((each, step(other, node, self.states[each][0])) for each in following)
+            return [(each, new) for each, new in found if new is not None]
+
+        def ends(pair: tuple[int, S]) -> bool:
+            return not self.states[pair[0]][1] and accept(pair[1])
+
+        if self.start is None:
+            return self
+        return smallest_automaton((self.start, begin), lambda pair: self.states[pair[0]][0], follow, ends)
+
+    def without(self, other: PathSet) -> PathSet:
+        """Return the paths that are not in another set with the same two ends."""
+        if other.start is None:
+            return self
+        away = -1
+        return self.select(
+            other.start,
+            lambda state, _, node: away if state == away or (new := other.step(state, node)) is None else new,
+            lambda state: state == away or bool(other.states[state][1]),
+        )
+
+    def through(self, nodes: Collection[str]) -> PathSet:
+        """Return the paths that meet one of the nodes after their start."""
+        wanted = frozenset(nodes)
+        return self.select(False, lambda met, _, node: met or node in wanted, bool)
+
+    def without_edges(self, edges: Collection[tuple[str, str]]) -> PathSet:
+        """Return the paths that run along none of the edges."""
+        barred = frozenset(edges)
+        return self.select(True, lambda _, *edge: None if edge in barred else True, bool)
+
+    def first_past(self, hidden: Collection[str]) -> dict[str, Path]:
+        """Return for each node that comes first after the start on a path, hidden ones aside, the first such path."""
+        found: dict[str, Path] = {}
+        states = self.states
+        for state, way in _depth_first(
+            states[-1][1] if states else (), lambda each: states[each][1] if states[each][0] in hidden else ()
+        ):
+            if states[state][0] not in hidden:
+                prefix = (states[-1][0], *(states[each][0] for each in way))
+                found.setdefault(states[state][0], (*prefix, *self.rest(state)))
+        return found
+
+
+def smallest_automaton(
+    start: S, name: Callable[[S], str], follow: Callable[[S], Iterable[S]], ends: Callable[[S], bool]
+) -> PathSet:
+    """Build the set of the paths that an automaton without cycles accepts; equal sets have equal states.
+
+    ``name`` is the node of a state, ``follow`` its next states in the order of declaration, of different nodes, and
+    ``ends`` whether accepted paths end there. All such states have one node, and nothing follows them.
+    """
+    known: dict[S, int | None] = {}
+    table: dict[tuple[str, tuple[int, ...]], int] = {}
+    waiting: list[tuple[S, list[S] | None]] = [(start, None)]
+    while waiting:
+        state, following = waiting.pop()
+        if state in known:
+            continue
+        if following is None:  # number what follows first
+            following = list(follow(state))
+            waiting.append((state, following))
+            waiting.extend((each, None) for each in reversed(following) if each not in known)
+        else:
+            kept = tuple(number for each in following if (number := known[each]) is not None)
+            known[state] = table.setdefault((name(state), kept), len(table)) if kept or ends(state) else None
+    return PathSet(tuple(table))
+
+
+def partings(one: PathSet, other: PathSet) -> dict[str, tuple[Path, Path]]:
+    """Return each node where paths of two sets part after a common first edge, with the first such pair of paths."""
+    found: dict[str, tuple[Path, Path]] = {}
+    if not one or not other:
+        return found
+
+    def common(pair: tuple[int, int]) -> list[tuple[int, int]]:
+        right = {other.states[each][0]: each for each in other.states[pair[1]][1]}
+        named = ((each, one.states[each][0]) for each in one.states[pair[0]][1])
+        return [(each, right[node]) for each, node in named if node in right]
+
+    ends = (len(one.states) - 1, len(other.states) - 1)
+    for pair, way in _depth_first(common(ends), common):
+        node = one.states[pair[0]][0]
+        if node in found:
+            continue
+        for left, right in product(one.states[pair[0]][1], other.states[pair[1]][1]):
+            if one.states[left][0] != other.states[right][0]:
+                prefix = (one.states[-1][0], *(one.states[state][0] for state, _ in way), node)
+                found[node] = (*prefix, *one.rest(left)), (*prefix, *other.rest(right))
+                break
+    return found
+
+
+def _depth_first(roots: Iterable[S], follow: Callable[[S], Iterable[S]]) -> Iterator[tuple[S, tuple[S, ...]]]:
+    """Yield each state once, with those that lead to it on the first way to it."""
+    seen: set[S] = set()
+    waiting: list[tuple[S, tuple[S, ...]]] = [(root, ()) for root in reversed([*roots])]
+    while waiting:
+        state, way = waiting.pop()
+        if state not in seen:
+            seen.add(state)
+            yield state, way
+            waiting.extend((each, (*way, state)) for each in reversed([*follow(state)]))
+
+
+def parting_node(one: Path, other: Path) -> str:
+    """Return the last node of two paths before they part: M for A -> M -> Y and A -> M -> D -> Y."""
+    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[length - 1]
+
 
 LISTED = 100_000
 """The most paths that a function of a path is tried on."""
@@ -35,8 +319,8 @@ class UnfairPaths:
     graph
         The causal graph.
     paths
-        The unfair paths, in the order of ``graph.directed_paths``: a sequence of tuples of node names that lists none
-        of them, so that 2^20 paths cost what the graph's edges cost.
+        The unfair paths, a sequence of tuples of node names in the order of ``graph.directed_paths``. No path is
+        listed: 2^20 of them cost what the graph's edges cost.
     swapped
         Whether the roles of the two values of the sensitive attribute are swapped, see :meth:`reversed`.
 
@@ -93,15 +377,8 @@ class UnfairPaths:
     def recanting_witnesses(self) -> list[tuple[str, Path, Path]]:
         """Return each node where an unfair and a fair path part after a common first edge, with one such pair.
 
-        Without latent nodes the set is identified if and only if there is none.
-
-        Returns
-        -------
-        list of (witness, unfair path, fair path)
-
-        References
-        ----------
-        Chikahara et al. (2021), definition 3; Avin, Shpitser and Pearl (2005).
+        Each is (witness, unfair path, fair path). Without latent nodes the set is identified if and only if there is
+        none (Avin, Shpitser and Pearl, 2005; Chikahara et al., 2021, definition 3).
         """
         index = {node: i for i, node in enumerate(self.graph.nodes)}
         found = [(witness, *pair) for witness, pair in partings(self.paths, self.fair_paths).items()]
@@ -116,8 +393,11 @@ class UnfairPaths:
         return self.graph.picture(self)
 
     def __str__(self) -> str:
-        lines = [*_lines("unfair: ", self.paths)] or ["unfair: no path"]
-        lines.extend(_lines("fair:   ", self.fair_paths))
+        lines = []
+        for word, paths in (("unfair: ", self.paths), ("fair:   ", self.fair_paths)):
+            lines += [f"{word}{show_path(path)}" for path in paths[:SHOWN]]
+            lines += [f"{word}... ({show_count(paths.size)} paths)"] if paths.size > SHOWN else []
+        lines = lines if self.paths else ["unfair: no path", *lines]
         lines.append(f"shared by both worlds: {', '.join(self.shared) or 'nothing observed'}")
         if self.swapped:
             graph = self.graph
@@ -134,16 +414,9 @@ class UnfairPaths:
 
 @dataclass(frozen=True)
 class Regime:
-    """One world: the value of the sensitive attribute that each path carries.
+    """One world, ``"baseline"`` or ``"unfair"``: the value of the sensitive attribute that each path carries.
 
-    Parameters
-    ----------
-    unfair
-        The unfair paths.
-    name
-        ``"baseline"`` or ``"unfair"``.
-    on_unfair, on_fair
-        The value, 0 (baseline) or 1 (contrast), carried by unfair paths and by all others.
+    Unfair paths carry ``on_unfair`` and all others ``on_fair``, each 0 (baseline) or 1 (contrast).
     """
 
     unfair: UnfairPaths
@@ -175,13 +448,9 @@ class Regime:
     def arms(self) -> dict[str, int]:
         """The value read by each child of the sensitive attribute that leads to the outcome.
 
-        Raises
-        ------
-        NotIdentifiedError
-            If a child would have to read both values: there is a recanting witness.
+        A NotIdentifiedError if one would have to read both values: there is a recanting witness.
         """
-        witnesses = self.unfair.recanting_witnesses() if self.on_unfair != self.on_fair else []
-        if witnesses:
+        if self.on_unfair != self.on_fair and (witnesses := self.unfair.recanting_witnesses()):
             raise NotIdentifiedError(witness_message(*witnesses[0]))
         values = dict.fromkeys(self.unfair.fair_paths.first_steps, self.on_fair)
         values |= dict.fromkeys(self.unfair.paths.first_steps, self.on_unfair)
@@ -191,12 +460,6 @@ class Regime:
     def reversed(self) -> Regime:
         """Return the regime with 0 and 1 swapped."""
         return replace(self, unfair=self.unfair.reversed(), on_unfair=1 - self.on_unfair, on_fair=1 - self.on_fair)
-
-
-def _lines(word: str, paths: PathSet) -> Iterable[str]:
-    yield from (f"{word}{show_path(path)}" for path in paths[:SHOWN])
-    if paths.size > SHOWN:
-        yield f"{word}... ({show_count(paths.size)} paths)"
 
 
 def witness_message(witness: str, unfair: Path, fair: Path) -> str:

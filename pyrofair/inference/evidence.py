@@ -26,8 +26,7 @@ from pyrofair.programs.sites import PEOPLE, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
 from pyrofair.programs.worlds import StopTracing, quiet
-from pyrofair.tables.column_types import is_categorical
-from pyrofair.tables.labels import read_sensitive
+from pyrofair.tables.labels import is_categorical, read_sensitive
 from pyrofair.tables.reading import read_table, warn_unused
 
 __all__ = ["Evidence", "GivenRows", "Reading", "read_rows", "read_units", "repeat_each", "require_possible", "unequal"]

@@ -20,8 +20,7 @@ from torch.distributions.transforms import ExpTransform
 from pyrofair._validation import require_integer
 from pyrofair.exceptions import DataError
 from pyrofair.programs.distributions import DiscretizedMixture, OrderedCategorical
-from pyrofair.tables.column_types import MAX_INTEGER, column_type, is_categorical, moments
-from pyrofair.tables.labels import as_levels, encode_levels
+from pyrofair.tables.labels import MAX_INTEGER, as_levels, column_type, encode_levels, is_categorical, moments
 from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = [

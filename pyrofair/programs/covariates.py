@@ -18,7 +18,7 @@ from torch.distributions import constraints
 from pyrofair.exceptions import DataError
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.vectors import ScalarProgram
-from pyrofair.tables.column_types import is_categorical
+from pyrofair.tables.labels import is_categorical
 from pyrofair.tables.reading import read_table
 
 __all__ = ["ROW", "ProgramWithCovariates", "RowOfTable", "covariate_names", "covariates_of_rows", "with_covariates"]

@@ -12,8 +12,7 @@ from typing import Any
 
 from pyrofair.exceptions import GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.path_sets import PathSet
-from pyrofair.graph.paths import Regime, UnfairPaths
+from pyrofair.graph.paths import PathSet, Regime, UnfairPaths
 from pyrofair.programs.couplings import Coupling, named_coupling
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.sites import ProgramSites, caller_level

@@ -26,7 +26,7 @@ from pyrofair._validation import (
     require_seed,
     require_units,
 )
-from pyrofair.effects.estimate import Estimate
+from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths

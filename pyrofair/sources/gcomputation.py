@@ -29,8 +29,7 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
-from pyrofair.graph.estimand import Estimand
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identification import Estimand, identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
@@ -145,7 +144,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     joint
         What audits assume of the joint distribution of both worlds: None, nothing; ``"consistent"``, that where what
         unfair edges switch has the same value in both worlds, all else is equal too. The ends of PIU are then linear
-        programs (:mod:`pyrofair.effects.conditional_bounds`), which need few values, and take longer.
+        programs (:mod:`pyrofair.effects.bounds`), which need few values, and take longer.
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components

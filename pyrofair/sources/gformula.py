@@ -21,7 +21,7 @@ from pandas.api.types import is_integer_dtype
 
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.estimand import Estimand
+from pyrofair.graph.identification import Estimand
 from pyrofair.mechanisms.families import decode, features, support
 from pyrofair.programs.couplings import quantile
 from pyrofair.sources.propensity import Rows

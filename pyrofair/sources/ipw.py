@@ -18,8 +18,7 @@ from pyrofair._random import fresh_state
 from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
-from pyrofair.graph.estimand import Estimand, RegimeEstimand
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import Regime, UnfairPaths
 from pyrofair.sources.overlap import GroupOverlap, group_overlap
 from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
 from pyrofair.exceptions import PositivityError, PositivityWarning
-from pyrofair.graph.estimand import RegimeEstimand
+from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.sources.propensity import Nuisances
-from pyrofair.tables.column_types import is_categorical
-from pyrofair.tables.labels import as_levels, encode_levels
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 
 __all__ = ["Cell", "GroupOverlap", "group_overlap", "group_sizes"]
 

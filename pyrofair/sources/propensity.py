@@ -22,10 +22,9 @@ from pyrofair._validation import require_integer
 from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.estimand import RegimeEstimand
-from pyrofair.tables.column_types import is_categorical
+from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.tables.encoder import TableEncoder
-from pyrofair.tables.labels import as_levels, encode_levels
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 from pyrofair.tables.reading import read_weight
 from pyrofair.tables.row_identity import match_rows
 

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import require_choice, require_real
-from pyrofair.effects.estimate import Estimate
+from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide, positive_scores
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse

@@ -14,8 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair.exceptions import DataError
-from pyrofair.tables.column_types import is_categorical
-from pyrofair.tables.labels import as_levels, encode_levels, show_labels
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, show_labels
 from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = ["TableEncoder"]
@@ -30,8 +29,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     A column with a pandas categorical type keeps all its declared categories, seen or not; other text columns have the
     categories seen in ``fit``.
 
-    Examples
-    --------
     >>> df = pd.DataFrame({"age": [20, 40], "job": ["cook", "nurse"]})
     >>> TableEncoder().fit_transform(df)
     array([[-1.,  1.,  0.],
@@ -39,13 +36,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: pd.DataFrame, y: object = None, sample_weight: object = None) -> Self:
-        """Learn the categories, and the mean and scale of numbers, from a table of n rows and weights (n,) or None.
-
-        Raises
-        ------
-        DataError
-            For a table or weights that cannot be used.
-        """
+        """Learn the categories, and the mean and scale of numbers, from a table of n rows and weights (n,) or None."""
         X = read_table(X, list(X.columns) if isinstance(X, pd.DataFrame) else [], what="X")
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         weight: NDArray[np.float64] | None = read_weight(sample_weight, X, table="X")
@@ -64,11 +55,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Return the matrix of shape (n, k).
 
-        Raises
-        ------
-        DataError
-            For a table that cannot be used, numbers in ``fit`` that are none now, a category neither seen in ``fit``
-            nor declared, or a matrix of more than 2 GB.
+        A DataError for a column of numbers in ``fit`` that holds none now, a category neither seen in ``fit`` nor
+        declared, or a matrix of more than 2 GB.
         """
         X = self._read(X)
         if len(X) * self.width_ > MOST_ENTRIES:

@@ -1,28 +1,30 @@
-"""Labels of a table as the codes of a program or a classifier, and codes as labels again.
+"""Column types, and labels of a table as the codes of a program or a classifier and back.
 
-A *level* is a value that a column of categories can take, a *label* the level as a table writes it, and a *code* its
-index 0, 1, ... among the levels of the column.
+The type of a column is its measurement scale. A *level* is a value that a column of categories can take, a *label* the
+level as a table writes it, and a *code* its index 0, 1, ... among the levels of the column.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_object_dtype
 
 from pyrofair._validation import did_you_mean, require_unmasked, shown
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.tables.column_types import is_categorical, is_text
 
 if TYPE_CHECKING:
     from pyrofair.graph.causal_graph import CausalGraph
 
 __all__ = [
+    "MAX_INTEGER",
+    "ColumnType",
     "Levels",
     "as_column",
     "as_levels",
@@ -30,10 +32,13 @@ __all__ = [
     "codes_of",
     "codes_of_do",
     "codes_of_rows",
+    "column_type",
     "columns_of_sites",
     "encode_levels",
+    "is_categorical",
     "labels_of",
     "levels_by_column",
+    "moments",
     "outcome_levels",
     "read_levels",
     "read_outcome",
@@ -45,6 +50,86 @@ __all__ = [
     "span_of",
 ]
 
+ColumnType = Literal["binary", "categorical", "integer", "positive", "continuous"]
+
+MAX_INTEGER = 1_000_000
+"""Integers up to this size count; in single precision the halves between them are exact."""
+LEAST_RATIO = 0.1
+"""Positive numbers vary on a logarithmic scale if their standard deviation is at least this share of their mean."""
+FEW_LEVELS = 20
+"""Up to so many categories may have few rows each."""
+STEPS = 8
+"""The least standard deviation, in steps of the precision at the largest value."""
+LARGEST, FARTHEST = 1e37, 1e15
+"""Beyond these sizes of a value and of a standard deviation, or of one over it, densities overflow."""
+
+
+def is_categorical(values: pd.Series[Any]) -> bool:
+    """Whether a column holds categories (categorical, text or object) rather than numbers."""
+    dtype = values.dtype
+    return isinstance(dtype, pd.CategoricalDtype) or is_object_dtype(dtype) or is_text(dtype)
+
+
+def is_text(dtype: object) -> bool:
+    """Whether a pandas type is one of text: ``str``, ``string`` in any storage, or a string type of Arrow."""
+    return isinstance(dtype, pd.StringDtype) or (isinstance(dtype, pd.ArrowDtype) and dtype.type is str)
+
+
+def column_type(values: pd.Series[Any], shares: NDArray[np.float64], most_levels: int) -> ColumnType:
+    """Return the type of a column (n,) with the weight of each value (n,), sum 1.
+
+    Up to ``most_levels`` different integers are categories. A DataError if most rows have a category of their own, or a
+    program's precision is too low for the numbers.
+    """
+    if is_categorical(values):
+        name, count = values.name, values.nunique()
+        if count > FEW_LEVELS and 2 * count > len(values):
+            raise DataError(
+                f"The column {name!r} holds {count} different categories in {len(values)} rows, such as "
+                f"{show_labels(values.unique(), 3)}: most occur in one row, which carries no information on others. "
+                "Join categories, leave an identifier out of the graph, or make numbers of text that holds them: "
+                f"pd.to_numeric(df[{name!r}])."
+            )
+        return "categorical"
+    numbers = values.to_numpy(dtype=np.float64)
+    known = np.unique(numbers)
+    if is_bool_dtype(values.dtype) or set(known) == {0.0, 1.0}:
+        return "binary"
+    integer, largest = bool((known == np.round(known)).all()), float(np.abs(known).max())
+    if len(known) <= 2 or (integer and len(known) <= most_levels):
+        return "categorical"
+    if integer and largest <= MAX_INTEGER:
+        return "integer"
+    mean, sd = moments(numbers / largest, shares)
+    positive = bool((known > 0.0).all()) and sd >= LEAST_RATIO * mean
+    _require_resolved(values, largest, positive=positive)
+    return "positive" if positive else "continuous"
+
+
+def moments(numbers: NDArray[np.float64], shares: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the mean and the standard deviation, which is 1 where it would be 0."""
+    mean = float(shares @ numbers)
+    return mean, float(np.sqrt(shares @ (numbers - mean) ** 2)) or 1.0
+
+
+def _require_resolved(values: pd.Series[Any], largest: float, *, positive: bool) -> None:
+    """Refuse numbers that overflow, or differ by little more than the precision of a program."""
+    name, numbers = values.name, values.to_numpy(dtype=np.float64)
+    spread = float(numbers.std()) if largest < LARGEST else np.inf
+    if largest >= LARGEST or not (positive or 1.0 / FARTHEST < spread < FARTHEST):
+        raise DataError(
+            f"The column {name!r} holds numbers up to {largest:g} in size, whose densities a program cannot compute. "
+            f"Give it in another unit: df[{name!r}] / {10.0 ** np.round(np.log10(largest)):g}."
+        )
+    step = torch.finfo(torch.get_default_dtype()).eps * largest
+    if spread < STEPS * step:
+        raise DataError(
+            f"The column {name!r} holds numbers around {numbers.mean():g} with a standard deviation of {spread:g}, and "
+            f"a program's numbers lie up to {step:g} apart there. Subtract an offset: df[{name!r}] - "
+            f"df[{name!r}].mean()."
+        )
+
+
 Levels = Mapping[str, NDArray[Any]]
 """For some node sites, whose values are codes 0, 1, ..., the label of each code, shape (k,)."""
 SHOWN = 10
@@ -52,11 +137,12 @@ SHOWN = 10
 
 def show_labels(values: Iterable[Any], most: int = 5) -> str:
     """Write values as text, those of NumPy as Python's."""
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return ", ".join(map(repr, plain[:most]))
+    return ", ".join(map(repr, _plain([*values][:most])))
 
 
-# -- the sensitive attribute and the outcome ---------------------------------------------------------------------------
+def _plain(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return values with NumPy's numbers and texts as Python's."""
+    return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
 
 
 def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -> NDArray[np.int8]:
@@ -68,15 +154,15 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
-        never = [role for role, value in (("baseline", 0), ("contrast", 1)) if not (coded == value).any()]
+        never = [role for value, role in enumerate(("baseline", "contrast")) if not (coded == value).any()]
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
             f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name "
             "its two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
         )
-    for value in (0, 1) if both else ():
-        if not (coded == value).any():
+    for value in (0, 1):
+        if both and not (coded == value).any():
             raise DataError(
                 f"The sensitive attribute {name!r} never takes the value {graph.label(value)!r} in these "
                 f"{len(coded)} rows; both groups are needed to compare them."
@@ -115,7 +201,7 @@ def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
         if (coded[own] >= 0).any():
             raise DataError(
                 f"The labels {show_labels(labels)} are the same number in the type {values.dtype} of {values.name!r}, "
-                "so that rows cannot be told apart. Use short labels, such as 0 and 1."
+                "so that their rows cannot be distinguished. Use short labels, such as 0 and 1."
             )
         coded[own] = i
     return coded
@@ -134,8 +220,7 @@ def code_labels(
     if graph.outcome_column in table:
         numbers, found = read_outcome(table[graph.outcome_column], graph.positive, what="The outcome")
         coded[graph.outcome_column] = numbers
-        plain = tuple(each.item() if isinstance(each, np.generic) else each for each in found)
-        labels = None if plain == (0, 1) else plain
+        labels = None if (plain := _plain(found)) == (0, 1) else plain
     return coded, labels
 
 
@@ -151,9 +236,6 @@ def repeat_label(values: pd.Series[Any], label: Hashable, index: pd.Index[Any]) 
     """Return a label on an index, in the type that it has in a column which holds it."""
     first = int(np.argmax(np.asarray(values == label, dtype=bool)))
     return values.iloc[np.full(len(index), first)].set_axis(index)
-
-
-# -- columns of categories ---------------------------------------------------------------------------------------------
 
 
 def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
@@ -186,17 +268,8 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
 
     The index is 0 to n - 1, and memory is shared with the values where their type is that of the column. Values that
     are no level of a type of categories, and numbers for a type of text, are a DataError.
-
-    Examples
-    --------
-    >>> as_column("M", np.array([1.0, 0.0]), np.dtype("int8")).to_numpy()
-    array([1, 0], dtype=int8)
-    >>> as_column("M", np.array([1.5, 0.0]), np.dtype("int8")).to_numpy()
-    array([1.5, 0. ])
     """
     numbers = values.dtype.kind in "fiub"
-    if is_object_dtype(dtype) and not numbers:
-        return pd.Series(values.astype(object), dtype=object)
     if isinstance(dtype, pd.CategoricalDtype):
         codes = dtype.categories.get_indexer(pd.Index(values))
         if (codes < 0).any():
@@ -212,7 +285,7 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
                 f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "
                 f"labels: levels={{{name!r}: [...]}}."
             )
-        text: pd.Series[Any] = pd.Series(values.astype(object)).astype(dtype)
+        text: pd.Series[Any] = pd.Series(values.astype(object), dtype=object).astype(dtype)
         return text
     if not numbers or not _holds(dtype, values):
         return pd.Series(values, copy=False)
@@ -235,9 +308,6 @@ def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
         return True
     low, high = span_of(dtype)
     return bool(((numbers == np.rint(numbers)) & (numbers >= low) & (numbers <= high)).all())
-
-
-# -- sites of a program ------------------------------------------------------------------------------------------------
 
 
 def columns_of_sites(node_of: Mapping[str, str], graph: CausalGraph) -> dict[str, str]:
@@ -302,7 +372,7 @@ def outcome_levels(levels: Levels, node_of: Mapping[str, str], graph: CausalGrap
     others = [label for label in found if label != graph.positive]
     if len(others) > 1:
         raise DataError(
-            f"The outcome {values.name!r} holds {', '.join(map(repr, others[:SHOWN]))} besides "
+            f"The outcome {values.name!r} holds {show_labels(others, SHOWN)} besides "
             f"positive={graph.positive!r}, but it must be binary. Recode it, or name its labels: levels={{{site!r}: "
             f"[..., {graph.positive!r}]}}."
         )
@@ -343,23 +413,22 @@ def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64
     unseen = (codes < 0) & ~missing
     if unseen.any():
         label = given[unseen].iloc[0]
-        unknown = label.item() if isinstance(label, np.generic) else label
-        known = ", ".join(map(repr, labels[:SHOWN].tolist())) + (", ..." if len(labels) > SHOWN else "")
+        known = show_labels(labels, SHOWN) + (", ..." if len(labels) > SHOWN else "")
         raise DataError(
-            f"{site!r} holds {unknown!r}, which is none of its {len(labels)} levels: {known}. Correct the value, or "
-            f"fit the model with this level.{did_you_mean(unknown, labels.tolist())}"
+            f"{site!r} holds {show_labels([label])}, which is none of its {len(labels)} levels: {known}. Correct the "
+            f"value, or fit the model with this level.{did_you_mean(label, labels.tolist())}"
         )
     return np.where(missing, np.nan, codes.astype(np.float64))
 
 
 def codes_of_rows(df: pd.DataFrame, labels: Levels) -> pd.DataFrame:
-    """Return a table of units with codes in place of the labels of some columns, as :func:`codes_of` does."""
+    """Return a table of units with the labels of some columns as codes, as :func:`codes_of` does."""
     have = {name: own for name, own in labels.items() if name in getattr(df, "columns", ())}
     return df.assign(**{name: codes_of(name, own, df[name]) for name, own in have.items()}) if have else df
 
 
 def require_do(values: object, name: str = "do") -> None:
-    """Refuse what is no dictionary of nodes and the values they are set to; ``name`` is what the setting is called."""
+    """Refuse what is no dictionary of nodes and the values they are set to."""
     if values is not None and not isinstance(values, Mapping):
         raise DataError(
             f"{name}={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}."
@@ -367,7 +436,7 @@ def require_do(values: object, name: str = "do") -> None:
 
 
 def codes_of_do(values: Mapping[str, Any] | None, labels: Levels) -> dict[str, Any]:
-    """Return values to set sites or columns to, with codes in place of the labels of some, as :func:`codes_of` does."""
+    """Return values to set sites or columns to, with some labels as codes, as :func:`codes_of` does."""
     require_do(values)
     found = {}
     for name, each in (values or {}).items():

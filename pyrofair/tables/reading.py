@@ -15,8 +15,7 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, 
 
 from pyrofair._validation import did_you_mean, require_unmasked
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.tables.column_types import is_categorical
-from pyrofair.tables.labels import show_labels
+from pyrofair.tables.labels import is_categorical, show_labels
 
 if TYPE_CHECKING:
     from pyrofair.graph.causal_graph import CausalGraph
@@ -36,15 +35,16 @@ SAME_MEAN = 1e-12
 def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
 
-    A DataError if it is no DataFrame, has no rows, lacks or duplicates a column, or if a named column holds missing or
-    infinite values, numbers beyond double precision, numbers or dates of the type object, more than 20 different ones
-    held as text, or values that are neither numbers nor categories.
+    A DataError if it has no rows, lacks or duplicates a column, or if a named column holds missing or infinite values,
+    numbers beyond double precision, numbers or dates of the type object, more than 20 different ones held as text, or
+    values that are neither numbers nor categories.
     """
     if not isinstance(df, pd.DataFrame):
-        names = f" ({', '.join(columns)})" if columns else ""
+        names, own = f" ({', '.join(columns)})" if columns else "", type(df)
+        found = f"{own.__module__.split('.')[0]}.DataFrame" if own.__name__ == "DataFrame" else own.__name__
         raise DataError(
-            f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; "
-            f"got {_type_name(df)}.{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
+            f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; got {found}."
+            f"{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
         )
     if isinstance(df.columns, pd.MultiIndex):
         raise DataError(
@@ -69,13 +69,8 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     return table
 
 
-def _type_name(value: object) -> str:
-    """Return the name of a type, with its package where pandas has a type of that name."""
-    own = type(value)
-    return own.__name__ if own.__name__ != "DataFrame" else f"{own.__module__.split('.')[0]}.{own.__name__}"
-
-
 def _check_values(values: pd.Series[Any], what: str) -> None:
+    """Refuse a column with missing values, or of a type that no method reads."""
     missing = values.isna()
     if missing.any():
         raise DataError(
@@ -95,8 +90,7 @@ def _check_values(values: pd.Series[Any], what: str) -> None:
     else:
         if is_object_dtype(dtype):
             _check_objects(values, what)
-        held = _held_as_text(values)
-        if held and values.nunique() > MOST_CODES:
+        if (held := _held_as_text(values)) and values.nunique() > MOST_CODES:
             cure = _days(name) if held == "dates" else f"pd.to_numeric(df[{name!r}])"
             raise DataError(
                 f"The column {name!r} of {what} holds {values.nunique()} different {held} as text, such as "
@@ -201,16 +195,10 @@ def read_weight(
 ) -> NDArray[np.float64]:
     """Return sample weights (n,) whose positive values have the mean 1; ones by default.
 
-    Weights are relative: a common factor changes nothing, and a row of weight 0 is as good as absent. ``rows`` is the
-    table, its index, or the number n of rows without an index, and ``table`` what messages call it. One number may
-    stand for all rows. A Series or DataFrame must have the index of the rows, in its order, for its values would meet
-    other rows otherwise. Also a DataError: no numbers, a masked array, another number of them than n, one that is
-    negative, missing or infinite, and zeros only.
-
-    Examples
-    --------
-    >>> read_weight([0.0, 2.0, 6.0], 3).tolist()
-    [0.0, 0.5, 1.5]
+    A common factor changes nothing, and a row of weight 0 is as good as absent. ``rows`` is the table, its index, or
+    the number n of rows, and ``table`` what messages call it. One number may stand for all rows. A Series with another
+    index, no numbers, a masked array, another number of them than n, one that is negative, missing or infinite, and
+    zeros only are a DataError.
     """
     n = rows if isinstance(rows, int) else len(rows)
     if sample_weight is None:

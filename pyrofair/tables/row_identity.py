@@ -66,12 +66,10 @@ def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
     All rows are matched if both tables hold the same contents equally often, in whatever order. Of tables that overlap
     in part, rows are matched that have one label and one content in both, if labels and contents agree too well for
     chance; otherwise those whose content occurs once in either table, if these are more than independent samples of one
-    population would have in common. No row is matched twice. Contents are compared as they are, and where not all rows
-    are matched so, in single precision too: a copy in ``float32``, in nullable or Arrow types, or with numbers written
-    as text, holds the same rows. Numbers under one label are the same up to a millionth.
+    population would have in common. No row is matched twice. Where not all rows are matched, contents are compared in
+    single precision too: a copy in ``float32``, in nullable or Arrow types, or with numbers as text, holds the same
+    rows. Numbers under one label are the same up to a millionth.
 
-    Examples
-    --------
     >>> fitted = pd.DataFrame({"M": [0.5, 1.5, 2.5]})
     >>> match_rows(fitted.iloc[::-1], fitted), match_rows(pd.DataFrame({"M": [2.5, 3.5]}), fitted)
     (array([2, 1, 0]), array([ 2, -1]))

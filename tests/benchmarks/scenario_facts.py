@@ -20,7 +20,7 @@ from pyro import poutine
 from torch import Tensor
 
 import pyrofair as pf
-from pyrofair.effects.estimate import Estimate
+from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.programs.distributions import TruncatedNormal
 from pyrofair.simulate.scenarios import Scenario
 

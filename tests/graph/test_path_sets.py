@@ -18,8 +18,7 @@ from pyrofair import SEM, CausalGraph, NotIdentifiedError, UnfairPaths, identify
 from pyrofair.classifiers.pscf.counterfactual import read_replay
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.identification import _Projection
-from pyrofair.graph.path_sets import Path, PathSet, parting_node, show_count, show_paths
-from pyrofair.graph.paths import Regime
+from pyrofair.graph.paths import Path, PathSet, Regime, parting_node, show_count, show_paths
 from pyrofair.programs.structural_equations import Equations, State
 
 Pairs = list[tuple[str, str]]
@@ -135,7 +134,7 @@ def arms_by_listing(unfair: UnfairPaths, regime: Regime, target: str) -> dict[st
 @pytest.mark.parametrize("target", ["prediction", "outcome"])
 def test_random_arms_with_latent_nodes_equal_those_of_the_list(target: Any) -> None:
     draw = random.Random(7)
-    refused = told = 0
+    refused = listed_paths = 0
     for _ in range(250):
         graph = random_graph(draw)
         unfair, _ = random_set(graph, listed(list(graph.edges), "A", "Y", graph.nodes), draw)
@@ -143,7 +142,7 @@ def test_random_arms_with_latent_nodes_equal_those_of_the_list(target: Any) -> N
         for regime in unfair.regimes:
             expected = arms_by_listing(unfair, regime, target)
             if isinstance(expected, dict):
-                told += 1
+                listed_paths += 1
                 found = projection.arms(regime)
                 assert found == {child: value for child, value in expected.items() if child in projection.nodes}
             else:
@@ -159,7 +158,7 @@ def test_random_arms_with_latent_nodes_equal_those_of_the_list(target: Any) -> N
                 ]
                 assert conflicts
     assert refused >= 40
-    assert told >= 200
+    assert listed_paths >= 200
 
 
 # --- what sites read in a world --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Laws that a source made of a program obeys, whatever its worlds share; those of fitted sources are in test_laws."""
+"""Laws that a source made of a program obeys, whatever its worlds share; fitted sources are in test_properties."""
 
 from __future__ import annotations
 

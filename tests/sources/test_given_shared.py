@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from pyrofair.audits.measures import measure, measure_views, view_signs
-from pyrofair.effects.conditional_bounds import choose_potentials, consistent_ends
+from pyrofair.effects.bounds import choose_potentials, consistent_ends
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 
 Vector = NDArray[np.float64]

@@ -15,8 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.functionals import disagreement
+from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.simulate.scenarios import scenario
@@ -72,6 +72,9 @@ def test_what_is_coupled_is_what_a_classifier_depends_on() -> None:
 
 def test_a_mean_of_one_value_has_no_error() -> None:
     assert np.isnan(Estimate.of([0.3]).error)
+    assert Estimate.of([0.0, 1.0, 1.0, 0.0]) == Estimate(0.5, 0.25)
+    pooled = Estimate.pooled([Estimate(0.2, 0.01), Estimate(0.4, 0.01)])
+    assert (pooled.value, pooled.error, pooled.posterior_sd) == pytest.approx((0.3, 0.1, 0.0199**0.5))
     truth = SEM(coin, COIN).truth(Known(lambda X: X["D"]), n=1, random_state=0)
     assert np.isnan(truth.piu.error)
     assert "± nan" in str(truth)

@@ -14,8 +14,7 @@ from torch import Tensor
 from pyrofair._random import keyed_strata, row_keys
 from pyrofair.classifiers.pscf.model import LatentSEM
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.path_sets import show_path
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph.paths import UnfairPaths, show_path
 from pyrofair.programs.couplings import quantile
 from pyrofair.programs.noise import inside
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import require_seed, require_units
 from pyrofair.classifiers.pscf.counterfactual import Replay
-from pyrofair.effects.estimate import Estimate
+from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import Coupling

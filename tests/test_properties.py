@@ -43,7 +43,7 @@ PROTOCOLS = ("PotentialOutcomes", "Refittable", "Diagnosed", "Stratified", "Samp
 
 @dataclass(frozen=True)
 class Case:
-    """A source, and which laws do not bind it.
+    """A source, and the properties that it need not have.
 
     ``normalized``: its weights sum to 1. ``row_order``: the order of the rows is of no matter; it is where they are
     dealt into folds or held out. ``mirror``: the same source once 0 and 1 change names, if it is another one.
@@ -211,7 +211,7 @@ def estimate(name: str, unfair: UnfairPaths = UNFAIR) -> tuple[float, float]:
 
 @sources
 def test_the_two_worlds_of_the_example_differ(name: str) -> None:
-    """Otherwise a law by which they agree could not fail."""
+    """Otherwise a property that they share could not fail."""
     baseline, switched = estimate(name)
     assert abs(switched - baseline) > 0.02
 

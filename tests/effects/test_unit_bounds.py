@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pyrofair.audits.measures import measure, measure_views
-from pyrofair.effects.conditional_bounds import (
+from pyrofair.effects.bounds import (
     UnitMeans,
     choose_signs,
     split_draws,
