@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from pyrofair._random import one_thread
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError
-from pyrofair.reproduce.compare import SETTINGS, claim_folder, compare, settings_of
+from pyrofair.reproduce import SETTINGS, claim_folder, compare, settings_of
 
 __all__ = ["main"]
 

@@ -31,19 +31,16 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import audit
-from pyrofair.audits.bootstrap import AUDITED, Estimator, make_views
+from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, Estimator, make_views
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.plots import plot_trade_off
-from pyrofair.audits.report import describe_apart, describe_path
-from pyrofair.audits.tables import FROM_OUTCOMES, mean_by_strength
+from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import evaluate, hold_out, train
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 from pyrofair.tables.row_identity import hash_rows
@@ -54,8 +51,9 @@ if TYPE_CHECKING:
 __all__ = ["PenaltyPath", "penalty_path"]
 
 Row = dict[str, Any]
+SUMMARISED = ("objective", "accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
 BIMODAL = {"objective": 0.05, "positive_rate": 0.5}
-"""Seeds whose columns lie farther apart are solutions of two kinds; those of one decisions differ by some .01 nats."""
+"""Seeds whose columns lie farther apart are two groups of solutions; within one, objectives differ by some .01 nats."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,8 +91,18 @@ class PenaltyPath:
     def __str__(self) -> str:
         if self.table.empty:
             return "Penalty path: no strength was finished."
-        seeds = self.table["seed"].nunique()
-        return describe_path(self.summary(), seeds, self.groups, unfinished=bool(self.unfinished))
+        means = self.summary().filter(items=SUMMARISED)
+        lines = [
+            f"Penalty path: means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
+            means.round(3).to_string(),
+        ]
+        if means["bimodal"].any():
+            lines.append("bimodal: the seeds fall into two groups of solutions there; look at .table, not at the mean.")
+        if apart := _describe_apart(self.groups):
+            lines.append(apart)
+        if self.unfinished:
+            lines.append("Unfinished: pass it as resume=... to go on.")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         if self.table.empty:
@@ -107,7 +115,7 @@ class PenaltyPath:
         return plot_trade_off(self.table, decisions)
 
     def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
-        """Return means over seeds by strength, and whether the seeds fall into two kinds of solution.
+        """Return means over seeds by strength, and whether the seeds fall into two groups of solutions.
 
         They do (``bimodal``) where their objectives lie more than 0.05 nats apart, or their positive rates more than a
         half: a mean then describes none. A mean is NaN where the quantity of one seed is.
@@ -336,9 +344,22 @@ def penalty_path(
         pd.concat(tables, ignore_index=True) if tables else pd.DataFrame() for tables in (found.intervals, found.groups)
     )
     groups = join_seeds(groups)
-    if apart := describe_apart(groups):
+    if apart := _describe_apart(groups):
         warnings.warn(apart, PositivityWarning, stacklevel=2)
     return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, groups, found.modules, fingerprint)
+
+
+def _describe_apart(groups: pd.DataFrame) -> str:
+    """Return at which strengths of a path the two observed groups disagree, or an empty string."""
+    apart = disagreeing(groups)
+    if apart.empty:
+        return ""
+    strengths = ", ".join(f"{strength:g}" for strength in sorted(apart["strength"].unique()))
+    return (
+        "The two observed groups, weighted alone, disagree beyond chance at strength(s) "
+        f"{strengths}: a propensity is misspecified or overlap is poor, and what was penalised and measured may not be "
+        "the unfair effect. See .groups, and compare propensity='boosted'."
+    )
 
 
 def _order(strengths: float | Sequence[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""A classifier that pays for unfair effects: cross-entropy plus a penalty on two potential outcomes."""
+"""A classifier that pays for unfair effects: cross-entropy plus a penalty on two potential outcomes; *Remove*."""
 
 from __future__ import annotations
 
@@ -51,16 +51,15 @@ from pyrofair.classifiers.training import (
     to_tensor,
     train,
 )
-from pyrofair.effects.functionals import disagreement
-from pyrofair.effects.group_agreement import compare_groups, disagreeing
-from pyrofair.effects.potential_outcomes import PotentialOutcomes
-from pyrofair.exceptions import DataError, PositivityWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.tables.encoder import TableEncoder
+from pyrofair.effects import PotentialOutcomes, compare_groups, disagreement
+from pyrofair.effects.group_agreement import disagreeing
+from pyrofair.exceptions import DataError, GraphError, PositivityWarning
+from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.tables import TableEncoder
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 
-__all__ = ["PenalizedClassifier"]
+__all__ = ["PenalizedClassifier", "remove"]
 
 
 def _require_source(name: str, value: Any) -> None:
@@ -459,3 +458,45 @@ def _seeded_clone(estimator: Any, random: np.random.RandomState) -> Any:
         names = [name for name, value in settings if name.split("__")[-1] == "random_state" and value is None]
         copied.set_params(**{name: int(random.randint(2**31 - 1)) for name in names})
     return copied
+
+
+def remove(graph: CausalGraph | UnfairPaths, nodes: Literal["touched", "descendants"]) -> list[str]:
+    """Return the columns that the *Remove* baseline keeps, out of those that a classifier may read.
+
+    Parameters
+    ----------
+    graph
+        The unfair paths; for ``"descendants"`` the graph is enough.
+    nodes
+        ``"touched"`` removes the nodes that unfair paths touch, ``"descendants"`` the sensitive attribute and every
+        descendant of it. The paper describes the first and argues from the second.
+
+    Raises
+    ------
+    GraphError
+        If ``nodes`` is unknown or needs unfair paths, or nothing is left.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 5 and appendix A.3; Kusner et al. (2017), section S4.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    >>> remove(graph.unfair("A -> Y", "A -> D -> Y"), "touched")
+    ['Q', 'M']
+    >>> remove(graph, "descendants")
+    ['Q']
+    """
+    require_choice("nodes", nodes, ("touched", "descendants"), error=GraphError)
+    whole = graph.graph if isinstance(graph, UnfairPaths) else graph
+    if nodes == "descendants":
+        gone = {whole.sensitive, *whole.descendants(whole.sensitive)}
+    else:
+        if not isinstance(graph, UnfairPaths):
+            raise GraphError("remove(..., 'touched') needs the unfair paths: remove(graph.unfair(...), 'touched').")
+        gone = set(graph.touched)
+    left = whole.columns_of(node for node in whole.inputs if node not in gone)
+    if not left:
+        raise GraphError(f"Nothing is left to predict from: {', '.join(whole.inputs)} are all removed.")
+    return left

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import PYRO_LOCK
-from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
+from pyrofair.effects import CounterfactualSample, Scored
 from pyrofair.exceptions import DataError
 
 __all__ = [

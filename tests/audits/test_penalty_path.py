@@ -277,7 +277,7 @@ def test_it_prints_a_summary() -> None:
     assert text.startswith("Penalty path: means over 2 seed(s) by strength, thresholded decisions.\n")
     assert f"{WHOLE.summary().loc[2.0, 'accuracy']:.3f}" in text
     assert max(map(len, text.splitlines())) <= 100
-    assert "bimodal: the seeds fall into two kinds of solution there" in str(PATH)
+    assert "bimodal: the seeds fall into two groups of solutions there" in str(PATH)
     assert "Unfinished: pass it as resume" in str(PenaltyPath(PATH.table, unfinished={0: nn.Linear(1, 1)}))
     nothing = PenaltyPath(pd.DataFrame())
     assert (str(nothing), repr(nothing)) == (

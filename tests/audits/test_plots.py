@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from pyrofair.audits.plots import BLUE, COLOURS, RED, plot_audit, plot_feasible_region, plot_trade_off
-from pyrofair.audits.tables import QUANTITIES
+from pyrofair.audits.report import QUANTITIES
 from pyrofair.effects.bounds import piu_bounds
 from pyrofair.exceptions import DataError
 

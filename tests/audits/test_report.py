@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.audits.report import describe_audit
-from pyrofair.audits.tables import QUANTITIES
+from pyrofair.audits.report import QUANTITIES, describe_audit
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(

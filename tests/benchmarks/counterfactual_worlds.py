@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.programs.distributions import TruncatedNormal
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 
 try:

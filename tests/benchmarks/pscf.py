@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 
 PAPER = {"hiring": 74.8, "additive": 72.5}
 KINDS = [("posterior", "probability"), ("prior", "probability"), ("posterior", "decision"), ("prior", "decision")]

@@ -22,7 +22,7 @@ from torch import Tensor
 import pyrofair as pf
 from pyrofair.effects.estimate import Estimate
 from pyrofair.programs.distributions import TruncatedNormal
-from pyrofair.simulate.scenarios import Scenario
+from pyrofair.simulate import Scenario
 
 SCARCE = 0.01
 Table = Mapping[str, Tensor]

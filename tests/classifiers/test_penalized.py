@@ -17,8 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
-from pyrofair.classifiers.baselines import remove
-from pyrofair.classifiers.penalized import PenalizedClassifier
+from pyrofair.classifiers.penalized import PenalizedClassifier, remove
 from pyrofair.effects.functionals import effect_gap
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pyrofair.audits.measures import measure, measure_views
+from pyrofair.audits.bootstrap import measure, measure_views
 from pyrofair.effects.conditional_bounds import (
     UnitMeans,
     choose_signs,

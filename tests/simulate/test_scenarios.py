@@ -15,7 +15,7 @@ from scenario_facts import facts, of_integer_part
 from scipy import stats
 
 from pyrofair.exceptions import DataError
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 
 NAMES = ("hiring", "additive", "latent")

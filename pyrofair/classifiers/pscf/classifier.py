@@ -32,11 +32,20 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
-from pyrofair.classifiers.pscf.counterfactual import Latents, Replay, read_replay
-from pyrofair.classifiers.pscf.model import LatentSEM, Steps, Units, check_convergence, evidence, fit_elbo
+from pyrofair.classifiers.pscf.model import (
+    Latents,
+    LatentSEM,
+    Replay,
+    Steps,
+    Units,
+    check_convergence,
+    evidence,
+    fit_elbo,
+    read_replay,
+)
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph import UnfairPaths
 from pyrofair.mechanisms.families import Family, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.tables.labels import read_sensitive

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import require_seed, require_units
-from pyrofair.classifiers.pscf.counterfactual import Replay
-from pyrofair.effects.estimate import Estimate
+from pyrofair.classifiers.pscf.model import Replay
+from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph import UnfairPaths
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.noise import Noise, draw_from
 from pyrofair.programs.provenance import Program

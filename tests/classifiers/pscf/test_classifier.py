@@ -18,8 +18,16 @@ import pyrofair as pf
 from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
 from pyrofair._random import keyed_strata, keyed_uniform, row_keys
 from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.classifiers.pscf.counterfactual import read_replay
-from pyrofair.classifiers.pscf.model import LatentSEM, Steps, Units, evidence, fit_elbo, mean_discrepancy, unsettled
+from pyrofair.classifiers.pscf.model import (
+    LatentSEM,
+    Steps,
+    Units,
+    evidence,
+    fit_elbo,
+    mean_discrepancy,
+    read_replay,
+    unsettled,
+)
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Categorical, choose_family
 
