@@ -255,18 +255,25 @@ def _overlap(overlap: pd.DataFrame) -> list[str]:
 
 
 def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, Any]) -> list[str]:
-    lines = [model, *context["score_types"].get(model, ()), _accuracy(rows), _rate(rows["threshold", "positive_rate"])]
+    rate = rows["threshold", "positive_rate"]
+    same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
+    lines = [
+        model,
+        *context["score_types"].get(model, ()),
+        _accuracy(rows["threshold", "accuracy"], rows["threshold", "majority_rate"]),
+        f"  positive prediction rate {_span(rate)}{': nearly constant' if same else ''}",
+    ]
     for decisions, what in BASES.items():
         of = {quantity: row for (each, quantity), row in rows.items() if each == decisions}
         if context["failure"]:
             lines.append(f"  {what}: no unfair effect could be estimated, see below")
             continue
-        verdict = (
-            _untouched(context["untouched"].get(model, ()))
-            or (decisions == "threshold" and _nearly_constant(of["positive_rate"]))
-            or _small_group(context["small"].get(model, ()))
-            or _groups_disagree(disagreeing(groups, {"model": model, "decisions": decisions}))
-            or _verdict(of)
+        verdict = _verdict(
+            of,
+            context["untouched"].get(model, ()),
+            context["small"].get(model, ()),
+            disagreeing(groups, {"model": model, "decisions": decisions}),
+            decided=decisions == "threshold",
         )
         lines += [
             f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}",
@@ -278,19 +285,13 @@ def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, A
     return lines
 
 
-def _accuracy(rows: Rows) -> str:
-    accuracy, majority = rows["threshold", "accuracy"], rows["threshold", "majority_rate"]
+def _accuracy(accuracy: Any, majority: Any) -> str:
     if np.isnan(accuracy.estimate):
         return f"  accuracy {accuracy.note}"
     low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
     blunt = ": not clearly better than a constant prediction" if low <= majority.estimate else ""
     exact = " (exact 90% test-set bound)" if "test-set" in accuracy.note else ""
     return f"  accuracy {_span(accuracy)}{exact}, majority class {majority.estimate:.3f}{blunt}"
-
-
-def _rate(rate: Any) -> str:
-    same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
-    return f"  positive prediction rate {_span(rate)}{': nearly constant' if same else ''}"
 
 
 def _piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
@@ -312,44 +313,33 @@ def _span(row: Any) -> str:
     return f"{row.estimate + 0.0:.3f}{interval}{note}"
 
 
-def _untouched(columns: Sequence[str]) -> str:
-    """Return the verdict on a model that no unfair path reaches, whatever effect the weights show."""
-    if not columns:
-        return ""
-    return (
-        f"no unfair effect, by the graph: it reads {', '.join(columns)} only, which no unfair path touches, so its two "
-        "answers are the same. A mean unfair effect other than 0 is the error of the weights."
-    )
+def _verdict(
+    of: Mapping[str, Any], untouched: Sequence[str], few: Sequence[str], apart: pd.DataFrame, *, decided: bool
+) -> str:
+    """Return what the quantities of a model show, or why no verdict is given.
 
-
-def _nearly_constant(rate: Any) -> str:
-    """Return why hardly a row is answered otherwise than the rest: a bootstrap of so few shows no spread."""
-    rarer = min(rate.estimate, 1.0 - rate.estimate) * rate.ess
-    if rarer >= FEW:
-        return ""
-    return (
-        f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, and a "
-        "bound that is small for that reason is no merit."
-    )
-
-
-def _small_group(reasons: Sequence[str]) -> str:
-    found = [text for text in reasons if text]
-    return f"none: {found[0]}, and what a few rows lack, no interval made of them shows." if found else ""
-
-
-def _groups_disagree(apart: pd.DataFrame) -> str:
-    """Return why a verdict is withheld: of two groups that disagree at least one is wrong, and maybe this one."""
-    if apart.empty:
-        return ""
-    return (
-        f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond "
-        "chance (see below), so the numbers above may be those of a wrong propensity."
-    )
-
-
-def _verdict(of: Mapping[str, Any]) -> str:
+    ``untouched`` names the columns of a model that no unfair path reaches, whatever effect the weights show; ``few``
+    the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong.
+    """
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
+    rarer = min(of["positive_rate"].estimate, 1.0 - of["positive_rate"].estimate) * of["positive_rate"].ess
+    if untouched:
+        return (
+            f"no unfair effect, by the graph: it reads {', '.join(untouched)} only, which no unfair path touches, so "
+            "its two answers are the same. A mean unfair effect other than 0 is the error of the weights."
+        )
+    if decided and rarer < FEW:  # a bootstrap of so few rows shows no spread
+        return (
+            f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, "
+            "and a bound that is small for that reason is no merit."
+        )
+    if reason := next(filter(None, few), ""):
+        return f"none: {reason}, and what a few rows lack, no interval made of them shows."
+    if len(apart):
+        return (
+            f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond "
+            "chance (see below), so the numbers above may be those of a wrong propensity."
+        )
     if np.isnan(lower.estimate):
         return "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap."
     if np.isnan(effect.lower) or np.isnan(upper.upper):
