@@ -89,17 +89,8 @@ class Comparison:
     def save(self, folder: Path, *, overwrite: bool = False) -> list[Path]:
         """Write the tables as CSV, the figures as PNG, the reading as text and the settings, and return their paths.
 
-        Parameters
-        ----------
-        folder
-            The folder, made if it does not exist.
-        overwrite
-            Whether files of another run may be replaced; those of a run with the same settings are.
-
-        Raises
-        ------
-        DataError
-            If the folder cannot be written to, or holds files of another run.
+        The folder is made if it does not exist. A DataError is raised if it cannot be written to, or holds files of a
+        run with other settings, unless ``overwrite``.
         """
         claim_folder(folder, self.settings, overwrite=overwrite)
         (folder / MARKER).write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
@@ -136,19 +127,7 @@ def settings_of(
 def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> list[str]:
     """Make a folder for the files of a run, before any work is done, and return the names of those it will replace.
 
-    Parameters
-    ----------
-    folder
-        The folder.
-    settings
-        Those of the run, see :func:`settings_of`.
-    overwrite
-        Whether files of another run may be replaced.
-
-    Raises
-    ------
-    DataError
-        If it is a file or below one, cannot be written to, or holds files of the same names that another run wrote.
+    A DataError refuses a folder that cannot be made or written to, or with files of a run of other :func:`settings_of`.
     """
     above = next((each for each in (folder, *folder.parents) if each.exists() and not each.is_dir()), None)
     if above is not None:
@@ -179,7 +158,7 @@ def compare(
     strengths: Sequence[float] = STRENGTHS,
     n_boot: int = 50,
     seed: int = 0,
-    say: Callable[[str], None] = print,
+    report: Callable[[str], None] = print,
 ) -> Comparison:
     """Compare the paper's methods on a packaged data set.
 
@@ -187,15 +166,13 @@ def compare(
     ----------
     name
         ``"adult"`` or ``"german"``.
-    strength
-        The strength of the penalties in the audit.
-    strengths
-        Those of the trade-off.
+    strength, strengths
+        The strength of the penalties in the audit, and those of the trade-off.
     n_boot
         Bootstrap replicates of the audit with logistic propensities; boosted ones give points only.
     seed
         Seeds the split, the training and the bootstrap.
-    say
+    report
         Receives progress, a line at a time.
 
     Raises
@@ -215,7 +192,7 @@ def compare(
     started = time.perf_counter()
 
     def step(text: str) -> None:
-        say(f"[{time.perf_counter() - started:5.0f} s] {text}")
+        report(f"[{time.perf_counter() - started:5.0f} s] {text}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap
@@ -224,7 +201,7 @@ def compare(
             step(f"training {label}")
             models[label] = model.fit(X, y)
         step(f"auditing on {len(test):,} test rows, logistic propensities, {n_boot} bootstrap replicates")
-        report = audit(models, IPW(data.unfair).fit(X), test, n_boot=n_boot, random_state=seed)
+        logistic = audit(models, IPW(data.unfair).fit(X), test, n_boot=n_boot, random_state=seed)
         step("auditing again, boosted propensities (points only)")
         boosted = audit(models, IPW(data.unfair, propensity="boosted", random_state=seed).fit(X), test, n_boot=0)
         tables = []
@@ -235,7 +212,7 @@ def compare(
     step("done")
     path = pd.concat(tables, ignore_index=True)
     settings = settings_of(name, strength=strength, strengths=strengths, n_boot=n_boot, seed=seed)
-    return Comparison(report, boosted, path, _describe(setting, report, boosted, path), settings)
+    return Comparison(logistic, boosted, path, _describe(setting, logistic, boosted, path), settings)
 
 
 def methods(
@@ -266,24 +243,24 @@ def methods(
     )
 
 
-def _describe(setting: Setting, report: Audit, boosted: Audit, path: pd.DataFrame) -> str:
+def _describe(setting: Setting, logistic: Audit, boosted: Audit, path: pd.DataFrame) -> str:
     """Return the reading of the audit, with the tables of the comparison and the paper's accuracies."""
-    decided = report.table[report.table["decisions"] == "threshold"]
+    decided = logistic.table[logistic.table["decisions"] == "threshold"]
     table = decided.set_index(["model", "quantity"])["estimate"].unstack()  # noqa: PD010 - nothing to aggregate
     bounds = ["mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"]
-    shown = table.loc[report.table["model"].unique(), ["accuracy", "positive_rate", "p_y0", "p_ypi", *bounds]]
+    shown = table.loc[logistic.table["model"].unique(), ["accuracy", "positive_rate", "p_y0", "p_ypi", *bounds]]
     majority = float(table["majority_rate"].iloc[0])
     trade = path[path["decisions"] == "threshold"].set_index(["method", "strength"])
     printed = ", ".join(f"{method} {value:.1f}" for method, value in setting.printed.items())
     return "\n".join(
         [
-            str(report),
+            str(logistic),
             "",
             "Thresholded decisions on test rows (logistic propensities):",
             shown.round(3).to_string(),
             "",
             "Either observed group alone (decisions), logistic propensities with intervals of the difference:",
-            _describe_groups(report.groups),
+            _describe_groups(logistic.groups),
             "and cross-fitted boosted propensities, points only:",
             _describe_groups(boosted.groups),
             "",

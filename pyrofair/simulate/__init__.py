@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -157,10 +157,8 @@ class Scenario:
 
     Parameters
     ----------
-    name
-        Its name.
-    program
-        A Pyro program of the number of units.
+    name, program
+        Its name, and a Pyro program of the number of units.
     graph, unfair
         The graph, and the paths that the paper calls unfair.
 
@@ -177,15 +175,7 @@ class Scenario:
     unfair: UnfairPaths
 
     def draw(self, n: int, random_state: int | np.random.Generator | None = None) -> pd.DataFrame:
-        """Return n units as they are, a column for each observed node.
-
-        Parameters
-        ----------
-        n
-            Their number.
-        random_state
-            Seeds the draw; the global generators stay as they are.
-        """
+        """Return n units drawn from the program, a column for each observed node; global generators stay unchanged."""
         require_units("n", n)
         with isolated(seed_from(random_state)), torch.no_grad(), poutine.trace() as tracer:
             self.program(int(n))
@@ -196,23 +186,18 @@ class Scenario:
         )
 
 
-def _parameters(program: Callable[..., None]) -> dict[str, Any]:
-    return {name: each.default for name, each in inspect.signature(program).parameters.items() if name != "n"}
-
-
-@dataclass(frozen=True)
-class _Model:
-    program: Callable[..., None]
-    edges: str
-    unfair: tuple[str, ...]
-    latent: tuple[str, ...] = ()
+def _scenario(
+    name: str, program: Callable[..., None], edges: str, *unfair: str, latent: tuple[str, ...] = ()
+) -> Scenario:
+    graph = CausalGraph(edges, sensitive="A", outcome="Y", latent=latent)
+    return Scenario(name, program, graph, graph.unfair(*unfair))
 
 
 HIRING = "{A Q} -> D; {A Q} -> M; {A Q D M} -> Y"
-MODELS = {
-    "hiring": _Model(hiring, HIRING, ("A -> Y", "A -> D -> Y")),
-    "additive": _Model(additive, HIRING, ("A -> Y", "A -> D -> Y")),
-    "latent": _Model(latent, "{A H} -> R; {A R} -> M; {A R M H} -> Y", ("A -> Y",), ("H",)),
+SCENARIOS = {
+    "hiring": _scenario("hiring", hiring, HIRING, "A -> Y", "A -> D -> Y"),
+    "additive": _scenario("additive", additive, HIRING, "A -> Y", "A -> D -> Y"),
+    "latent": _scenario("latent", latent, "{A H} -> R; {A R} -> M; {A R M H} -> Y", "A -> Y", latent=("H",)),
 }
 
 
@@ -243,15 +228,13 @@ def scenario(name: str, **parameters: Any) -> Scenario:
     fair:   A -> M -> Y
     shared by both worlds: Q, M
     """
-    require_choice("name", name, tuple(MODELS))
-    model = MODELS[name]
-    known = _parameters(model.program)
+    require_choice("name", name, tuple(SCENARIOS))
+    found = SCENARIOS[name]
+    known = [each for each in inspect.signature(found.program).parameters if each != "n"]
     for key in parameters:
         if key not in known:
             raise DataError(
                 f"The scenario {name!r} has no parameter {key!r}; it has {', '.join(known)}.{did_you_mean(key, known)}"
             )
     require_choice("truncation", parameters.get("truncation", "floor"), tuple(INTEGER_PART))
-    program = partial(model.program, **parameters) if parameters else model.program
-    graph = CausalGraph(model.edges, sensitive="A", outcome="Y", latent=model.latent)
-    return Scenario(name, program, graph, graph.unfair(*model.unfair))
+    return replace(found, program=partial(found.program, **parameters)) if parameters else found

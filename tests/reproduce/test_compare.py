@@ -43,7 +43,7 @@ def quick() -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def result(quick: list[str]) -> Comparison:
-    return compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, say=quick.append)
+    return compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, report=quick.append)
 
 
 def test_all_methods_are_audited_on_test_rows(result: Comparison) -> None:
@@ -156,9 +156,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
             (folder / "audit.csv").write_text("new")
             return [folder / "audit.csv"]
 
-    def computed(*args: Any, say: Any, **settings: Any) -> Saved:
+    def computed(*args: Any, report: Any, **settings: Any) -> Saved:
         seen.append((args, settings))
-        say("[    0 s] done")
+        report("[    0 s] done")
         return Saved()
 
     monkeypatch.setattr("pyrofair.__main__.compare", computed)
