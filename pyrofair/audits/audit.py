@@ -195,7 +195,8 @@ def audit(
     graph = source.unfair.graph
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
-    outcome, warned = _read_outcome(df, graph)
+    outcome, constant = _read_outcome(df, graph)
+    warned = _warn(constant)
     warn_unused(df, graph)
     weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
@@ -298,15 +299,11 @@ def _check_settings(models: Mapping[str, Any], source: PotentialOutcomes) -> Non
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
     if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
+        raise DataError(f"source={source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+    if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
         raise DataError(
-            f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), for example."
+            f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."
         )
-    for name in models:
-        if not isinstance(name, str):
-            raise DataError(
-                f"models has the name {shown(name)}, which is no string; name each model: audit({{'plain': model}}, "
-                "source, df)."
-            )
 
 
 def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning) -> list[str]:
@@ -333,7 +330,7 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
 
 
 def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
-    """Return the outcomes in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
+    """Return the outcomes (n,) in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
     name = graph.outcome_column
     if name not in df.columns:
         return None, []
@@ -345,7 +342,6 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
         f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
         f"{graph.positive!r}): accuracy is that of one class."
     )
-    warnings.warn(text, PyrofairWarning, stacklevel=3)
     return positive.astype(np.int8), [text]
 
 

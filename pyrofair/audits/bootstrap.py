@@ -272,7 +272,11 @@ class Estimator:
 
     def _decisions(self, label: str, views: Views) -> dict[tuple[str, Decisions], tuple[WorldScores, ...]]:
         """Return for each model and decisions those of the views' rows; unchanged rows are not scored again."""
-        same = [_are_the_same(now, then) for now, then in zip(views, self.worlds[label], strict=True)]
+        # Weighted rows stay the same, drawn ones do not.
+        same = [
+            all(one.rows is other.rows or one.rows.equals(other.rows) for one, other in zip(now, then, strict=True))
+            for now, then in zip(views, self.worlds[label], strict=True)
+        ]
         found: dict[tuple[str, Decisions], tuple[WorldScores, ...]] = {}
         for model in self.models:
             if (label, model.name) not in self.scored:
@@ -296,11 +300,6 @@ def make_views(source: Any, table: pd.DataFrame, weight: NDArray[np.float64], se
     if isinstance(source, SampleSplit):
         return source.views(df=table, sample_weight=weight, random_state=seed)
     return split_draws(source.worlds(df=table, sample_weight=weight, random_state=seed))
-
-
-def _are_the_same(now: Worlds, then: Worlds) -> bool:
-    """Return whether the rows are the same; weighted rows always are, drawn ones are not."""
-    return all(one.rows is other.rows or one.rows.equals(other.rows) for one, other in zip(now, then, strict=True))
 
 
 def _mean(values: NDArray[Any], weight: NDArray[np.float64]) -> float:

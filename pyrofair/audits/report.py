@@ -174,8 +174,6 @@ FEW = 10
 MOST_LISTED = 6
 ROUNDING = 1e-9
 BASES = {"threshold": "decisions", "score": "scores (as if each decision were drawn with its score)"}
-
-
 Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 

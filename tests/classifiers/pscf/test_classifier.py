@@ -688,7 +688,7 @@ def test_truth_on_a_scenario() -> None:
 
 
 def test_true_fair_scores_by_hand() -> None:
-    """In the chain E reads the fair D and the unit's own M; the program's noise is known, so its scores are arithmetic."""
+    """In the chain E reads the fair D and the unit's own M; the noise is known, so that scores are arithmetic."""
     from pyrofair._random import isolated
     from pyrofair.classifiers.pscf.truth import _simulate, _TrueModel
 
