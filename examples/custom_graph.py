@@ -46,7 +46,7 @@ print(units.head().to_string(index=False))
 # %% [markdown]
 # ## The graph
 #
-# Labels need not be 0 and 1: say which value is the baseline, which the contrast, and which outcome is positive. The
+# Labels need not be 0 and 1: `baseline`, `contrast` and `positive` name the values of each role. The
 # node `work` stands for two columns. `motivation` is latent: it is in the graph, and in no table.
 
 # %%
@@ -71,7 +71,7 @@ print(graph)
 #
 # Suppose that only the path through work straight to the decision is unfair, and that through the interview is fair.
 # Then `work` would have to be that of a man on one path and that of a woman on the other, for the same unit. No
-# table tells that; the error names the node and both paths.
+# table determines that; the error names the node and both paths.
 
 # %%
 try:
@@ -103,7 +103,7 @@ except pf.NotIdentifiedError as error:
 # %% [markdown]
 # ## A column is missing
 #
-# A column that the table lacks is an error, never a silent change of the question. If it was not measured, say so:
+# A column that the table lacks is an error, never a silent change of the question. If it was not measured,
 # `with_latent` gives the graph in which that node is latent. The question is then about classifiers that do not read
 # it, and is asked anew; here it has an answer again.
 

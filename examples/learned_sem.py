@@ -1,12 +1,10 @@
 # %% [markdown]
-# # Nobody has the true equations: learn them, and ask what both worlds share
+# # Without the true equations: learned mechanisms, and bounds given what both worlds share
 #
 # From a table and a causal graph, a conditional distribution is learned for each column; together they are a Pyro
-# program, and a
-# program is a structural equation model. Two questions are asked of it. How unfair is a classifier, and how sure is
-# that? And how much does it help to know what the two worlds of a unit share? As a script:
-# `python examples/learned_sem.py [FOLDER]` writes its pictures to FOLDER (`build/examples` by default). It takes
-# about a minute.
+# program, which is a structural equation model. From it follow the posterior of a classifier's unfair effect, and
+# bounds given what the two worlds of a unit share. As a script: `python examples/learned_sem.py [FOLDER]` writes its
+# pictures to FOLDER (`build/examples` by default). It takes about a minute.
 
 # %%
 import sys
@@ -44,21 +42,21 @@ print(hiring.unfair)
 # distribution.
 
 # %%
-laws = pf.learn_mechanisms(
+mechanisms = pf.learn_mechanisms(
     units[features], hiring.graph, nodes=["D", "M"], hidden=(16,), components=2, steps=1_000, progress=False,
     random_state=0,
 )  # fmt: skip
-print(laws.held_out.round(3).to_string(index=False))
-drawn = laws.plot()
-drawn.savefig(folder / "learned_laws.png", dpi=120)
+print(mechanisms.held_out.round(3).to_string(index=False))
+drawn = mechanisms.plot()
+drawn.savefig(folder / "learned_mechanisms.png", dpi=120)
 drawn
 
 # %% [markdown]
 # ## The posterior of the unfair effect
 #
 # Linear distributions have few parameters, and a posterior over them is cheap: here a normal distribution for each
-# (mean-field), so that
-# the intervals are too narrow where parameters hang together. Each draw is a program; the same units go through all.
+# (mean-field), so that the intervals are too narrow where parameters are dependent. Each draw is a program; the same
+# units go through all.
 
 # %%
 linear = pf.learn_mechanisms(
@@ -89,8 +87,7 @@ else:
 #
 # Unfair are the direct path and the one through children, so that both worlds of a unit share qualification and
 # strength. Given these, only children have to be drawn, from their learned distribution with A = 0 or 1. An audit then
-# bounds
-# PIU value by value of what is shared, where the paper's bound, and the sharp one, know two averages only.
+# bounds PIU value by value of what is shared; the paper's bound, and the sharp one, use two averages only.
 
 # %%
 source = pf.GComputation(hiring.unfair, hidden=(16,), components=2, progress=False, random_state=0)
@@ -114,13 +111,13 @@ rows = {
     "the two marginals,\nsharp": (sharp.lower, sharp.upper),
     "the paper's\nbound": (0.0, sharp.paper),
 }
-for place, (start, end) in enumerate(rows.values()):
-    axes.plot([start, end], [place, place], color="#1f77b4", linewidth=6, solid_capstyle="butt")
-    axes.plot([start, end], [place, place], "|", color="#1f77b4", markersize=14, markeredgewidth=2)
+for height, (start, end) in enumerate(rows.values()):
+    axes.plot([start, end], [height, height], color="#1f77b4", linewidth=6, solid_capstyle="butt")
+    axes.plot([start, end], [height, height], "|", color="#1f77b4", markersize=14, markeredgewidth=2)
 axes.plot([low["lower"], high["upper"]], [0, 0], color="#1f77b4", linewidth=1.5)
 axes.axvline(truth.value, color="#d62728", linewidth=1, label=f"truth {truth.value:.3f}")
 axes.set_yticks(range(len(rows)), list(rows))
 axes.set(xlim=(0, 1.02), ylim=(-0.6, 2.6), xlabel="probability of individual unfairness (PIU)")
 axes.legend(loc="lower right", frameon=False)
 figure.savefig(folder / "learned_bounds.png", dpi=120)
-print("wrote learned_laws.png, learned_forest.png, learned_trace.png, learned_bounds.png")
+print("wrote learned_mechanisms.png, learned_forest.png, learned_trace.png, learned_bounds.png")

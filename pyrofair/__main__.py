@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from pyrofair._random import one_thread
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError
-from pyrofair.reproduce.compare import SETTINGS, claim_folder, compare, settings_of
+from pyrofair.reproduce import SETTINGS, claim_folder, compare, settings_of
 
 __all__ = ["main"]
 
@@ -44,26 +44,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         replaced = claim_folder(folder, settings_of(options.data, **settings), overwrite=options.overwrite)
     except DataError as error:
         parser.error(str(error))
-    speaker = _Speaker()
+    lines = _Lines()
     if replaced:
-        speaker.say(f"replacing {', '.join(replaced)} in {folder}")
+        lines.write(f"replacing {', '.join(replaced)} in {folder}")
     with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
-        result = compare(options.data, say=speaker.say, **settings)
+        result = compare(options.data, report=lines.write, **settings)
     paths = result.save(folder, overwrite=options.overwrite)
-    speaker.say(result.text)
+    lines.write(result.text)
     for path in paths:
-        speaker.say(f"wrote {path}")
-    if speaker.failure is not None:
-        parser.exit(1, f"Standard output cannot be written to ({speaker.failure}); the results are in {folder}.\n")
+        lines.write(f"wrote {path}")
+    if lines.failure is not None:
+        parser.exit(1, f"Standard output cannot be written to ({lines.failure}); the results are in {folder}.\n")
 
 
-class _Speaker:
+class _Lines:
     """Print lines until standard output fails (a closed pipe, a full disk), which must not end the work."""
 
     def __init__(self) -> None:
         self.failure: OSError | ValueError | None = None
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         if self.failure is None:
             try:
                 print(text, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +18,25 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
-from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, make_views, replicate
-from pyrofair.audits.diagnostics import check_intervals, check_overlap, find_small_groups, most_failed
-from pyrofair.audits.models import AuditedModel, ScoresAre, ScoreType, judge_scores
+from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.plots import plot_audit
-from pyrofair.audits.report import describe_audit
-from pyrofair.audits.tables import group_table, main_table
+from pyrofair.audits.report import describe_audit, group_table, main_table
 from pyrofair.effects.potential_outcomes import (
+    FEWEST_ROWS,
+    MEAN_WEIGHT,
+    SMALLEST_SHARE,
     CounterfactualSample,
     Diagnosed,
     PotentialOutcomes,
     Refittable,
+    SampleSplit,
     Stratified,
     Views,
 )
 from pyrofair.effects.scoring import DECISIONS, Decisions
-from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import identify
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
+from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Audit", "audit"]
+
 
 MOST_JOBS = 10_000
 
@@ -55,12 +56,10 @@ class Audit:
     Attributes
     ----------
     table : DataFrame
-        A row for each model, decisions and quantity: estimate, lower, upper, ess (effective sample size of the weighted
-        rows), note.
+        For each model, decisions and quantity: estimate, lower, upper, ess (effective sample size in rows), note.
     groups : DataFrame
-        Where the source allows it: the same marginals from either observed group alone, their difference with its
-        own interval, whether they agree by one test of all differences at that level (``p_value`` is joint as well),
-        their effective sizes, and a note where these are too small to compare.
+        Where the source allows it, the marginals from either observed group alone: their difference with its interval,
+        whether they agree (``p_value`` and ``agree`` are by one test of all differences), effective sizes, note.
     draws : DataFrame
         The bootstrap replicates, a row each; the levels of the columns are model, decisions and quantity.
     context : dict
@@ -79,13 +78,10 @@ class Audit:
     def to_inference_data(self) -> Any:
         """Return the bootstrap replicates as ArviZ data: one variable a quantity, by model and, where both, decisions.
 
-        Raises
-        ------
-        DataError
-            If there are no replicates.
+        Without replicates it raises a DataError.
         """
         if self.draws.empty:
-            raise DataError("There are no bootstrap replicates to hand over; audit with n_boot=200, say.")
+            raise DataError("There are no bootstrap replicates to hand over; audit with n_boot=200, for example.")
         models = list(self.draws.columns.unique("model"))
         posterior, dims = {}, {}
         for quantity in self.draws.columns.unique("quantity"):
@@ -125,39 +121,35 @@ def audit(
     Parameters
     ----------
     models
-        Fitted models by name: anything with ``predict_proba``, or scores of the rows of ``df``, shape (n,), where the
-        source weights unchanged rows only. A model that was fitted without column names is given the columns that the
-        graph lets it read in the order of ``df``.
+        Fitted models by name, with ``predict_proba``; or scores of the rows of ``df``, shape (n,), where the source
+        weights unchanged rows only. A model fitted without column names receives its columns in the order of ``df``.
     source
-        A source of potential outcomes. A fitted one is used as it is (fit it on training rows); otherwise a clone is
-        fitted on ``df``.
+        A source of potential outcomes: used as it is if fitted (on training rows); otherwise a clone is fitted on
+        ``df``.
     df
         n rows with the graph's columns; accuracy needs the outcome too.
     n_boot
-        Bootstrap replicates: the rows that the nuisances were fitted on are resampled and the nuisances fitted again,
-        and the rows of ``df`` are resampled as well. 0 gives points only.
+        Bootstrap replicates, each of which resamples the rows that the nuisances were fitted on, fits these again, and
+        resamples the rows of ``df``. 0 gives points only.
     level
-        The level of percentile intervals, and of the one test of whether the two observed groups agree. Accuracy has
-        the exact test-set bound instead, 5 % on each side.
+        The level of percentile intervals and of the test of whether the two observed groups agree. Accuracy has the
+        exact test-set bound instead, 5 % on each side.
     threshold
         A decision is positive where the score exceeds it.
     bootstrap
-        How rows are resampled: ``"bayesian"`` gives them Dirichlet weights, so that no level of a category is lost from
-        a replicate; ``"multinomial"`` draws them with replacement, as propensity models need that take no weights.
+        ``"bayesian"`` resamples by Dirichlet weights, which lose no level of a category; ``"multinomial"`` draws rows
+        with replacement, as propensity models need that take no weights.
     sample_weight
         Weights of the rows of ``df``, shape (n,).
     scores
-        What given scores are: ``"prediction"``, a known function of the columns that the graph lets a classifier read;
-        ``"outcome"``, anything else, such as human decisions or a model of other inputs; or ``"auto"``: an outcome if
-        equal rows have unequal scores, a prediction otherwise, with a warning where fewer than 300 rows repeat another
-        one: of k that do, all with equal scores, at most a share of 3 / k would differ in the long run (95 %). A model
-        with ``predict_proba`` is an outcome too if its second call gives other scores. The effect on an outcome must be
-        identified by ``identify(unfair, "outcome")``, whose assumptions the report lists, and needs a source that
-        weights observed rows.
-    n_jobs
-        Threads, as joblib counts them.
-    progress
-        Whether a bar is shown.
+        What given scores are: ``"prediction"``, a function of the columns that the graph lets a classifier read;
+        ``"outcome"``, anything else, such as human decisions; ``"auto"``: an outcome if equal rows have unequal scores,
+        a prediction otherwise, with a warning where fewer than 300 rows repeat another one (of k that do, all with
+        equal scores, at most a share of 3 / k differs, at 95 %). A model whose second call gives other scores is an
+        outcome too. The effect on an outcome must be identified by ``identify(unfair, "outcome")``, and needs a source
+        that weights observed rows.
+    n_jobs, progress
+        Threads, as joblib counts them; whether a bar is shown.
     random_state
         Seeds the bootstrap, and sources that draw; the result does not depend on ``n_jobs``.
 
@@ -179,8 +171,7 @@ def audit(
 
     Examples
     --------
-    >>> from pyrofair import IPW
-    >>> from pyrofair import CausalGraph
+    >>> from pyrofair import IPW, CausalGraph
     >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
     >>> df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
     >>> scores = 0.2 + 0.3 * df["A"] + 0.2 * df["M"] + 0.2 * df["A"] * df["M"]
@@ -204,7 +195,8 @@ def audit(
     graph = source.unfair.graph
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
-    outcome, warned = _read_outcome(df, graph)
+    outcome, constant = _read_outcome(df, graph)
+    warned = _warn(constant)
     warn_unused(df, graph)
     weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
@@ -216,7 +208,12 @@ def audit(
         )
     observed = {model.name: model.observed(table) for model in audited}
     types = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
-    warned += _warn_of_open(types)
+    warned += _warn(
+        f"{name!r} is given as scores, and {each.why}. They are taken for a function of the features. Human decisions, "
+        "or a model of other inputs, are none: pass scores='outcome' then, and scores='prediction' otherwise."
+        for name, each in types.items()
+        if each.is_open
+    )
     outcomes = [name for name, each in types.items() if each.is_outcome]
     _check_outcomes(source, {name: types[name].why for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
@@ -252,13 +249,14 @@ def audit(
     )
     fresh = fitted is not source
     warned += [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
-    warned += check_overlap(predicted, table, weight, worlds, fresh=fresh)
-    warned += check_intervals(replicates, predicted, worlds, level)
-    draws = replicates.draws.iloc[:0] if most_failed(replicates) else replicates.draws
+    poor = _poor_overlap(predicted, table, weight, worlds, fresh=fresh)
+    warned += poor if fresh else _warn(poor, PositivityWarning)  # a fresh source has warned already
+    warned += _warn(_doubtful_intervals(replicates, predicted, worlds, level))
+    draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     groups = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
     small = {
-        name: find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
+        name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
     shared = set(graph.columns_of(source.unfair.shared))
     return Audit(
@@ -280,7 +278,13 @@ def audit(
             "order": order,
             "unnamed": [model.name for model in audited if model.is_unnamed],
             "untouched": {each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
-            "score_types": {name: _describe_type(each) for name, each in types.items() if each.why},
+            "score_types": {
+                name: [
+                    f"  {'an outcome, no' if each.is_outcome else 'taken for a'} function of the features: {each.why}"
+                ]
+                for name, each in types.items()
+                if each.why
+            },
             "outcomes": outcomes,
             "outcome_assumptions": used.assumptions if OUTCOME in worlds else (),
             "small": small,
@@ -295,30 +299,18 @@ def _check_settings(models: Mapping[str, Any], source: PotentialOutcomes) -> Non
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
     if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
-        raise DataError(f"source={source!r} is no source of potential outcomes; pass IPW(graph.unfair(...)), say.")
-    for name in models:
-        if not isinstance(name, str):
-            raise DataError(
-                f"models has the name {shown(name)}, which is no string; name each model: audit({{'plain': model}}, "
-                "source, df)."
-            )
+        raise DataError(f"source={source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+    if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
+        raise DataError(
+            f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."
+        )
 
 
-def _describe_type(scores: ScoreType) -> list[str]:
-    what = "an outcome, no function of the features" if scores.is_outcome else "taken for a function of the features"
-    return [f"  {what}: {scores.why}"]
-
-
-def _warn_of_open(types: Mapping[str, ScoreType]) -> list[str]:
-    """Warn of given scores of an unknown type, and return the warnings as text."""
-    found = [
-        f"{name!r} is given as scores, and {each.why}. They are taken for a function of the features. Human decisions, "
-        "or a model of other inputs, are none: pass scores='outcome' then, and scores='prediction' otherwise."
-        for name, each in types.items()
-        if each.is_open
-    ]
+def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning) -> list[str]:
+    """Warn the caller of :func:`audit`, and return the texts."""
+    found = list(texts)
     for text in found:
-        warnings.warn(text, PyrofairWarning, stacklevel=3)
+        warnings.warn(text, category, stacklevel=3)
     return found
 
 
@@ -338,7 +330,7 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
 
 
 def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
-    """Return the outcomes in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
+    """Return the outcomes (n,) in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
     name = graph.outcome_column
     if name not in df.columns:
         return None, []
@@ -350,7 +342,6 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
         f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
         f"{graph.positive!r}): accuracy is that of one class."
     )
-    warnings.warn(text, PyrofairWarning, stacklevel=3)
     return positive.astype(np.int8), [text]
 
 
@@ -420,3 +411,103 @@ def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
     if one.unit is None or other.unit is None:
         return False
     return len(np.unique(one.unit)) == len(one.unit) and np.array_equal(np.sort(one.unit), np.sort(other.unit))
+
+
+def _find_small_groups(
+    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], views: Views | None
+) -> tuple[str, str]:
+    """Return for each world why an observed group has too few effective rows for an interval; empty where none has.
+
+    Counted are the fitted rows of each group that the world rests on, and the n audited rows, of the given weight (n,),
+    that carry its weights or show its units.
+    """
+    if views is None or not isinstance(fitted, Diagnosed):
+        return "", ""
+    sizes, found = fitted.group_sizes(), []
+    for regime, world in zip(fitted.unfair.regimes, views[0], strict=True):
+        few = [f"{size}, fewer than {FEWEST_ROWS}" for size in sizes[regime.name] if size.is_small]
+        if isinstance(fitted, SampleSplit):
+            size = fitted.effective_size(table, weight)
+        else:
+            size = world.effective_size if world.unit is None else np.inf
+        if size < FEWEST_ROWS and not few:
+            few = [f"the effective size of the world {regime.name!r} is {size:.1f} row(s), fewer than {FEWEST_ROWS}"]
+        found.append("; ".join(few))
+    return found[0], found[1]
+
+
+def _poor_overlap(
+    fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views], *, fresh: bool
+) -> list[str]:
+    """Return which audited rows (n, of the given weight) are trimmed, and which worlds they support badly.
+
+    A ``fresh`` source, fitted on these rows, has warned of the latter already.
+    """
+    if AUDITED not in worlds:
+        return []
+    found = []
+    kept = _kept(fitted, table)
+    if not kept.all():
+        found.append(
+            f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
+            "unfair effect and PIU are those among the others, while accuracy and the positive prediction rate are "
+            "over all rows."
+        )
+    if fresh:
+        return found
+    for regime, world in zip(fitted.unfair.regimes, worlds[AUDITED][0], strict=True):
+        problems = []
+        counted = kept & (weight > 0.0)
+        if isinstance(fitted, Stratified) and counted.any():
+            low, high = MEAN_WEIGHT
+            mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
+            if not low <= mean <= high:
+                problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
+        if world.effective_size < SMALLEST_SHARE * world.units:
+            problems.append(
+                f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
+            )
+        elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
+            problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
+        if problems:
+            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
+    return found
+
+
+def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
+    if not isinstance(fitted, Stratified) or fitted.trim is None:
+        return np.ones(len(table), dtype=bool)
+    alone = fitted.by_group(["group 0", "group 1"]).values()
+    weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
+    return np.asarray(np.sum(weights, axis=0) > 0.0)
+
+
+def _doubtful_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Views], level: float) -> list[str]:
+    """Return what makes intervals doubtful."""
+    found = []
+    tried, failures = replicates.tried, replicates.failures
+    if replicates.most_failed:
+        found.append(
+            f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
+            f"{failures[0]}"
+        )
+    elif 0 < tried * (1.0 - level) < 2.0 - 1e-9:
+        found.append(
+            f"{tried} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the smallest and "
+            f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
+        )
+    if tried and worlds and not isinstance(fitted, Refittable):
+        name = type(fitted).__name__
+        first = worlds[AUDITED][0][0]
+        if first.unit is not None:
+            found.append(
+                f"{name} is taken as it is: the intervals cover the drawing of {first.units:,} units and of audited "
+                "rows, not what may be wrong with it or its parameters."
+            )
+        else:
+            found.append(
+                f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
+                + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
+            )
+    return found

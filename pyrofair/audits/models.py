@@ -10,10 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import require_unmasked
-from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects import CounterfactualSample
 from pyrofair.effects.scoring import positive_scores
 from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
 from pyrofair.tables.row_identity import hash_rows
 

@@ -31,19 +31,16 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import audit
-from pyrofair.audits.bootstrap import AUDITED, Estimator, make_views
+from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, Estimator, make_views
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.plots import plot_trade_off
-from pyrofair.audits.report import describe_apart, describe_path
-from pyrofair.audits.tables import FROM_OUTCOMES, mean_by_strength
+from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import evaluate, hold_out, train
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 from pyrofair.tables.row_identity import hash_rows
@@ -54,8 +51,9 @@ if TYPE_CHECKING:
 __all__ = ["PenaltyPath", "penalty_path"]
 
 Row = dict[str, Any]
+SUMMARISED = ("objective", "accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
 BIMODAL = {"objective": 0.05, "positive_rate": 0.5}
-"""Seeds whose columns lie farther apart are solutions of two kinds; those of one decisions differ by some .01 nats."""
+"""Seeds whose columns lie farther apart are two groups of solutions; within one, objectives differ by some .01 nats."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,22 +63,20 @@ class PenaltyPath:
     Attributes
     ----------
     table : DataFrame
-        A row for each strength, seed and decisions, with the objective on all training rows (nats), accuracy,
-        majority_rate, positive_rate, p_y0, p_ypi, mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper (and
-        piu_double_disagreement for a source whose units are identified by draws or learned mechanisms). A bound is NaN
-        where an estimate left [0, 1].
+        For each strength, seed and decisions: the objective on all training rows (nats), accuracy, majority_rate,
+        positive_rate, p_y0, p_ypi, mean_unfair_effect, piu_paper_bound, piu_lower, piu_upper (and
+        piu_double_disagreement given units). A bound is NaN where an estimate left [0, 1].
     models : dict
         The fitted classifier of each (strength, seed).
     intervals : DataFrame
-        The table of :func:`pyrofair.audit` of each of them on the rows measured on: a row for each strength, seed,
-        decisions and quantity, with estimate, lower, upper, ess and note. Empty without replicates.
+        The table of :func:`pyrofair.audit` of each of them on the rows measured on. Empty without replicates.
     groups : DataFrame
-        Where the source allows it, the marginals of each of them from either observed group alone, as in an audit.
-        ``p_value`` is joint over all classifiers of a seed; ``agree`` is by one test, at 95 %, of all of the path.
+        Where the source allows it, the marginals from either observed group alone, as in an audit. ``p_value`` is
+        joint over the classifiers of a seed; ``agree`` is by one test, at 95 %, of the whole path.
     unfinished : dict
-        After an interrupt: for the seed that it struck, the module fitted last, from which ``resume`` goes on.
+        After an interrupt: for its seed, the module fitted last, from which ``resume`` goes on.
     fingerprint : dict
-        Hashes of what it was made of: ``resume`` goes on only with the same.
+        Hashes of what the path was made of: ``resume`` goes on only with the same.
     """
 
     table: pd.DataFrame
@@ -93,8 +89,18 @@ class PenaltyPath:
     def __str__(self) -> str:
         if self.table.empty:
             return "Penalty path: no strength was finished."
-        seeds = self.table["seed"].nunique()
-        return describe_path(self.summary(), seeds, self.groups, unfinished=bool(self.unfinished))
+        means = self.summary().filter(items=SUMMARISED)
+        lines = [
+            f"Penalty path: means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
+            means.round(3).to_string(),
+        ]
+        if means["bimodal"].any():
+            lines.append("bimodal: the seeds fall into two groups of solutions there; look at .table, not at the mean.")
+        if apart := _describe_apart(self.groups):
+            lines.append(apart)
+        if self.unfinished:
+            lines.append("Unfinished: pass it as resume=... to go on.")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         if self.table.empty:
@@ -107,10 +113,10 @@ class PenaltyPath:
         return plot_trade_off(self.table, decisions)
 
     def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
-        """Return means over seeds by strength, and whether the seeds fall into two kinds of solution.
+        """Return means over seeds by strength (NaN where one seed's value is), and whether seeds fall into two groups.
 
         They do (``bimodal``) where their objectives lie more than 0.05 nats apart, or their positive rates more than a
-        half: a mean then describes none. A mean is NaN where the quantity of one seed is.
+        half: a mean then describes none.
         """
         require_choice("decisions", decisions, DECISIONS)
         rows = self.table[self.table["decisions"] == decisions]
@@ -126,9 +132,8 @@ class PenaltyPath:
     ) -> PenalizedClassifier:
         """Return the most accurate classifier of the path whose quantity is small enough beyond its uncertainty.
 
-        Judged is the end of the quantity's 95 % interval that is farther from 0, on rows that were not trained on: a
-        small estimate alone may be luck. Of many classifiers the chosen one looks a little better on these rows than it
-        is, so report its numbers on further rows.
+        Judged is the end of the quantity's 95 % interval that is farther from 0, on rows that were not trained on. The
+        chosen one of many looks a little better on these rows than it is: report its numbers on further rows.
 
         Parameters
         ----------
@@ -139,11 +144,6 @@ class PenaltyPath:
         decisions
             ``"threshold"`` or ``"score"``.
 
-        Returns
-        -------
-        PenalizedClassifier
-            The classifier as it was fitted on the path; its ``strength`` and ``random_state`` locate it.
-
         Raises
         ------
         DataError
@@ -152,15 +152,15 @@ class PenaltyPath:
         Warns
         -----
         PyrofairWarning
-            If the classifier is constant or no more accurate than a constant; if the rows measured on were those
-            trained on; if the two observed groups disagree about it.
+            If the classifier is no more accurate than a constant, was judged on the rows trained on, or the two
+            observed groups disagree about it.
         """
         require_choice("decisions", decisions, DECISIONS)
         require_real("at_most", at_most)
         if self.intervals.empty:
             raise DataError(
                 "This path has no intervals to judge by: it was made with n_boot=0, or interrupted before the first "
-                "seed was done. Make it with n_boot=100, say, or resume it."
+                "seed was done. Make it with n_boot=100, for example, or resume it."
             )
         own = self.intervals[self.intervals["decisions"] == decisions]
         better_large = ("accuracy", "majority_rate")
@@ -218,9 +218,8 @@ def penalty_path(
     """Fit a classifier at each strength, from the strongest down, each start from the one before.
 
     The paper's objective has two basins at middling strengths, and a cold start there ends in the worse one; at the
-    strongest strength the better of several short starts is taken (``starts`` of the classifier). Strength 0 starts
-    cold, as plain training does. Source and encoder are fitted once a seed. When a seed is done, all its classifiers
-    are audited together, on rows that none was trained on.
+    strongest strength the best of several short starts is taken (``starts`` of the classifier). Strength 0 starts
+    cold. Source and encoder are fitted once a seed, and all classifiers of a seed are audited together.
 
     Parameters
     ----------
@@ -231,23 +230,20 @@ def penalty_path(
     strengths
         The strengths, none negative, or a single one.
     seeds
-        The seeds, or how many of them: 0, 1, ...
+        The seeds, or their number: 0, 1, ...
     test
-        Rows and outcomes to measure on, which should be others than ``X``; all of ``X`` is then trained on.
+        Other rows and outcomes to measure on; all of ``X`` is then trained on.
     held_out
         Without ``test``: the share of the rows that is measured on and not trained on, the same for all seeds.
     sample_weight
-        The weights of the rows ``X`` (n,), in training and, where some are held out, in measuring. Rows of ``test``
-        weigh the same.
+        The weights of the rows ``X`` (n,), in training and in measuring held-out rows. Rows of ``test`` weigh the same.
     n_boot
         The bootstrap replicates of each seed's audit, by whose intervals ``select`` judges; 0 gives points only.
-    threshold
-        A decision is positive where the score exceeds it.
-    progress
-        Whether a bar is shown.
+    threshold, progress
+        A decision is positive where the score exceeds the threshold; whether a bar is shown.
     resume
-        The result of an interrupted call with the same classifier, data and strengths: what it finished is kept, and
-        the rest gives the same numbers as a call that was not interrupted.
+        The result of an interrupted call with the same classifier, data and strengths, which is completed: the numbers
+        are those of a call that was not interrupted.
 
     Returns
     -------
@@ -264,8 +260,8 @@ def penalty_path(
     Raises
     ------
     DataError
-        If the classifier has no source, a strength is negative, ``test`` is no pair, outcomes or weights do not belong
-        to the rows, or ``resume`` was made with other strengths, settings or data; nothing has been fitted then.
+        If the classifier has no source, a setting or the data are unfit, or ``resume`` was made of others; nothing has
+        been fitted then.
 
     References
     ----------
@@ -336,9 +332,22 @@ def penalty_path(
         pd.concat(tables, ignore_index=True) if tables else pd.DataFrame() for tables in (found.intervals, found.groups)
     )
     groups = join_seeds(groups)
-    if apart := describe_apart(groups):
+    if apart := _describe_apart(groups):
         warnings.warn(apart, PositivityWarning, stacklevel=2)
     return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, groups, found.modules, fingerprint)
+
+
+def _describe_apart(groups: pd.DataFrame) -> str:
+    """Return at which strengths of a path the two observed groups disagree, or an empty string."""
+    apart = disagreeing(groups)
+    if apart.empty:
+        return ""
+    strengths = ", ".join(f"{strength:g}" for strength in sorted(apart["strength"].unique()))
+    return (
+        "The two observed groups, weighted alone, disagree beyond chance at strength(s) "
+        f"{strengths}: a propensity is misspecified or overlap is poor, and what was penalised and measured may not be "
+        "the unfair effect. See .groups, and compare propensity='boosted'."
+    )
 
 
 def _order(strengths: float | Sequence[float]) -> list[float]:

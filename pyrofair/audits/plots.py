@@ -15,11 +15,10 @@ from matplotlib.patches import Patch
 
 from pyrofair._figures import ShownAxes, ShownFigure
 from pyrofair._validation import listed, require_instance, require_real, shown
-from pyrofair.audits.tables import mean_by_strength
 from pyrofair.effects.bounds import feasible_interval
 from pyrofair.exceptions import DataError
 
-__all__ = ["plot_audit", "plot_feasible_region", "plot_trade_off"]
+__all__ = ["mean_by_strength", "plot_audit", "plot_feasible_region", "plot_trade_off"]
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"
 COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
@@ -101,10 +100,16 @@ def _whiskers(axes: Axes, rows: pd.DataFrame, height: Any, colour: str, marker: 
     axes.plot(rows["estimate"], height, marker, color=colour, markersize=6 if marker == "o" else 11)
 
 
+def mean_by_strength(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of each numeric column at each strength; NaN where one value is."""
+    groups = rows.groupby("strength")
+    return groups.mean().where(groups.count().eq(groups.size(), axis=0))  # mean(skipna=False) is new in pandas 3
+
+
 def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
     """Draw accuracy, mean unfair effect and the bounds on PIU of a penalty path's table against the strength.
 
-    The line is the mean over seeds, each dot one seed, so that a cell with two kinds of solution shows as two. A line
+    The line is the mean over seeds, each dot one seed, so that two groups of solutions show as two. A line
     has a gap where a seed has no value. With a column ``method`` each method has its colour (the paper's figure 3).
     """
     _check_decisions(table, decisions)

@@ -1,16 +1,172 @@
-"""Audits, penalty paths and comparisons as text, with the assumptions and warnings that their numbers rest on."""
+"""The tables of an audit, and their reading as text with the assumptions and warnings that the numbers rest on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from pyrofair.effects.group_agreement import disagreeing
+from pyrofair._arviz import equal_tailed
+from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator, Key
+from pyrofair.effects.bounds import test_set_bound
+from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
+from pyrofair.effects.potential_outcomes import SampleSplit, Views
+from pyrofair.effects.scoring import DECISIONS
 
-__all__ = ["describe_apart", "describe_audit", "describe_groups", "describe_path"]
+__all__ = ["QUANTITIES", "absolute_interval", "describe_audit", "group_table", "main_table"]
+
+
+MIN_REPLICATES = 2
+"""Fewer replicates have no spread."""
+
+FROM_BOTH_WORLDS = ("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper")
+QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FROM_BOTH_WORLDS)
+GIVEN_UNITS = "piu_double_disagreement"
+"""The additional quantity of worlds that are compared unit by unit, where a unit's scores are means."""
+
+
+def absolute_interval(low: float, high: float) -> tuple[float, float]:
+    """Return the interval of an absolute value: the image of that of the signed one, so that both hold 0 or neither.
+
+    Percentiles of absolute values never hold 0, however small the value.
+    """
+    return float(max(low, -high, 0.0)), float(max(high, -low))
+
+
+def main_table(
+    estimator: Estimator,
+    point: Mapping[Key, float],
+    notes: Mapping[Key, str],
+    draws: pd.DataFrame,
+    level: float,
+    failure: str,
+    small: Mapping[str, Sequence[str]] | None = None,
+    groups: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Return a row for each model, decisions and quantity, whether it could be estimated or not.
+
+    ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
+    an interval; a note on the effect reports where the observed ``groups`` disagree.
+    """
+    apart = pd.DataFrame() if groups is None else disagreeing(groups)
+    disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
+    column = estimator.models[0].graph.outcome_column
+    rows = []
+    sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
+    for name, decisions, quantity in product(sizes, DECISIONS, (*QUANTITIES, GIVEN_UNITS)):
+        key = Key(AUDITED, name, decisions, quantity)
+        if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
+            continue
+        estimate = point.get(key, np.nan)
+        low, high, found = _interval(draws, key, level, estimator)
+        own = [notes[key]] if key in notes else []
+        if key not in point:
+            reason = f"df has no outcome column {column!r}" if quantity in FROM_OUTCOMES else failure
+            found = [f"cannot be made: {reason}"]
+        elif few := _few_rows(quantity, (small or {}).get(name, ())):
+            low, high, found = np.nan, np.nan, [*own, f"no interval: {few}"]
+        elif quantity == "accuracy" and (estimator.weight == estimator.weight[0]).all():
+            n = len(estimator.weight)
+            low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * n), n)[::-1])
+            found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
+        else:
+            found = own or found
+        if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
+            found = [*found, DISAGREE]
+        rows.append((name, decisions, quantity, estimate, low, high, sizes[name][quantity], "; ".join(found)))
+    columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
+    """Return the effective sample size that each quantity rests on, in rows."""
+    w = estimator.weight
+    sizes = dict.fromkeys((*QUANTITIES, GIVEN_UNITS), np.nan)
+    sizes["positive_rate"] = float(w.sum() ** 2 / (w @ w))
+    if estimator.outcome is not None:
+        sizes |= dict.fromkeys(FROM_OUTCOMES, sizes["positive_rate"])
+    if label in estimator.worlds:
+        first, second = (world.effective_size for world in estimator.worlds[label][0])
+        source = estimator.sources[label]
+        if isinstance(source, SampleSplit):  # units stand for different numbers of rows
+            first = second = source.effective_size(estimator.table, w)
+        sizes |= dict.fromkeys((*FROM_BOTH_WORLDS, GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
+    return sizes
+
+
+def _few_rows(quantity: str, small: Sequence[str]) -> str:
+    """Return why the worlds that a quantity rests on have too few rows, or an empty string."""
+    if quantity in (*FROM_OUTCOMES, "positive_rate"):
+        return ""
+    used = {"p_y0": small[:1], "p_ypi": small[1:]}.get(quantity, small)
+    return next((text for text in used if text), "")
+
+
+def _interval(draws: pd.DataFrame, key: Key, level: float, estimator: Estimator) -> tuple[float, float, list[str]]:
+    """Return a percentile interval, NaN where there is none, and notes on it."""
+    if draws.empty or key not in draws.columns:
+        return np.nan, np.nan, []
+    kept = draws[key].notna()
+    lost = int((~kept).sum())
+    if len(draws) < MIN_REPLICATES:
+        return np.nan, np.nan, [f"no interval: {len(draws)} replicate has no spread"]
+    if lost > MAX_MISSING_SHARE * len(draws) or len(draws) - lost < MIN_REPLICATES:
+        return np.nan, np.nan, [f"no interval: the estimate left [0, 1] in {lost} of {len(draws)} replicates"]
+    notes = [f"the interval leaves out {lost} of {len(draws)} replicates, which left [0, 1]"] if lost else []
+    signed = _inside_the_kink(draws[kept], key, estimator)
+    if signed is None:
+        low, high = equal_tailed(draws[key][kept].to_numpy(), level)
+        return float(low), float(high), notes
+    low, high = absolute_interval(*equal_tailed(signed, level))
+    return (1.0 - high, 1.0 - low, notes) if key.quantity == "piu_upper" else (low, high, notes)
+
+
+def _inside_the_kink(draws: pd.DataFrame, key: Key, estimator: Estimator) -> NDArray[np.float64] | None:
+    """Return the replicates of what an end of PIU is made of by ``abs`` or ``1 - abs``; None if it is no such end.
+
+    Without units these are b - a and 1 - a - b. Ends given units need none: in several views they are sums with
+    signs held (see conditional_bounds), which replicates carry across 0 as they do the effect, and with units in a
+    single view nothing is estimated within a unit, so that the mean of absolute values has no kink.
+    """
+    label = estimator.label_of(key.model)
+    if key.quantity not in ("piu_lower", "piu_upper") or label not in estimator.worlds:
+        return None
+    if estimator.worlds[label][0][0].unit is not None:
+        return None
+    a, b = (draws[key._replace(quantity=each)].to_numpy() for each in ("p_y0", "p_ypi"))
+    return np.asarray(b - a if key.quantity == "piu_lower" else 1.0 - a - b)
+
+
+def group_table(
+    point: Mapping[Key, float], draws: pd.DataFrame, level: float, worlds: Mapping[str, Views]
+) -> pd.DataFrame:
+    """Compare the two groups' estimates of the same quantity; empty where a group cannot be weighted alone.
+
+    All comparisons are one test: lower and upper are the percentile interval of each difference for itself, but agree
+    reports whether the difference over its spread exceeds what chance makes of the largest of them all. Where an
+    effective size in the groups' ``worlds`` is below 10 rows, or below 5 % of the group's rows, agree is left open.
+    """
+    rows = []
+    gaps = np.full((len(draws), 0), np.nan)
+    for key in point:
+        other = key._replace(source="group 1")
+        if key.source != "group 0" or other not in point:
+            continue
+        low = high = np.nan
+        if len(draws) >= MIN_REPLICATES:
+            gap = (draws[other] - draws[key]).to_numpy(np.float64)
+            low, high = map(float, equal_tailed(gap, level))
+            gaps = np.column_stack([gaps, gap])
+        pairs = worlds["group 0"][0], worlds["group 1"][0]
+        compared = compare_estimates(point[key], point[other], low, high, key.quantity, pairs)
+        rows.append({"model": key.model, "decisions": key.decisions, "quantity": key.quantity} | compared)
+    table = pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
+    return table if not gaps.size else judge_jointly(table, gaps.std(axis=0, ddof=1), level, gaps)
+
 
 SMALL = 0.05
 SAME_FOR_ALL = 0.02
@@ -18,8 +174,6 @@ FEW = 10
 MOST_LISTED = 6
 ROUNDING = 1e-9
 BASES = {"threshold": "decisions", "score": "scores (as if each decision were drawn with its score)"}
-SUMMARISED = ("objective", "accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
-
 Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 
@@ -99,18 +253,25 @@ def _overlap(overlap: pd.DataFrame) -> list[str]:
 
 
 def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, Any]) -> list[str]:
-    lines = [model, *context["score_types"].get(model, ()), _accuracy(rows), _rate(rows["threshold", "positive_rate"])]
+    rate = rows["threshold", "positive_rate"]
+    same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
+    lines = [
+        model,
+        *context["score_types"].get(model, ()),
+        _accuracy(rows["threshold", "accuracy"], rows["threshold", "majority_rate"]),
+        f"  positive prediction rate {_span(rate)}{': nearly constant' if same else ''}",
+    ]
     for decisions, what in BASES.items():
         of = {quantity: row for (each, quantity), row in rows.items() if each == decisions}
         if context["failure"]:
             lines.append(f"  {what}: no unfair effect could be estimated, see below")
             continue
-        verdict = (
-            _untouched(context["untouched"].get(model, ()))
-            or (decisions == "threshold" and _nearly_constant(of["positive_rate"]))
-            or _small_group(context["small"].get(model, ()))
-            or _groups_disagree(disagreeing(groups, {"model": model, "decisions": decisions}))
-            or _verdict(of)
+        verdict = _verdict(
+            of,
+            context["untouched"].get(model, ()),
+            context["small"].get(model, ()),
+            disagreeing(groups, {"model": model, "decisions": decisions}),
+            decided=decisions == "threshold",
         )
         lines += [
             f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}",
@@ -122,19 +283,13 @@ def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, A
     return lines
 
 
-def _accuracy(rows: Rows) -> str:
-    accuracy, majority = rows["threshold", "accuracy"], rows["threshold", "majority_rate"]
+def _accuracy(accuracy: Any, majority: Any) -> str:
     if np.isnan(accuracy.estimate):
         return f"  accuracy {accuracy.note}"
     low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
     blunt = ": not clearly better than a constant prediction" if low <= majority.estimate else ""
     exact = " (exact 90% test-set bound)" if "test-set" in accuracy.note else ""
     return f"  accuracy {_span(accuracy)}{exact}, majority class {majority.estimate:.3f}{blunt}"
-
-
-def _rate(rate: Any) -> str:
-    same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
-    return f"  positive prediction rate {_span(rate)}{': nearly constant' if same else ''}"
 
 
 def _piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
@@ -156,44 +311,33 @@ def _span(row: Any) -> str:
     return f"{row.estimate + 0.0:.3f}{interval}{note}"
 
 
-def _untouched(columns: Sequence[str]) -> str:
-    """Return the verdict on a model that no unfair path reaches, whatever effect the weights show."""
-    if not columns:
-        return ""
-    return (
-        f"no unfair effect, by the graph: it reads {', '.join(columns)} only, which no unfair path touches, so its two "
-        "answers are the same. A mean unfair effect other than 0 is the error of the weights."
-    )
+def _verdict(
+    of: Mapping[str, Any], untouched: Sequence[str], few: Sequence[str], apart: pd.DataFrame, *, decided: bool
+) -> str:
+    """Return what the quantities of a model show, or why no verdict is given.
 
-
-def _nearly_constant(rate: Any) -> str:
-    """Return why hardly a row is answered otherwise than the rest: a bootstrap of so few shows no spread."""
-    rarer = min(rate.estimate, 1.0 - rate.estimate) * rate.ess
-    if rarer >= FEW:
-        return ""
-    return (
-        f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, and a "
-        "bound that is small for that reason is no merit."
-    )
-
-
-def _small_group(reasons: Sequence[str]) -> str:
-    found = [text for text in reasons if text]
-    return f"none: {found[0]}, and what a few rows lack, no interval made of them shows." if found else ""
-
-
-def _groups_disagree(apart: pd.DataFrame) -> str:
-    """Return why a verdict is withheld: of two groups that disagree at least one is wrong, and maybe this one."""
-    if apart.empty:
-        return ""
-    return (
-        f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond "
-        "chance (see below), so the numbers above may be those of a wrong propensity."
-    )
-
-
-def _verdict(of: Mapping[str, Any]) -> str:
+    ``untouched`` names the columns of a model that no unfair path reaches, whatever effect the weights show; ``few``
+    the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong.
+    """
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
+    rarer = min(of["positive_rate"].estimate, 1.0 - of["positive_rate"].estimate) * of["positive_rate"].ess
+    if untouched:
+        return (
+            f"no unfair effect, by the graph: it reads {', '.join(untouched)} only, which no unfair path touches, so "
+            "its two answers are the same. A mean unfair effect other than 0 is the error of the weights."
+        )
+    if decided and rarer < FEW:  # a bootstrap of so few rows shows no spread
+        return (
+            f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, "
+            "and a bound that is small for that reason is no merit."
+        )
+    if reason := next(filter(None, few), ""):
+        return f"none: {reason}, and what a few rows lack, no interval made of them shows."
+    if len(apart):
+        return (
+            f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond "
+            "chance (see below), so the numbers above may be those of a wrong propensity."
+        )
     if np.isnan(lower.estimate):
         return "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap."
     if np.isnan(effect.lower) or np.isnan(upper.upper):
@@ -248,42 +392,3 @@ def _groups(groups: pd.DataFrame, level: float) -> list[str]:
     if len(apart) > MOST_LISTED:
         lines.append(f"  and {len(apart) - MOST_LISTED} more with smaller differences, see the table of groups")
     return [*lines, ""]
-
-
-def describe_path(means: pd.DataFrame, seeds: int, groups: pd.DataFrame, *, unfinished: bool) -> str:
-    """Return a penalty path as text, from the means over its seeds by strength and its comparison of groups."""
-    means = means.filter(items=SUMMARISED)
-    lines = [
-        f"Penalty path: means over {seeds} seed(s) by strength, thresholded decisions.",
-        means.round(3).to_string(),
-    ]
-    if means["bimodal"].any():
-        lines.append("bimodal: the seeds fall into two kinds of solution there; look at .table, not at the mean.")
-    if apart := describe_apart(groups):
-        lines.append(apart)
-    if unfinished:
-        lines.append("Unfinished: pass it as resume=... to go on.")
-    return "\n".join(lines)
-
-
-def describe_apart(groups: pd.DataFrame) -> str:
-    """Return at which strengths of a path the two observed groups disagree, or an empty string."""
-    apart = disagreeing(groups)
-    if apart.empty:
-        return ""
-    strengths = ", ".join(f"{strength:g}" for strength in sorted(apart["strength"].unique()))
-    return (
-        "The two observed groups, weighted alone, disagree beyond chance at strength(s) "
-        f"{strengths}: a propensity is misspecified or overlap is poor, and what was penalised and measured may not be "
-        "the unfair effect. See .groups, and compare propensity='boosted'."
-    )
-
-
-def describe_groups(groups: pd.DataFrame) -> str:
-    """Return the comparison of the groups, thresholded decisions, as a table in text."""
-    if groups.empty:
-        return "  no single group has support in both worlds"
-    rows = groups[(groups["decisions"] == "threshold") & (groups["quantity"] != "p_y0")]
-    rows = rows.replace({"note": {"": np.nan}}).dropna(axis="columns", how="all")
-    rounded = rows.assign(**{column: rows[column].round(3) for column in rows.select_dtypes(np.number).columns})
-    return rounded.drop(columns="decisions").to_string(index=False)

@@ -4,8 +4,7 @@ In come a table, labels, and for :class:`PenalizedClassifier` any source and pen
 :class:`PSCF` is fitted by variational inference; :func:`remove` lists the columns that the *Remove* baselines keep.
 """
 
-from pyrofair.classifiers.baselines import remove
-from pyrofair.classifiers.penalized import PenalizedClassifier
+from pyrofair.classifiers.penalized import PenalizedClassifier, remove
 from pyrofair.classifiers.pscf import PSCF, PSCFTruth
 
 __all__ = ["PSCF", "PSCFTruth", "PenalizedClassifier", "remove"]

@@ -50,21 +50,10 @@ class BinaryClassifier(ClassifierMixin):  # type: ignore[misc]
         return table.iloc[kept], target[kept], weight[kept]
 
     def score(self, X: Any, y: Any, sample_weight: object = None) -> float:
-        """Return the share of rows whose label is predicted.
+        """Return the share of rows whose label is predicted, weighted by ``sample_weight`` (m,).
 
-        Parameters
-        ----------
-        X
-            A table of m rows, as ``predict`` takes it.
-        y
-            Their outcomes, shape (m,). A Series must have the index of X, in its order, as in ``fit``.
-        sample_weight
-            Weights of shape (m,), which must have that index too if they have one.
-
-        Raises
-        ------
-        DataError
-            If X, y and the weights are not of the same rows, or the weights are no weights.
+        Outcomes y (m,) and weights must have the index of a table X, in its order, if they have one; else it is a
+        DataError.
         """
         if isinstance(X, pd.DataFrame):
             require_aligned(X, y)

@@ -1,4 +1,4 @@
-"""A classifier that pays for unfair effects: cross-entropy plus a penalty on two potential outcomes."""
+"""A classifier that pays for unfair effects: cross-entropy plus a penalty on two potential outcomes; *Remove*."""
 
 from __future__ import annotations
 
@@ -51,16 +51,15 @@ from pyrofair.classifiers.training import (
     to_tensor,
     train,
 )
-from pyrofair.effects.functionals import disagreement
-from pyrofair.effects.group_agreement import compare_groups, disagreeing
-from pyrofair.effects.potential_outcomes import PotentialOutcomes
-from pyrofair.exceptions import DataError, PositivityWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.tables.encoder import TableEncoder
+from pyrofair.effects import PotentialOutcomes, compare_groups, disagreement
+from pyrofair.effects.group_agreement import disagreeing
+from pyrofair.exceptions import DataError, GraphError, PositivityWarning
+from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.tables import TableEncoder
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 
-__all__ = ["PenalizedClassifier"]
+__all__ = ["PenalizedClassifier", "remove"]
 
 
 def _require_source(name: str, value: Any) -> None:
@@ -117,9 +116,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     Parameters
     ----------
     model
-        ``"network"`` (the paper's: 100 and 50 sigmoid units), ``"logistic"``, a :class:`torch.nn.Module` (copied, and
-        trained from its present weights), or a function that makes one from the number of encoded features. It returns
-        the log-odds of the last of ``classes_``, one a row, or a logit for each of the two.
+        ``"network"`` (the paper's: 100 and 50 sigmoid units), ``"logistic"``, a :class:`torch.nn.Module` (copied, its
+        weights being the start), or a function that makes one from the number of encoded features. It returns for each
+        row the log-odds of the last of ``classes_``, or two logits.
     source
         A source of potential outcomes, cloned and fitted inside ``fit`` on the same rows.
     penalty
@@ -131,10 +130,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     encoder
         A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
     starts
-        With a penalty: training is tried from so many initial weights for about 100 steps, and goes on from those with
-        the least objective. The penalty pulls both potential outcomes to 0 or both to 1, and initial weights alone can
-        decide for the worse. A penalty weaker than 2 is tried from a stronger one, too. A module of your own has one
-        start, its weights.
+        With a penalty: the number of initial weights tried for about 100 steps, of which those with the least objective
+        are trained on, because initial weights alone can decide whether both potential outcomes tend to 0 or to 1. A
+        penalty weaker than 2 is tried from a stronger one, too. A module of your own has one start.
     epochs, batch_size
         The length of training (by default about 1,000 steps, in 20 to 200 epochs) and the rows of a batch.
     optimizer
@@ -146,12 +144,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     patience
         Stop after so many epochs without gain on the held-out rows.
     dtype, device
-        The type and the device of all tensors. With ``"float64"`` a weight of two equals a repeated row up to
-        rounding; ``"float32"`` is about 1.7 times faster.
-    progress
-        Whether a fit of more than a few seconds shows a bar.
-    random_state
-        Seeds the weights, the batches, the split and the source.
+        The type and the device of all tensors; ``"float32"`` is about 1.7 times faster.
+    progress, random_state
+        Whether a fit of some seconds shows a bar; the seed of weights, batches, split and source.
 
     Attributes
     ----------
@@ -159,10 +154,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         The labels, sorted; ``predict_proba`` has a column for each.
     positive_ : label
         The label that counts as 1: the graph's, or the last class.
-    module_ : torch.nn.Module
-        The trained module.
-    source_ : PotentialOutcomes or None
-        The fitted source.
+    module_, source_ : torch.nn.Module, PotentialOutcomes or None
+        The trained module and the fitted source.
     history_ : DataFrame
         Loss, penalty and validation objective by epoch.
 
@@ -244,12 +237,27 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             problem = fitted.prepare(X, y, sample_weight)
             schedule = fitted.schedule()
             fitted.module_ = train(fitted.first_module(problem), problem, self.penalty, self.strength, schedule)
-            apart = fitted._where_groups_disagree()
+            source = fitted.source_
+            apart = pd.DataFrame() if source is None else disagreeing(compare_groups(source, fitted._positive_scores))
         fitted.history_ = pd.DataFrame(schedule.history)
         self.__dict__ = fitted.__dict__
-        if apart:
-            warnings.warn(apart, PositivityWarning, stacklevel=2)
+        if len(apart):
+            gaps = "; ".join(
+                f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
+                for row in apart.itertuples()
+            )
+            warnings.warn(
+                f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A "
+                "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. "
+                "See source_.overlap(), and compare propensity='boosted'.",
+                PositivityWarning,
+                stacklevel=2,
+            )
         return self
+
+    def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
+        scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
+        return np.asarray(scores, dtype=np.float64)
 
     def prepare(self, X: Any, y: Any, sample_weight: object = None) -> Problem:
         """Validate, fit the encoder and the source, and return what is to be trained on.
@@ -298,14 +306,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def schedule(self) -> Schedule:
         """Return the settings of training."""
-        return Schedule(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer=make_optimizer(self.optimizer, self.learning_rate),
-            patience=self.patience,
-            seed=self.seed_,
-            progress=self.progress,
-        )
+        optimizer = make_optimizer(self.optimizer, self.learning_rate)
+        return Schedule(self.epochs, self.batch_size, optimizer, self.patience, self.seed_, self.progress)
 
     def first_module(self, problem: Problem) -> nn.Module:
         """Return the module to start from: of several, the one that comes nearest to the least objective."""
@@ -320,27 +322,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         with seeded(self.seed_ + start, torch.device(self.device)):
             module = make_module(self.model, problem.rows.shape[1])
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
-
-    def _where_groups_disagree(self) -> str:
-        """Return a warning if the two observed groups, weighted alone, give other estimates of the penalised effect."""
-        if self.source_ is None:
-            return ""
-        apart = disagreeing(compare_groups(self.source_, self._positive_scores))
-        if apart.empty:
-            return ""
-        gaps = "; ".join(
-            f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
-            for row in apart.itertuples()
-        )
-        return (
-            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A "
-            "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
-            "source_.overlap(), and compare propensity='boosted'."
-        )
-
-    def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
-        return np.asarray(scores, dtype=np.float64)
 
     def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64], random: np.random.RandomState) -> None:
         encoder = TableEncoder() if self.encoder is None else _seeded_clone(self.encoder, random)
@@ -364,7 +345,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
                 f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
             )
         if self.patience is not None and self.validation_fraction is None:
-            raise DataError("patience needs held-out rows: set validation_fraction, 0.1 say.")
+            raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
@@ -459,3 +440,45 @@ def _seeded_clone(estimator: Any, random: np.random.RandomState) -> Any:
         names = [name for name, value in settings if name.split("__")[-1] == "random_state" and value is None]
         copied.set_params(**{name: int(random.randint(2**31 - 1)) for name in names})
     return copied
+
+
+def remove(graph: CausalGraph | UnfairPaths, nodes: Literal["touched", "descendants"]) -> list[str]:
+    """Return the columns that the *Remove* baseline keeps, out of those that a classifier may read.
+
+    Parameters
+    ----------
+    graph
+        The unfair paths; for ``"descendants"`` the graph is enough.
+    nodes
+        ``"touched"`` removes the nodes that unfair paths touch, ``"descendants"`` the sensitive attribute and every
+        descendant of it. The paper describes the first and argues from the second.
+
+    Raises
+    ------
+    GraphError
+        If ``nodes`` is unknown or needs unfair paths, or nothing is left.
+
+    References
+    ----------
+    Chikahara et al. (2021), section 5 and appendix A.3; Kusner et al. (2017), section S4.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    >>> remove(graph.unfair("A -> Y", "A -> D -> Y"), "touched")
+    ['Q', 'M']
+    >>> remove(graph, "descendants")
+    ['Q']
+    """
+    require_choice("nodes", nodes, ("touched", "descendants"), error=GraphError)
+    whole = graph.graph if isinstance(graph, UnfairPaths) else graph
+    if nodes == "descendants":
+        gone = {whole.sensitive, *whole.descendants(whole.sensitive)}
+    else:
+        if not isinstance(graph, UnfairPaths):
+            raise GraphError("remove(..., 'touched') needs the unfair paths: remove(graph.unfair(...), 'touched').")
+        gone = set(graph.touched)
+    left = whole.columns_of(node for node in whole.inputs if node not in gone)
+    if not left:
+        raise GraphError(f"Nothing is left to predict from: {', '.join(whole.inputs)} are all removed.")
+    return left

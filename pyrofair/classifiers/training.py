@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import PYRO_LOCK
-from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
+from pyrofair.effects import CounterfactualSample, Scored
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -157,9 +157,8 @@ def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, 
     """Split the observed rows into batches, and, when penalised, assign the rows of both worlds to them.
 
     Each observed row comes once. When penalised, batches are balanced over groups, and each row of a world comes once:
-    an observed row in its own batch, where its score is used twice; a unit in one batch, with all its rows in both
-    worlds. Only a world with fewer rows (or units) than there are batches comes whole in each batch left without any.
-    A single batch keeps the order of the rows and draws nothing from the generator.
+    an observed row in its own batch, a unit with all its rows in both worlds in one batch. Only a world with fewer rows
+    (or units) than batches comes whole in each batch left without any. A single batch keeps the order of the rows.
     """
     n = len(problem.outcome)
     count = max(1, -(-n // batch_size))
@@ -229,12 +228,11 @@ def _allocate(world: World, batch: Tensor, position: Tensor, sizes: Sequence[int
 class WorldScores:
     """The scores of a world while a module is trained in batches: those of the batch, and estimates of all others.
 
-    A penalty is a function of the means of all rows, not of a batch's: the mean of abs(a - b) over batches is far from
-    abs(a - b) near 0, and that of a product is off by a covariance. So it receives all rows, whose scores are kept from
-    when they were last seen, and move with the mean score by as much as a batch's rows differ from what was kept. The
-    gradient comes through the rows of the batch, scaled so that over the batches of an epoch it averages to that of all
-    rows. Where the world has units, their mean scores are kept; a batch holds all rows of its units. ``scores`` of all
-    rows of the problem are the start; None where each batch holds the whole world.
+    A penalty is a function of the means of all rows, not of a batch's: batch means of abs(a - b) or of a product are
+    biased. So it receives all rows, whose scores are those last seen, moved with the mean score by as much as a batch's
+    rows have changed. The gradient comes through the rows of the batch, scaled so that it averages over an epoch to
+    that of all rows. Where the world has units, their mean scores are kept; a batch holds all rows of its units.
+    ``scores`` of all rows of the problem are the start; None where each batch holds the whole world.
     """
 
     def __init__(self, world: World, scores: Tensor | None = None) -> None:
@@ -355,10 +353,9 @@ def train(
 ) -> nn.Module:
     """Minimise the mean cross-entropy plus ``strength`` times the penalty in place, and return the module.
 
-    Eq. (1), eq. (10) and appendix E of Chikahara et al. (2021). World rows that are observed rows of the batch reuse
-    its forward pass. The penalty is that of the whole worlds (:class:`WorldScores`): what is minimised does not depend
-    on the size of batches, and held-out rows are judged by the same objective. Without worlds, or at strength 0, the
-    batches are those of plain training. The schedule's ``history`` receives one entry an epoch.
+    Eq. (1), eq. (10) and appendix E of Chikahara et al. (2021). The penalty is that of the whole worlds
+    (:class:`WorldScores`), whatever the size of batches, and held-out rows are judged by the same objective. Without
+    worlds, or at strength 0, the batches are those of plain training. ``history`` receives one entry an epoch.
     """
     if penalty is None or strength == 0 or problem.worlds is None:
         penalty = None
@@ -413,11 +410,10 @@ def choose_start(
 ) -> nn.Module:
     """Return the module from which training comes nearest to the least objective, after a short trial of each.
 
-    The penalty pulls both means to 0 or both to 1, so that the objective has two basins, and training ends in the one
-    where its first steps lead. Under weak penalties they lead to the same worse one from nearly everywhere. So all
-    modules are tried at a strong penalty, for about 100 steps each and no longer than training lasts. For a weaker
-    penalty, the best of them goes on from its weights after that trial, if that gives a clearly lower objective than a
-    cold start does. The modules stay untrained, held-out rows play no part, and the schedule's history is left alone.
+    The penalty pulls both means to 0 or both to 1, so that the objective has two basins; under weak penalties first
+    steps lead to the worse one from nearly everywhere. So all modules are tried at a strong penalty, for about 100
+    steps each. For a weaker penalty, the best goes on from its weights after that trial, if that gives a clearly lower
+    objective than a cold start does. The modules, held-out rows and the schedule's history are left alone.
     """
     problem, rows = replace(problem, validation=None), len(problem.outcome)
     epochs = min(max(TRIAL_STEPS // math.ceil(rows / schedule.batch_size), 1), schedule.length(rows))

@@ -36,7 +36,7 @@ def one_mediator(more: int = 0) -> pd.DataFrame:
 
 
 class Scores:
-    """Case A1's scores, from a model that knows neither names nor classes."""
+    """Case A1's scores, from a model that has neither names nor classes."""
 
     def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
         p = np.select([X["A"] * 10 + X["M"] == cell for cell in (0, 1, 10)], [0.2, 0.4, 0.5], 0.9)

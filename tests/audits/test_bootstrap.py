@@ -218,9 +218,9 @@ def test_intervals_are_percentiles() -> None:
     assert (gaps["upper"] - gaps["lower"] < report.groups["upper"] - report.groups["lower"]).all()
 
 
-def test_both_kinds_of_resampling_agree() -> None:
+def test_both_ways_of_resampling_agree() -> None:
     source = pf.IPW(UNFAIR)
-    one, other = (run(source, n_boot=150, bootstrap=kind).draws for kind in ("bayesian", "multinomial"))
+    one, other = (run(source, n_boot=150, bootstrap=name).draws for name in ("bayesian", "multinomial"))
     for quantity in ("p_y0", "p_ypi", "positive_rate"):
         first, second = (draws["m", "score", quantity] for draws in (one, other))
         assert second.std() == pytest.approx(first.std(), rel=0.3)

@@ -77,11 +77,11 @@ def test_each_row_is_what_an_audit_measures() -> None:
         )
         expected = report.table.pivot_table(index="decisions", columns="quantity", values="estimate")
         own = table[(table["strength"] == 0.0) & (table["seed"] == seed)].set_index("decisions")
-        for kind in ("threshold", "score"):
+        for decisions in ("threshold", "score"):
             for quantity in MEASURED[2:]:
-                assert own.loc[kind, quantity] == pytest.approx(expected.loc[kind, quantity], rel=1e-9)
-            assert own.loc[kind, "accuracy"] == expected.loc["threshold", "accuracy"]
-            assert own.loc[kind, "majority_rate"] == expected.loc["threshold", "majority_rate"]
+                assert own.loc[decisions, quantity] == pytest.approx(expected.loc[decisions, quantity], rel=1e-9)
+            assert own.loc[decisions, "accuracy"] == expected.loc["threshold", "accuracy"]
+            assert own.loc[decisions, "majority_rate"] == expected.loc["threshold", "majority_rate"]
 
 
 def test_the_strongest_is_an_ordinary_fit() -> None:
@@ -277,7 +277,7 @@ def test_it_prints_a_summary() -> None:
     assert text.startswith("Penalty path: means over 2 seed(s) by strength, thresholded decisions.\n")
     assert f"{WHOLE.summary().loc[2.0, 'accuracy']:.3f}" in text
     assert max(map(len, text.splitlines())) <= 100
-    assert "bimodal: the seeds fall into two kinds of solution there" in str(PATH)
+    assert "bimodal: the seeds fall into two groups of solutions there" in str(PATH)
     assert "Unfinished: pass it as resume" in str(PenaltyPath(PATH.table, unfinished={0: nn.Linear(1, 1)}))
     nothing = PenaltyPath(pd.DataFrame())
     assert (str(nothing), repr(nothing)) == (
@@ -460,7 +460,7 @@ def objective_of(model: pf.PenalizedClassifier, rows: pd.DataFrame, outcomes: An
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_several_starts_leave_the_worse_basin() -> None:
-    """From one start a penalty of middling strength ends where both worlds say yes to most."""
+    """From one start a penalty of middling strength ends where both worlds answer yes to most."""
     hiring = pf.simulate.scenario("hiring")
     df = hiring.draw(1000, random_state=0)
     rows, outcomes = df[["A", "Q", "D", "M"]], df["Y"]

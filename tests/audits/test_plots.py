@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from pyrofair.audits.plots import BLUE, COLOURS, RED, plot_audit, plot_feasible_region, plot_trade_off
-from pyrofair.audits.tables import QUANTITIES
+from pyrofair.audits.report import QUANTITIES
 from pyrofair.effects.bounds import piu_bounds
 from pyrofair.exceptions import DataError
 
@@ -35,19 +35,19 @@ def _nothing_global() -> Iterator[None]:
 def audit_table(models: dict[str, tuple[float, float]], *, intervals: bool = True) -> pd.DataFrame:
     """A table from the marginals of each model, NaN for those that cannot be estimated."""
     rows = []
-    for place, (model, (p0, p1)) in enumerate(models.items()):
+    for position, (model, (p0, p1)) in enumerate(models.items()):
         known = not np.isnan(p0)
         bounds = piu_bounds(p0, p1) if known else None
-        for kind in ("threshold", "score"):
-            values = {"accuracy": 0.7 + 0.02 * place, "positive_rate": 0.3, "majority_rate": 0.75}
+        for decisions in ("threshold", "score"):
+            values = {"accuracy": 0.7 + 0.02 * position, "positive_rate": 0.3, "majority_rate": 0.75}
             for name, end in [("piu_paper_bound", "paper"), ("piu_lower", "lower"), ("piu_upper", "upper")]:
                 values[name] = float(getattr(bounds, end)) if bounds else np.nan
             for quantity in QUANTITIES:
-                if quantity in values and (kind == "threshold" or quantity not in ("accuracy", "majority_rate")):
+                if quantity in values and (decisions == "threshold" or quantity not in ("accuracy", "majority_rate")):
                     value = values[quantity]
                     low, high = (value - 0.03, value + 0.05) if intervals else (np.nan, np.nan)
                     note = "exact test-set bound" if quantity == "accuracy" else ""
-                    rows.append((model, kind, quantity, value, low, high, 100.0, note))
+                    rows.append((model, decisions, quantity, value, low, high, 100.0, note))
     return pd.DataFrame(rows, columns=["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"])
 
 
@@ -98,16 +98,16 @@ def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
     left, right = figure.axes
     names = list(models)
     assert [label.get_text() for label in left.get_yticklabels()] == names
-    place = {name: float(at) for name, at in zip(names, left.get_yticks(), strict=True)}
-    assert place[names[0]] == len(names) - 1  # first on top
+    position = {name: float(at) for name, at in zip(names, left.get_yticks(), strict=True)}
+    assert position[names[0]] == len(names) - 1  # first on top
     rows = table[table["decisions"] == decisions].set_index(["model", "quantity"])
     accuracy = table[table["decisions"] == "threshold"].set_index(["model", "quantity"])
     found = whiskers(left)
     dots = {float(y): x for x, y in zip(*left.lines[0].get_data(), strict=True)}
     for name in names:
         row = accuracy.loc[(name, "accuracy")]
-        assert dots[place[name]] == row["estimate"]
-        assert found[place[name], round((row["lower"] + row["upper"]) / 2, 6)] == pytest.approx(
+        assert dots[position[name]] == row["estimate"]
+        assert found[position[name], round((row["lower"] + row["upper"]) / 2, 6)] == pytest.approx(
             (row["lower"], row["upper"])
         )
     assert left.lines[1].get_xdata()[0] == 0.75
@@ -118,20 +118,20 @@ def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
         low, high, paper = (rows.loc[(name, f"piu_{end}")] for end in ("lower", "upper", "paper_bound"))
         if np.isnan(p0):
             continue
-        bar = bars[place[name]]
+        bar = bars[position[name]]
         assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx((low["estimate"], high["estimate"]))
         for end in (low, high):
             middle = round((end["lower"] + end["upper"]) / 2, 6)
-            assert found[place[name], middle] == pytest.approx((end["lower"], end["upper"]))
+            assert found[position[name], middle] == pytest.approx((end["lower"], end["upper"]))
         if paper["estimate"] < 1.0:
-            assert diamonds[place[name]] == paper["estimate"]
-            assert np.isnan(arrows[place[name]])
+            assert diamonds[position[name]] == paper["estimate"]
+            assert np.isnan(arrows[position[name]])
         else:
-            assert arrows[place[name]] == 1.0
-            assert np.isnan(diamonds[place[name]])
+            assert arrows[position[name]] == 1.0
+            assert np.isnan(diamonds[position[name]])
     unknown = [name for name, (p0, _) in models.items() if np.isnan(p0)]
     assert [(text.get_text(), text.get_position()[1]) for text in right.texts] == [
-        ("cannot be estimated", place[name]) for name in unknown
+        ("cannot be estimated", position[name]) for name in unknown
     ]
     assert right.get_xlim() == (-0.02, 1.02)
     assert (
@@ -181,24 +181,24 @@ def test_the_interval_of_a_weighted_accuracy_is_not_exact() -> None:
 
 def path_table(methods: tuple[str, ...] = (), seeds: int = 3) -> pd.DataFrame:
     rows = []
-    for place, method in enumerate(methods or ("",)):
+    for position, method in enumerate(methods or ("",)):
         for seed in range(seeds):
             for strength in (0.0, 0.5, 1.0):
-                p0, p1 = 0.3 - 0.1 * strength + 0.01 * seed, 0.5 - 0.2 * strength + 0.03 * place
+                p0, p1 = 0.3 - 0.1 * strength + 0.01 * seed, 0.5 - 0.2 * strength + 0.03 * position
                 bounds = piu_bounds(p0, p1)
-                for kind in ("score", "threshold"):
+                for decisions in ("score", "threshold"):
                     rows.append(
                         {
                             "strength": strength,
                             "seed": seed,
-                            "decisions": kind,
+                            "decisions": decisions,
                             "accuracy": 0.8 - 0.05 * strength + 0.01 * seed,
                             "majority_rate": 0.7,
                             "positive_rate": 0.4,
                             "mean_unfair_effect": p1 - p0,
                             "piu_paper_bound": bounds.paper,
                             "piu_lower": bounds.lower,
-                            "piu_upper": bounds.upper + (0.02 if kind == "score" else 0.0),
+                            "piu_upper": bounds.upper + (0.02 if decisions == "score" else 0.0),
                         }
                         | ({"method": method} if methods else {})
                     )
@@ -215,15 +215,15 @@ def test_trade_off(methods: tuple[str, ...], decisions: str) -> None:
     for axes, quantity in zip(figure.axes, ["accuracy", "mean_unfair_effect", "piu_upper"], strict=True):
         each = 4 if quantity == "piu_upper" else 2
         assert len(axes.lines) == count * each + (quantity != "piu_upper")
-        for place in range(count):
-            own = rows[rows["method"] == methods[place]] if methods else rows
+        for position in range(count):
+            own = rows[rows["method"] == methods[position]] if methods else rows
             mean = own.groupby("strength")[[quantity, "piu_lower", "piu_paper_bound"]].mean()
-            line, dots, *ends = axes.lines[place * each : (place + 1) * each]
+            line, dots, *ends = axes.lines[position * each : (position + 1) * each]
             np.testing.assert_allclose(line.get_ydata(), mean[quantity])
             np.testing.assert_array_equal(line.get_xdata(), [0.0, 0.5, 1.0])
             assert len(dots.get_xdata()) == len(own) == 9
             np.testing.assert_array_equal(dots.get_ydata(), own[quantity])
-            assert {each.get_color() for each in (line, dots, *ends)} == {COLOURS[place]}
+            assert {each.get_color() for each in (line, dots, *ends)} == {COLOURS[position]}
             for end, name in zip(ends, ["piu_lower", "piu_paper_bound"], strict=False):
                 np.testing.assert_allclose(end.get_ydata(), mean[name])
     assert figure.axes[0].lines[-1].get_ydata()[0] == pytest.approx(0.7)

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.audits.report import describe_audit
-from pyrofair.audits.tables import QUANTITIES
+from pyrofair.audits.report import QUANTITIES, describe_audit
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(
@@ -57,10 +56,10 @@ def rows(model: str = "plain", note: str = "", **changed: Span) -> pd.DataFrame:
     spans = PLAIN | changed
     return pd.DataFrame(
         [
-            (model, kind, quantity, *spans[quantity], 12_345.0, note if quantity in changed else "")
-            for kind in ("threshold", "score")
+            (model, decisions, quantity, *spans[quantity], 12_345.0, note if quantity in changed else "")
+            for decisions in ("threshold", "score")
             for quantity in QUANTITIES
-            if kind == "threshold" or quantity not in ("accuracy", "majority_rate")
+            if decisions == "threshold" or quantity not in ("accuracy", "majority_rate")
         ],
         columns=["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"],
     )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.programs.distributions import TruncatedNormal
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 
 try:
@@ -48,7 +48,7 @@ def by_hand(n: int) -> list[Tensor]:
 
 def equations(n: int) -> tuple[Tensor, Tensor, Tensor]:
     """The scenario for ChiRho, which intervenes on drawn sites only."""
-    with pyro.plate("people", n, dim=-1):
+    with pyro.plate("units", n, dim=-1):
         A = pyro.sample("A", dist.Bernoulli(0.6))
         Q = torch.floor(pyro.sample("U_Q", dist.Normal(2.0, 5.0)))
         U_D = pyro.sample("U_D", TruncatedNormal(2.0, 1.0, 0.1, 3.0))
@@ -104,4 +104,4 @@ if __name__ == "__main__":
     parser.add_argument("--units", type=int, default=1_000_000)
     parser.add_argument("--repetitions", type=int, default=5)
     settings = parser.parse_args()
-    main(settings.people, settings.repetitions)
+    main(settings.units, settings.repetitions)

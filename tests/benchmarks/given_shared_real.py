@@ -45,10 +45,10 @@ def run(name: str, seeds: int, strengths: list[float]) -> pd.DataFrame:
             start = pf.PenalizedClassifier(source=source, random_state=seed, progress=False)
             for _, strength, model, spent in fit_each(start, X, y, [penalty], strengths):
                 found = {"data": name, "trained": trained, "strength": strength, "seed": seed, "seconds": spent}
-                for kind, each in audited.items():
+                for label, each in audited.items():
                     table = pf.audit({"m": model}, each, test, n_boot=0, progress=False, random_state=seed).table
                     table = table[table["decisions"] == "threshold"].set_index("quantity")["estimate"]
-                    found |= {f"{kind}: {quantity}": float(table[quantity]) for quantity in KEPT}
+                    found |= {f"{label}: {quantity}": float(table[quantity]) for quantity in KEPT}
                 rows.append(found)
                 print({key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()})
     return pd.DataFrame(rows)

@@ -66,7 +66,7 @@ def methods() -> dict[str, Method]:
 
 
 def estimate(model: Any, df: pd.DataFrame, seed: int) -> float:
-    """Return what the classifier's own source says of the upper end of PIU, thresholded; NaN if it cannot."""
+    """Return the upper end of PIU, thresholded, by the classifier's own source; NaN where it has none."""
     if model.source_ is None:
         return float("nan")
     table = pf.audit({"it": model}, model.source_, df, n_boot=0, progress=False, random_state=seed).table
@@ -75,7 +75,7 @@ def estimate(model: Any, df: pd.DataFrame, seed: int) -> float:
 
 
 def chosen(table: pd.DataFrame, at_most: float) -> pd.DataFrame:
-    """Return one row for each method and penalty: its best strength by means over seeds, as validation rows say."""
+    """Return one row for each method and penalty: its best strength by means over seeds, on validation rows."""
     means = table.groupby(["method", "penalty", "strength"], sort=False)[SCORES].mean().reset_index()
     allowed = means[(means["estimate"] <= at_most) | (means["strength"] == 0.0)]
     return allowed.loc[allowed.groupby(["method", "penalty"], sort=False)["validation"].idxmax()]

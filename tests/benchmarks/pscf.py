@@ -15,15 +15,15 @@ import numpy as np
 import torch
 
 from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 
 PAPER = {"hiring": 74.8, "additive": 72.5}
-KINDS = [("posterior", "probability"), ("prior", "probability"), ("posterior", "decision"), ("prior", "decision")]
+SETTINGS = [("posterior", "probability"), ("prior", "probability"), ("posterior", "decision"), ("prior", "decision")]
 
 
 def run(name: str, seeds: int, settings: dict[str, Any]) -> None:
     model = scenario(name)
-    found: dict[tuple[str, str], list[tuple[float, ...]]] = {kind: [] for kind in KINDS}
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {setting: [] for setting in SETTINGS}
     times = []
     for seed in range(seeds):
         train, test = (model.draw(n, random_state=2 * seed + i) for i, n in enumerate((5000, 1000)))
@@ -31,7 +31,7 @@ def run(name: str, seeds: int, settings: dict[str, Any]) -> None:
         start = time.process_time()
         pscf = PSCF(model.unfair, random_state=seed, progress=False, **settings).fit(X, y)
         times.append(time.process_time() - start)
-        for latents, average in KINDS:
+        for latents, average in SETTINGS:
             pscf.set_params(latents=latents, average=average)
             truth = pscf.truth(model, random_state=seed)
             accuracy = pscf.score(test.drop(columns="Y"), test["Y"])
@@ -47,10 +47,10 @@ def run(name: str, seeds: int, settings: dict[str, Any]) -> None:
         f"{name}: a fit takes {np.median(times):.1f} s of a core (median of {seeds}); the paper prints {PAPER[name]} %"
     )
     print("latents    average      test acc.    acc. 100k   true model    PIU          cond. sd   paper's condmean")
-    for kind, rows in found.items():
+    for setting, rows in found.items():
         mean, sd = np.mean(rows, 0), np.std(rows, 0)
         cells = [f"{100 * m:5.1f} ± {100 * s:3.1f}" for m, s in zip(mean[:4], sd[:4], strict=True)]
-        print(f"{kind[0]:10} {kind[1]:12}", "  ".join(cells), f"  {mean[4]:.3f}      {mean[5]:.3f}", flush=True)
+        print(f"{setting[0]:10} {setting[1]:12}", "  ".join(cells), f"  {mean[4]:.3f}      {mean[5]:.3f}", flush=True)
 
 
 if __name__ == "__main__":

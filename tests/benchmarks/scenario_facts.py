@@ -22,7 +22,7 @@ from torch import Tensor
 import pyrofair as pf
 from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.programs.distributions import TruncatedNormal
-from pyrofair.simulate.scenarios import Scenario
+from pyrofair.simulate import Scenario
 
 SCARCE = 0.01
 Table = Mapping[str, Tensor]
@@ -122,7 +122,7 @@ def overlap(values: Table, residuals: Mapping[str, Residual]) -> pd.DataFrame:
 
 
 def best_accuracies(probability: Tensor, features: pd.DataFrame | None = None) -> tuple[Estimate, Estimate]:
-    """Return the accuracies of the more frequent outcome for everyone, and of the Bayes classifier.
+    """Return the accuracies of the more frequent outcome for all units, and of the Bayes classifier.
 
     If a classifier reads less than all causes of Y, ``features`` in few distinct rows, then the decision at a row is
     that of the other half of the units there, so that the accuracy errs downwards.

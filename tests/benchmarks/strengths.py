@@ -25,6 +25,6 @@ def fit_each(
     for penalty in penalties:
         for strength in strengths:
             begin = time.perf_counter()
-            schedule, kind = model.schedule(), getattr(pf, penalty)
-            model.module_ = train(model.new_module(problem), problem, kind, strength, schedule)
+            schedule, function = model.schedule(), getattr(pf, penalty)
+            model.module_ = train(model.new_module(problem), problem, function, strength, schedule)
             yield penalty, strength, model, spent + time.perf_counter() - begin

@@ -17,8 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
-from pyrofair.classifiers.baselines import remove
-from pyrofair.classifiers.penalized import PenalizedClassifier
+from pyrofair.classifiers.penalized import PenalizedClassifier, remove
 from pyrofair.effects.functionals import effect_gap
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -149,7 +148,7 @@ def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
     assert fitted.positive_ == (good if source else max(good, bad))
     proba = pd.DataFrame(fitted.predict_proba(X), columns=fitted.classes_, index=X.index)
     assert proba.sum(axis=1).to_numpy() == pytest.approx(1.0)
-    # Those who were hired have the higher score for it, whatever the label is called.
+    # Units that were hired have the higher score for it, whatever the label is called.
     assert proba[good][y == good].mean() > proba[good][y == bad].mean() + 0.1
     predicted = pd.Series(fitted.predict(X), index=X.index)
     assert (predicted == proba.idxmax(axis=1)).all()
@@ -157,11 +156,11 @@ def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
     assert np.array_equal(fitted.decision_function(X) > 0, proba[fitted.classes_[1]] > 0.5)
 
 
-@pytest.mark.parametrize("kind", ["category", "string", "object"])
-def test_labels_may_be_of_any_pandas_type(kind: str) -> None:
+@pytest.mark.parametrize("dtype", ["category", "string", "object"])
+def test_labels_may_be_of_any_pandas_type(dtype: str) -> None:
     X, y = data()
     expected = make().fit(X, y)
-    fitted = make().fit(X, y.astype(kind))
+    fitted = make().fit(X, y.astype(dtype))
     assert np.array_equal(fitted.predict(X), expected.predict(X))
     assert np.array_equal(make().fit(X, y.to_numpy()).predict_proba(X), expected.predict_proba(X))
     assert np.array_equal(make().fit(X, y.tolist()).predict_proba(X), expected.predict_proba(X))
@@ -208,7 +207,7 @@ def test_remove_reads_only_what_is_left() -> None:
     left = remove(UNFAIR, "touched")
     assert left == ["Q", "D", "z1", "z2"]
     fitted = plain(columns=left).fit(X, y)
-    assert np.array_equal(fitted.predict_proba(X[left]), fitted.predict_proba(X.assign(A="nobody")))
+    assert np.array_equal(fitted.predict_proba(X[left]), fitted.predict_proba(X.assign(A="other")))
     with pytest.raises(DataError, match="lacks the column 'D'"):
         fitted.predict(X.drop(columns="D"))
 

@@ -250,7 +250,7 @@ def test_a_strong_gap_penalty_removes_the_unfair_effect(penalty: Any) -> None:
     assert plain > 0.2  # there is something to remove
     a, b, spread = trained(penalty, 20.0)
     assert abs(b - a) < 0.2 * plain
-    assert spread > 0.1  # and the classifier still tells units apart
+    assert spread > 0.1  # and the classifier still separates units
 
 
 def test_a_strong_disagreement_penalty_collapses_to_a_constant() -> None:
@@ -438,7 +438,7 @@ def test_the_network_is_the_papers() -> None:
 
 def test_optimizers() -> None:
     parameters = list(nn.Linear(2, 1).parameters())
-    adam, sgd = (make_optimizer(kind, None)(iter(parameters)) for kind in ("adam", "sgd"))
+    adam, sgd = (make_optimizer(name, None)(iter(parameters)) for name in ("adam", "sgd"))
     assert isinstance(adam, torch.optim.Adam)
     assert adam.defaults["lr"] == 0.01
     assert isinstance(sgd, torch.optim.SGD)

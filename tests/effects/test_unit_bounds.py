@@ -9,15 +9,8 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pyrofair.audits.measures import measure, measure_views
-from pyrofair.effects.bounds import (
-    UnitMeans,
-    choose_signs,
-    split_draws,
-    unit_disagreement,
-    unit_ends,
-    unit_means,
-)
+from pyrofair.audits.bootstrap import measure, measure_views
+from pyrofair.effects.bounds import UnitMeans, choose_signs, split_draws, unit_disagreement, unit_ends, unit_means
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError

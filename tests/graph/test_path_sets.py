@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pyrofair import SEM, CausalGraph, NotIdentifiedError, UnfairPaths, identify
-from pyrofair.classifiers.pscf.counterfactual import read_replay
+from pyrofair.classifiers.pscf.model import read_replay
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.identification import _Projection
 from pyrofair.graph.paths import Path, PathSet, Regime, parting_node, show_count, show_paths

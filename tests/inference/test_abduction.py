@@ -26,7 +26,7 @@ from pyrofair.programs.couplings import COUPLINGS, CouplingError, quantile
 from pyrofair.programs.interventions import do
 from pyrofair.programs.noise import Noise, noise_given, noise_of
 from pyrofair.programs.worlds import factual, sequential_worlds
-from pyrofair.simulate.scenarios import hiring
+from pyrofair.simulate import hiring
 from pyrofair.sources.sem import SEM
 
 undeclared = pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")

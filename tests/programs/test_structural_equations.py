@@ -22,7 +22,7 @@ from pyrofair.inference.posterior import fit_posterior
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.sites import read_sites
 from pyrofair.programs.structural_equations import read_equations
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 
 

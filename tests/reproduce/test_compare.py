@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,14 @@ from PIL import Image
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import pyrofair
+from pyrofair import reproduce
 from pyrofair.__main__ import main
 from pyrofair.datasets.uci import load_german
 from pyrofair.exceptions import DataError
-from pyrofair.reproduce.compare import SETTINGS, Comparison, compare
+from pyrofair.reproduce import SETTINGS, Comparison, compare
 from pyrofair.sources import propensity
 
-MODULE = sys.modules["pyrofair.reproduce.compare"]  # which the function of that name hides
-
 METHODS = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO"]
-
-reproduce = import_module("pyrofair.reproduce.compare")  # the function has the same name
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +43,7 @@ def quick() -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def result(quick: list[str]) -> Comparison:
-    return compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, say=quick.append)
+    return compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, report=quick.append)
 
 
 def test_all_methods_are_audited_on_test_rows(result: Comparison) -> None:
@@ -160,9 +156,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
             (folder / "audit.csv").write_text("new")
             return [folder / "audit.csv"]
 
-    def computed(*args: Any, say: Any, **settings: Any) -> Saved:
+    def computed(*args: Any, report: Any, **settings: Any) -> Saved:
         seen.append((args, settings))
-        say("[    0 s] done")
+        report("[    0 s] done")
         return Saved()
 
     monkeypatch.setattr("pyrofair.__main__.compare", computed)
@@ -223,7 +219,7 @@ def test_an_output_that_cannot_be_written_to_is_refused_first(
     def refused(**_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(MODULE.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(reproduce.tempfile, "TemporaryFile", refused)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "locked"])
     assert "The output folder 'locked' cannot be written to: [Errno 13] Permission denied" in capsys.readouterr().err
@@ -246,7 +242,7 @@ def test_files_of_another_run_are_kept(calls: list[Any], capsys: pytest.CaptureF
 def test_the_same_run_replaces_its_files_and_reports_it(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out/audit.csv").write_text("old")
-    Path("out/settings.json").write_text(json.dumps(MODULE.settings_of("adult", seed=3)))
+    Path("out/settings.json").write_text(json.dumps(reproduce.settings_of("adult", seed=3)))
     Path("out/notes.txt").write_text("mine")
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "out"])  # another seed
@@ -295,4 +291,4 @@ def test_help_names_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["compare", "--help"])
     assert "{adult,german}" in capsys.readouterr().out
-    assert set(MODULE.SETTINGS) == {"adult", "german"}
+    assert set(reproduce.SETTINGS) == {"adult", "german"}

@@ -15,7 +15,7 @@ from scenario_facts import facts, of_integer_part
 from scipy import stats
 
 from pyrofair.exceptions import DataError
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 
 NAMES = ("hiring", "additive", "latent")
@@ -127,7 +127,7 @@ def test_parameters_are_arguments() -> None:
 
 
 def test_floor_and_truncation_differ_below_zero() -> None:
-    floor, cut = (scenario("hiring", truncation=kind).draw(2000, random_state=0) for kind in ("floor", "truncate"))
+    floor, cut = (scenario("hiring", truncation=name).draw(2000, random_state=0) for name in ("floor", "truncate"))
     assert (cut["Q"] - floor["Q"]).isin([0, 1]).all()
     up = floor["Q"] >= 0
     assert (cut["Q"] == floor["Q"])[up].all()

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from pyrofair.audits.measures import measure, measure_views, view_signs
+from pyrofair.audits.bootstrap import measure, measure_views, view_signs
 from pyrofair.effects.bounds import choose_potentials, consistent_ends
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 

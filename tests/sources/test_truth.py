@@ -19,7 +19,7 @@ from pyrofair.effects.functionals import disagreement
 from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.simulate.scenarios import scenario
+from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 from pyrofair.sources.truth import DecisionRule, Truth, measure_truth
 

@@ -32,11 +32,20 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
-from pyrofair.classifiers.pscf.counterfactual import Latents, Replay, read_replay
-from pyrofair.classifiers.pscf.model import LatentSEM, Steps, Units, check_convergence, evidence, fit_elbo
+from pyrofair.classifiers.pscf.model import (
+    Latents,
+    LatentSEM,
+    Replay,
+    Steps,
+    Units,
+    check_convergence,
+    evidence,
+    fit_elbo,
+    read_replay,
+)
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph import UnfairPaths
 from pyrofair.mechanisms.families import Family, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.tables.labels import read_sensitive
@@ -88,31 +97,28 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         (the paper's eq. pscfpm).
     average
         What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
-        paper's eq. pscfpred). Both have one mean; the first has less noise.
+        paper's eq. pscfpred), which has the same mean and more noise.
     samples
         The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution.
     mmd
-        The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups' latents; 0
-        leaves it out. The paper searched 0 to 2.
+        The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups' latents. The
+        paper searched 0 to 2.
     latent_size
         The dimensions of a node's latent variable; by default as many as it has columns.
     own_noise
-        The spread that a number on an unfair path has besides its latent variable, as a share of its standard
-        deviation (for integers a quarter at least). If it is learned (None), the latent variable often carries no
-        information, and the posterior is the prior.
+        The spread of a number on an unfair path besides its latent variable, as a share of its standard deviation (for
+        integers a quarter at least). If it is learned (None), the posterior of the latent often is the prior.
     hidden, encoder_hidden, components
-        The tanh units of the one hidden layer of each distribution, and of the layers of each encoder; the components
-        of the distributions of numbers without a latent variable.
+        The tanh units of each distribution's hidden layer, and of the layers of each encoder; the components of the
+        distributions of numbers without a latent variable.
     families
         The distribution of a column, by its name, instead of that of
-        :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here, however few: make categories of
-        them by a categorical type.
+        :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here: make few of them categorical.
     epochs, batch_size
         The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
-    learning_rate
-        The size of Adam's steps; after a third of the epochs they shrink to a hundredth.
-    weight_decay
-        The precision of the normal prior of the networks' weights, whose most likely values are found; 0 is none.
+    learning_rate, weight_decay
+        The size of Adam's steps, which shrink to a hundredth after a third of the epochs; the precision of the normal
+        prior of the networks' weights.
     progress, random_state
         Whether a fit of some seconds shows a bar; the seed of networks, batches, latent draws, and predictions.
 
@@ -123,12 +129,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     replay_ : Replay
         Which nodes are redrawn, and which read the baseline.
     sem_ : LatentSEM
-        The learned model: ``sem_.model`` is a Pyro program, ``sem_.guide`` its guide, ``sem_.families`` its
-        distributions.
-    history_ : DataFrame
-        The loss of each epoch, in nats a unit.
-    elbo_ : float
-        The evidence lower bound of the training rows at the end, in nats a unit.
+        The learned model, with a Pyro program ``model``, its ``guide`` and its ``families``.
+    history_, elbo_ : DataFrame, float
+        The loss of each epoch, and the evidence lower bound of the training rows at the end, in nats a unit.
     feature_names_in_ : ndarray of str
         The columns on which predictions may depend.
 
@@ -221,7 +224,17 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         units = fitted._read_training(X, y, sample_weight)
         epochs = self.epochs or min(max(STEPS * self.batch_size // len(units), FEWEST), MOST)
         steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
-        fitted.sem_ = fitted._new_sem()
+        columns = self.unfair.graph.columns
+        with isolated(fitted.seed_):
+            fitted.sem_ = LatentSEM(
+                self.unfair.graph,
+                fitted.families_,
+                {node: self.latent_size or len(columns[node]) for node in fitted.replay_.redrawn},
+                hidden=self.hidden,
+                encoder_hidden=tuple(self.encoder_hidden),
+                own_noise=self.own_noise,
+                distance=float(self.mmd),
+            )
         losses = fit_elbo(fitted.sem_, units, steps, fitted.seed_)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = evidence(fitted.sem_, units, seed=fitted.seed_)
@@ -260,34 +273,12 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             values = self._encode(table) | {graph.outcome_column: torch.as_tensor(target).float()}
             return Units(values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32))
 
-    def _read_labels(self, y: Any) -> NDArray[np.float64]:
-        """Return the outcomes of given units as 0 and 1; their labels must be among the two of ``fit``."""
-        values = pd.Series(self._read_column(y))
-        if len(unseen := values[~values.isin(self.classes_)]):
-            known = " and ".join(repr(label) for label in self.classes_.tolist())
-            raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
-        return np.asarray(values == self.unfair.graph.positive, dtype=np.float64)
-
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
         given, values = (self.families or {}).get(column), values.rename(column)
         if given is None:
             return choose_family(values, most_levels=2, components=self.components, weight=weight)
         require_fitting(given, values)
         return given
-
-    def _new_sem(self) -> LatentSEM:
-        columns = self.unfair.graph.columns
-        noisy = {node: self.latent_size or len(columns[node]) for node in self.replay_.redrawn}
-        with isolated(self.seed_):
-            return LatentSEM(
-                self.unfair.graph,
-                self.families_,
-                noisy,
-                hidden=self.hidden,
-                encoder_hidden=tuple(self.encoder_hidden),
-                own_noise=self.own_noise,
-                distance=float(self.mmd),
-            )
 
     def _encode(self, table: pd.DataFrame) -> dict[str, Tensor]:
         sensitive, families = self.unfair.graph.sensitive_column, self.families_
@@ -360,19 +351,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         scenario
             The true model: a :class:`pyrofair.simulate.Scenario`, a :class:`pyrofair.SEM`, or a Pyro program of the
             number of units.
-        n
-            The number of units drawn from it.
-        random_state
-            Seeds the draw.
-
-        Returns
-        -------
-        PSCFTruth
-            PIU and conditional spread as in the paper's appendix, with Monte-Carlo errors.
-
-        References
-        ----------
-        Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
+        n, random_state
+            The number of units drawn from it, and the seed of the draw.
         """
         check_is_fitted(self, "sem_")
         self._check_settings()
@@ -385,10 +365,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         ----------
         X, y
             The m units and, if known, their outcomes.
-        draws
-            The draws of each unit's latent variables.
-        random_state
-            Seeds them.
+        draws, random_state
+            The number of draws of each unit's latent variables, and their seed.
 
         Returns
         -------
@@ -420,7 +398,11 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         observed: dict[str, Any] = {name: own[name] for name in redrawn}
         if y is not None:
             require_aligned(table, y)
-            observed[column] = self._read_labels(y)
+            values = pd.Series(self._read_column(y))
+            if len(unseen := values[~values.isin(self.classes_)]):
+                known = " and ".join(map(repr, self.classes_.tolist()))
+                raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
+            observed[column] = np.asarray(values == self.unfair.graph.positive, dtype=np.float64)
         dims = {name: ["person"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
         return to_arviz(
             {group: {name: np.asarray(x)[None] for name, x in of.items()} for group, of in sampled.items()}

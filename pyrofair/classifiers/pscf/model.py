@@ -1,4 +1,4 @@
-"""The latent-variable model of PSCF and its evidence lower bound."""
+"""The latent-variable model of PSCF, its evidence lower bound, and the units redrawn along fair edges."""
 
 from __future__ import annotations
 
@@ -8,33 +8,39 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyro
 import pyro.distributions as dist
 import torch
+from numpy.typing import NDArray
 from pyro import poutine
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from pyrofair._random import isolated
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph, unused_name
+from pyrofair._random import isolated, keyed_strata, row_keys
+from pyrofair.exceptions import DataError, GraphError
+from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph.causal_graph import unused_name
+from pyrofair.graph.paths import show_path
 from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
 from pyrofair.mechanisms.families import Continuous, Family, Integer, features
+from pyrofair.programs.couplings import quantile
+from pyrofair.programs.noise import inside
 
 __all__ = [
-    "FixedSpread",
     "LatentSEM",
+    "Latents",
+    "Replay",
     "Steps",
     "Units",
-    "Values",
     "check_convergence",
     "evidence",
     "fit_elbo",
     "mean_discrepancy",
+    "read_replay",
     "unsettled",
 ]
 
@@ -42,14 +48,10 @@ __all__ = [
 def mean_discrepancy(points: Tensor, group: Tensor, weight: Tensor | None = None) -> Tensor:
     """Return the squared maximum mean discrepancy between two groups of points, under a Gaussian kernel.
 
-    With ``k(x, y) = exp(-|x - y|^2 / (2 d))`` in d dimensions it is the mean of k over all pairs in group 0, plus that
-    over all pairs in group 1, minus twice that over all pairs of one from each (Gretton et al., 2012, eq. 5; the
-    penalty of Chiappa, 2018). Each mean is by the group's own total weight, so that it does not shrink where a group is
-    small. ``points`` has shape (n, d), ``group`` holds 0 or 1 and ``weight`` weights (ones), shape (n,). It is 0 if one
-    group has no point.
+    With ``k(x, y) = exp(-|x - y|^2 / (2 d))`` it is the mean of k over all pairs in group 0, plus that in group 1,
+    minus twice that between the groups (Gretton et al., 2012, eq. 5; Chiappa, 2018). ``points`` has shape (n, d),
+    ``group`` (n,) holds 0 or 1. It is 0 if one group has no point.
 
-    >>> mean_discrepancy(torch.tensor([[0.0], [2.0], [0.0], [2.0]]), torch.tensor([0, 0, 1, 1]))
-    tensor(0.)
     >>> mean_discrepancy(torch.tensor([[0.0], [2.0]]), torch.tensor([0, 1]))  # 2 - 2 exp(-2)
     tensor(1.7293)
     """
@@ -66,7 +68,7 @@ Values = Mapping[str, Tensor]
 """For each column the program's values, the units in the last dimension."""
 
 
-WHOLE_NOISE = 0.25
+INTEGER_NOISE = 0.25
 """The least spread of an integer's own noise, in units: rounding hides anything finer, and steps fit badly."""
 
 
@@ -177,7 +179,7 @@ class LatentSEM(nn.Module):
         """Return the family of a column's distribution, narrow where a latent variable explains the spread."""
         family = self.families[column]
         if self.owner[column] in self.noisy and self.own_noise is not None and isinstance(family, Integer | Continuous):
-            least = WHOLE_NOISE / family.sd if isinstance(family, Integer) else 0.0
+            least = INTEGER_NOISE / family.sd if isinstance(family, Integer) else 0.0
             return FixedSpread(replace(family, components=1), max(self.own_noise, least))
         return family
 
@@ -241,7 +243,7 @@ class LatentSEM(nn.Module):
 
     @contextmanager
     def _plate(self, units: Units, rows: Tensor) -> Iterator[None]:
-        plate: Any = pyro.plate(unused_name("people", self.families), len(units), subsample=rows)
+        plate: Any = pyro.plate(unused_name("units", self.families), len(units), subsample=rows)
         with poutine.scale(scale=units.weight[rows]), plate:
             yield
 
@@ -342,3 +344,119 @@ def _batches(group: Tensor, count: int) -> list[Tensor]:
     order = torch.randperm(len(group))
     order = order[torch.argsort(group[order], stable=True)]
     return [order[i::count] for i in torch.randperm(count).tolist()]
+
+
+Latents = Literal["posterior", "prior"]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Unfair paths, the nodes redrawn on them in causal order, and the children of A that read the baseline.
+
+    The outcome is one of these children if its edge is unfair.
+    """
+
+    unfair: UnfairPaths
+    redrawn: tuple[str, ...]
+    switched: frozenset[str]
+
+    @property
+    def baseline(self) -> float:
+        """The value, 0 or 1, that unfair paths carry."""
+        return float(self.unfair.regimes[0].on_unfair)
+
+    def as_is(self) -> Replay:
+        """Return the replay in which every edge carries a unit's own value, which redraws the unit as it is."""
+        return replace(self, switched=frozenset())
+
+    def reads(self, node: str) -> tuple[str, ...]:
+        """Return the observed parents of a node that keep the unit's own value where this node reads them."""
+        graph = self.unfair.graph
+        left_out = {*graph.latent, *self.redrawn, *([graph.sensitive] if node in self.switched else [])}
+        return tuple(parent for parent in graph.parents(node) if parent not in left_out)
+
+    def columns_read(self, latents: Latents) -> list[str]:
+        """Return the columns on which a unit's prediction depends."""
+        graph = self.unfair.graph
+        nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)}
+        if latents == "posterior":
+            nodes |= {each for node in self.redrawn for each in (node, *graph.parents(node))}
+        return graph.columns_of(node for node in graph.order if node in nodes - {*graph.latent})
+
+    def fair_values(
+        self,
+        sem: LatentSEM,
+        values: Mapping[str, Tensor],
+        keys: NDArray[np.uint64],
+        *,
+        latents: Latents,
+        draws: int,
+        seed: int,
+    ) -> dict[str, Tensor]:
+        """Redraw the nodes on unfair paths, each from its distribution given its causes as it reads them now.
+
+        ``values`` (n,) are those of :meth:`columns_read`, ``keys`` those of :meth:`keys`; latent variables are drawn
+        from their posterior given the unit's row, or from the prior. Returned are the redrawn columns, (draws, n), and
+        under the names of their sites the latent variables, (draws, n, k). The noise belongs to what the two worlds
+        share of a unit: the same row gets the same values at any index, and rows that differ only by unfair paths have
+        the same noise.
+        """
+        found: dict[str, Tensor] = {}
+        for node in self.redrawn:
+            site = sem.site[node]
+            u = keyed_strata(keys, seed, site, (draws, sem.noisy[node]))
+            noise = torch.special.ndtri(u).movedim(-2, -1).to(torch.get_default_dtype())
+            if latents == "posterior":
+                loc, scale = sem.posterior(node, values)
+                noise = loc + scale * noise
+            found[site] = noise
+            for column in self.unfair.graph.columns[node]:
+                distribution = sem.distribution(column, self.as_read(column, sem, values, found), noise)
+                u = keyed_strata(keys, seed, column, (draws,)).to(torch.get_default_dtype())
+                found[column] = quantile(column, distribution, inside(u)).to(u.dtype).expand(draws, len(keys))
+        return found
+
+    def as_read(
+        self, column: str, sem: LatentSEM, values: Mapping[str, Tensor], fair: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the columns that a column's distribution reads, in the values in which it reads them."""
+        graph = self.unfair.graph
+        reads = sem.reads(column)
+        seen = {name: fair[name] if name in fair else values[name] for name in reads if name != graph.sensitive_column}
+        if graph.sensitive_column in reads:
+            if sem.owner[column] in self.switched:
+                seen[graph.sensitive_column] = torch.full((1,), self.baseline)
+            else:
+                seen[graph.sensitive_column] = values[graph.sensitive_column]
+        return seen
+
+    def keys(self, values: Mapping[str, Tensor], n: int) -> NDArray[np.uint64]:
+        """Return keys of n units' noise, made of those columns that no unfair path touches and a prediction reads."""
+        graph = self.unfair.graph
+        nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)} - {graph.sensitive}
+        columns = graph.columns_of(node for node in graph.order if node in nodes)
+        return row_keys([values[name] for name in columns], n)
+
+
+def read_replay(unfair: UnfairPaths) -> Replay:
+    """Read off the unfair paths what must be redrawn.
+
+    A recanting witness, which would need two values at once, is a NotIdentifiedError; an unfair path through a latent
+    node, whose distribution no data determine, a GraphError.
+    """
+    graph = unfair.graph
+    witnesses = unfair.regimes[1].arms if unfair.paths else {}
+    redrawn = unfair.paths.nodes - {graph.sensitive, graph.outcome}
+    for path in unfair.paths.through(graph.latent)[:1]:
+        hidden = next(node for node in path if node in graph.latent)
+        raise GraphError(
+            f"The unfair path {show_path(path)} runs through the latent node {hidden!r}, whose fair value cannot be "
+            "drawn: no data determine its distribution. Draw the graph without it, with edges from its causes to its "
+            "effects."
+        )
+    high = unfair.regimes[1].on_unfair
+    return Replay(
+        unfair,
+        tuple(node for node in graph.order if node in redrawn),
+        frozenset(child for child, arm in witnesses.items() if arm == high),
+    )

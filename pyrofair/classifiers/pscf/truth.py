@@ -15,10 +15,10 @@ from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import require_seed, require_units
-from pyrofair.classifiers.pscf.counterfactual import Replay
-from pyrofair.effects.potential_outcomes import Estimate
+from pyrofair.classifiers.pscf.model import Replay
+from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph import UnfairPaths
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.noise import Noise, draw_from
 from pyrofair.programs.provenance import Program
@@ -46,38 +46,34 @@ COUPLING: Coupling = "gumbel"
 class PSCFTruth:
     """PSCF's predictions beside those of the true structural equation model, for the same units.
 
-    The paper measures PSCF not by a classifier in two worlds but by the error of its learned model. Unit i, drawn
-    from the true model with its own A, gets two decisions, each 1 where the mean over the samples exceeds 1/2:
+    The paper measures PSCF by the error of its learned model. Unit i, drawn from the true model with its own A, gets
+    two decisions, each 1 where the mean over the samples exceeds 1/2:
 
     - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned mechanisms;
-    - ``y_i``, made in the same way by the true equations, the unit's other columns held: with ``latents="prior"`` the
-      noise of the redrawn nodes is drawn anew for each sample; with ``"posterior"`` it is the unit's own. The outcome's
-      noise is averaged over (``average="probability"``) or drawn anew for each sample (``"decision"``). Latent causes
-      of the outcome keep the unit's values.
+    - ``y_i``, by the true equations, the unit's other columns held: the noise of the redrawn nodes is drawn anew for
+      each sample (``latents="prior"``) or the unit's own (``"posterior"``), that of the outcome is averaged over
+      (``average="probability"``) or drawn anew (``"decision"``). Latent causes of the outcome keep the unit's values.
 
-    The noise of ``yhat_i`` and of ``y_i`` is independent, so that even the true distributions have a PIU above 0 with
-    few samples from the prior, or with drawn decisions. Errors are those of drawing units; PSCF's own noise is part of
-    PSCF. ``SEM.truth(pscf)`` measures another quantity: the difference of PSCF, as a function of a unit's row, between
-    two worlds; with ``latents="prior"`` it is exactly 0 where no fair path carries A on to what is redrawn.
+    The noise of both is independent, so that even the true distributions have a PIU above 0 with few samples from the
+    prior, or with drawn decisions. Errors are those of drawing units. ``SEM.truth(pscf)`` measures another quantity:
+    the difference of PSCF, as a function of a unit's row, between two worlds; with ``latents="prior"`` it is exactly 0
+    where no fair path carries A on to what is redrawn.
 
     Attributes
     ----------
     piu : Estimate
         The share of units with ``y_i != yhat_i``, which the paper calls PSCF's PIU.
     conditional_sd : Estimate
-        The spread over units of the mean of ``yhat_i - y_i`` given the columns that the outcome reads, as
-        :class:`pyrofair.sources.Truth` computes it: definition 1's, squared and signed as in the definition.
+        The spread over units of the mean of ``yhat_i - y_i`` given the columns that the outcome reads, as in
+        :class:`pyrofair.sources.Truth` (definition 1).
     paper_condmean : float
-        The paper's formula to the letter, with ``mu_k`` the share of ``y_i != yhat_i`` in group k, as in
-        :class:`pyrofair.sources.Truth`.
+        The paper's formula to the letter, with ``mu_k`` the share of ``y_i != yhat_i`` in group k.
     mean_difference : Estimate
         The mean of ``yhat_i - y_i``.
     true_accuracy, accuracy : Estimate
         The share of these units whose outcome equals ``y_i``, and ``yhat_i``.
-    grouping : str
-        How units were grouped.
-    latents, average, samples, n
-        The settings, and the number of units.
+    grouping, latents, average, samples, n
+        How units were grouped, the settings, and the number of units.
 
     References
     ----------

@@ -18,8 +18,16 @@ import pyrofair as pf
 from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
 from pyrofair._random import keyed_strata, keyed_uniform, row_keys
 from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.classifiers.pscf.counterfactual import read_replay
-from pyrofair.classifiers.pscf.model import LatentSEM, Steps, Units, evidence, fit_elbo, mean_discrepancy, unsettled
+from pyrofair.classifiers.pscf.model import (
+    LatentSEM,
+    Steps,
+    Units,
+    evidence,
+    fit_elbo,
+    mean_discrepancy,
+    read_replay,
+    unsettled,
+)
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Categorical, choose_family
 
@@ -83,10 +91,10 @@ def test_latents_reach_each_column_of_their_node_and_no_other(column: str) -> No
     sem = laws_of(graph, {"D": 2}, **table)
     values = {name: torch.tensor(each, dtype=torch.float32) for name, each in table.items()}
     latent = torch.zeros(50, 2, requires_grad=True)
-    law = sem.distribution(column, values, latent)
-    (gradient,) = torch.autograd.grad(law.log_prob(values[column]).sum(), latent)
+    found = sem.distribution(column, values, latent)
+    (gradient,) = torch.autograd.grad(found.log_prob(values[column]).sum(), latent)
     assert (gradient.abs() > 0).all()
-    assert not torch.allclose(law.mean, sem.distribution(column, values, latent + 1).mean)
+    assert not torch.allclose(found.mean, sem.distribution(column, values, latent + 1).mean)
     for other in "AMY":
         assert sem.distribution(other, values, latent).log_prob(values[other]).shape in ((50,), (1,))
     assert sem.reads("e") == ["A", "d"]
@@ -178,10 +186,10 @@ def test_discrepancy_does_not_shrink_with_the_group() -> None:
 
 def test_discrepancy_enters_the_loss_once_per_person() -> None:
     X, y = make_data()
-    rows, everyone = torch.arange(len(X)), np.ones(len(X))
+    rows, ones = torch.arange(len(X)), np.ones(len(X))
     model, sem = make().fit(X, y), fitted().sem_
     values = model._encode(X) | {"Y": torch.tensor(y.to_numpy()).float()}
-    those = Units(values, torch.tensor(X["A"].to_numpy()), torch.tensor(everyone).float())
+    those = Units(values, torch.tensor(X["A"].to_numpy()), torch.tensor(ones).float())
     plain = evidence(sem, those, draws=1)
     sem.distance = 0.7
     with_penalty = evidence(sem, those, draws=1)
@@ -216,7 +224,7 @@ def chain() -> tuple[LatentSEM, dict[str, Tensor]]:
 
 @pytest.mark.parametrize("latents", ["posterior", "prior"])
 def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
-    """A -> D -> E -> Y is unfair: E reads the fair D, and M with her own A, which is left as it is."""
+    """A -> D -> E -> Y is unfair: E reads the fair D, and M with the unit's own A, which is left as it is."""
     sem, own = chain()
     unfair = CHAIN.unfair("A -> D -> E -> Y")
     replay = read_replay(unfair)
@@ -233,15 +241,15 @@ def test_replay_is_the_recursion_by_hand(latents: Any) -> None:
                     loc, scale = sem.posterior(node, own)
                     h = loc + scale * h
                 torch.testing.assert_close(fair[f"H_{node}"][j], h)
-                law = sem.distribution(node, now, h)
+                distribution = sem.distribution(node, now, h)
                 u = keyed_strata(keys, 5, node, (3,))[j].float()
-                torch.testing.assert_close(law.cdf(fair[node][j]), u, atol=1e-4, rtol=0)
+                torch.testing.assert_close(distribution.cdf(fair[node][j]), u, atol=1e-4, rtol=0)
                 now[node] = fair[node][j]
             torch.testing.assert_close(score[j], sem.distribution("Y", now | {"A": own["A"]}).probs)
 
 
 def test_edges_not_nodes() -> None:
-    """A -> Z -> D -> Y is unfair, A -> D is fair: D reads the fair Z and her own A."""
+    """A -> Z -> D -> Y is unfair, A -> D is fair: D reads the fair Z and the unit's own A."""
     graph = CausalGraph("A -> Z -> D -> Y; A -> D; A -> Y", sensitive="A", outcome="Y")
     rng = np.random.default_rng(0)
     table = {name: rng.normal(size=20) for name in "ZD"} | {name: rng.integers(0, 2, 20) for name in "AY"}
@@ -336,7 +344,7 @@ def clone_of(model: PSCF, **settings: Any) -> PSCF:
 def test_averages_agree_with_many_samples() -> None:
     X, _ = make_data()
     soft, hard = (
-        clone_of(fitted(), average=kind, samples=2000).predict_proba(X) for kind in ("probability", "decision")
+        clone_of(fitted(), average=average, samples=2000).predict_proba(X) for average in ("probability", "decision")
     )
     assert np.abs(soft - hard).max() < 0.06
     few = clone_of(fitted(), average="decision").predict_proba(X)[:, 1]
@@ -554,9 +562,9 @@ def test_divergence_is_named_and_leaves_the_estimator_as_it_was() -> None:
 
 
 def test_names_of_sites() -> None:
-    graph = CausalGraph("A -> D -> Y; people -> Y; H_D -> Y; laws -> Y", sensitive="A", outcome="Y")
+    graph = CausalGraph("A -> D -> Y; units -> Y; H_D -> Y; Q -> Y", sensitive="A", outcome="Y")
     X, y = make_data()
-    X = X[["A", "D"]].assign(people=X["Q"], H_D=X["M"], laws=X["M"] + X["Q"])
+    X = X[["A", "D"]].assign(units=X["Q"], H_D=X["M"], Q=X["M"] + X["Q"])
     model = make(graph.unfair("A -> D -> Y"), mmd=0.1).fit(X, y)
     assert model.sem_.site == {"D": "H_D_"}
     assert unused_name("x", ["y"]) == "x"
@@ -680,14 +688,14 @@ def test_truth_on_a_scenario() -> None:
 
 
 def test_true_fair_scores_by_hand() -> None:
-    """In the chain E reads the fair D and her own M; the program's noise is known, so its scores are arithmetic."""
+    """In the chain E reads the fair D and the unit's own M; the noise is known, so that scores are arithmetic."""
     from pyrofair._random import isolated
     from pyrofair.classifiers.pscf.truth import _simulate, _TrueModel
 
     dist: Any = pyro.distributions
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
             D = pyro.deterministic("D", 3.0 * A + pyro.sample("U_D", dist.Normal(0.0, 1.0)))
@@ -717,7 +725,7 @@ def test_truth_needs_a_distribution_of_the_outcome() -> None:
     dist: Any = pyro.distributions
 
     def computed(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A, Q = pyro.sample("A", dist.Bernoulli(0.5)), pyro.sample("Q", dist.Normal(0.0, 1.0))
             D = pyro.deterministic("D", A + Q + pyro.sample("U_D", dist.Normal(0.0, 1.0)))
             M = pyro.deterministic("M", A + pyro.sample("U_M", dist.Normal(0.0, 1.0)))

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from pyrofair.audits.bootstrap import AUDITED, Estimator, Key
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.tables import QUANTITIES, absolute_interval, group_table, main_table
+from pyrofair.audits.report import QUANTITIES, absolute_interval, group_table, main_table
 from pyrofair.effects.group_agreement import join_seeds, judge_jointly
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Views
 from pyrofair.graph.causal_graph import CausalGraph

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyrofair.classifiers.baselines import remove
+from pyrofair.classifiers.penalized import remove
 from pyrofair.datasets.uci import load_adult, load_german
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.causal_graph import CausalGraph
@@ -40,10 +40,10 @@ def test_neither_depends_on_which_value_is_the_baseline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("graph", "kind", "message"),
+    ("graph", "nodes", "message"),
     [
         (HIRING, "touched", r"remove\(\.\.\., 'touched'\) needs the unfair paths: remove\(graph\.unfair\("),
-        (HIRING, "all", "kind='all' is not known; it is 'touched' or 'descendants'"),
+        (HIRING, "all", "nodes='all' is not known; it is 'touched' or 'descendants'"),
         (
             CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y"),
             "descendants",
@@ -56,6 +56,6 @@ def test_neither_depends_on_which_value_is_the_baseline() -> None:
         ),
     ],
 )
-def test_refused(graph: Any, kind: Any, message: str) -> None:
+def test_refused(graph: Any, nodes: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
-        remove(graph, kind)
+        remove(graph, nodes)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pyrofair.audits.measures import measure, measure_views
+from pyrofair.audits.bootstrap import measure, measure_views
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.effects.scoring import decide
 
