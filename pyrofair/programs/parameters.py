@@ -12,6 +12,7 @@ import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
+from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import constraints
 
@@ -20,7 +21,6 @@ from pyrofair._validation import did_you_mean, require_integer, shown
 from pyrofair.exceptions import DataError
 from pyrofair.programs.provenance import (
     Program,
-    at_parameters,
     is_deterministic,
     reading,
     run_program,
@@ -29,7 +29,16 @@ from pyrofair.programs.provenance import (
 )
 from pyrofair.programs.sites import ProgramSites
 
-__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "allocate", "read_priors", "require_posterior", "thin"]
+__all__ = [
+    "NO_PARAMETERS",
+    "ParameterUse",
+    "Priors",
+    "allocate",
+    "at_parameters",
+    "read_priors",
+    "require_posterior",
+    "thin",
+]
 
 UNITS_PER_DRAW = 100
 """Units are spread over posterior draws as long as each draw has so many."""
@@ -209,6 +218,40 @@ class Priors:
                 f"Draw {draws[first]} of the parameter {name!r} is {shown}, outside the support of its prior, "
                 f"{support}: no posterior of this program holds it. Correct the draws, or the prior."
             )
+
+
+class _AtParameters(Messenger):
+    """Give parameters values that they can take."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.values = values
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.values and msg["value"] is None:
+            drawn = msg["fn"]()
+            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
+            support = support_of(msg["fn"])
+            possible = value.shape == drawn.shape and bool(value.isfinite().all())
+            possible = possible and (support is None or bool(support.check(value).all()))
+            msg["value"], msg["done"] = value if possible else drawn, True
+
+
+def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
+    """Return a program with parameters held at one draw of a :class:`pyrofair.Posterior` or of a mapping to draws.
+
+    Values that a parameter cannot take are ignored; :meth:`Priors.read` refuses them.
+    """
+    values = {}
+    given = getattr(posterior, "flat", posterior)
+    for name, draws in given.items() if isinstance(given, Mapping) else ():
+        try:
+            held = np.array(to_array(draws), order="C")
+            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
+        except (TypeError, ValueError, IndexError, RuntimeError):  # no draws: Priors.read refuses them by name
+            continue
+    handled: Program = _AtParameters(values)(program) if values and callable(program) else program
+    return handled
 
 
 def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> Priors:

@@ -33,7 +33,6 @@ __all__ = [
     "RefusePlainDo",
     "Signature",
     "UnreadableError",
-    "at_parameters",
     "drawn_once",
     "evaluating",
     "fails_at",
@@ -162,40 +161,6 @@ def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any
         for name, site in nodes.items()
         if site["type"] == "sample" and not (poutine.util.site_is_subsample(site) or site["infer"].get("_natural"))
     }
-
-
-class _AtParameters(Messenger):
-    """Give parameters values that they can take."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.values = values
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.values and msg["value"] is None:
-            drawn = msg["fn"]()
-            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
-            support = support_of(msg["fn"])
-            possible = value.shape == drawn.shape and bool(value.isfinite().all())
-            possible = possible and (support is None or bool(support.check(value).all()))
-            msg["value"], msg["done"] = value if possible else drawn, True
-
-
-def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
-    """Return a program with parameters held at one draw of a :class:`pyrofair.Posterior` or of a mapping to draws.
-
-    Values that a parameter cannot take are ignored; :meth:`pyrofair.programs.parameters.Priors.read` refuses them.
-    """
-    values = {}
-    given = getattr(posterior, "flat", posterior)
-    for name, draws in given.items() if isinstance(given, Mapping) else ():
-        try:
-            held = np.array(to_array(draws), order="C")
-            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
-        except (TypeError, ValueError, IndexError, RuntimeError):  # no draws: Priors.read refuses them by name
-            continue
-    handled: Program = _AtParameters(values)(program) if values and callable(program) else program
-    return handled
 
 
 def to_array(values: Any) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from pyrofair.programs.provenance import (
 )
 
 __all__ = [
-    "PEOPLE",
+    "UNITS",
     "Dependencies",
     "Outline",
     "Program",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 PROBES = (61, 53)
-PEOPLE = -1
+UNITS = -1
 """Stands for the number of units in the shape of a site."""
 
 _PLATE = "Write it as program(n), with 'with pyro.plate(\"units\", n):' around the equations."
@@ -105,7 +105,7 @@ class ProgramSites:
 
     def shape(self, site: str, n: int) -> tuple[int, ...]:
         """Return the shape of a site's values for n units."""
-        return tuple(n if size == PEOPLE else size for size in self.shapes[site])
+        return tuple(n if size == UNITS else size for size in self.shapes[site])
 
     def confirm(self, n: int) -> None:
         """Refuse a program whose equations differ for the same units among n; call it before a run on n units."""
@@ -303,7 +303,7 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
     found = outline or read_outline(program)
     info, seen = found.info, found.seen
     with undisturbed("The program"):
-        dims = {site: shape.index(PEOPLE) if PEOPLE in shape else None for site, shape in info.shapes.items()}
+        dims = {site: shape.index(UNITS) if UNITS in shape else None for site, shape in info.shapes.items()}
         trial = trial_of_run(program, dims, found.plain, {name: site["value"] for name, site in found.other.items()})
         known = KnownUnits.of_trial(trial)
         check_units(known, info.parameters)
@@ -425,7 +425,7 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
                 * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
         if grown or (inside and not first):
-            found[name] = tuple(PEOPLE if i in grown else size for i, size in enumerate(first))
+            found[name] = tuple(UNITS if i in grown else size for i, size in enumerate(first))
     if not found:
         raise GraphError(
             "The program has no per-unit sites: none stands in a plate of the size that it was called with. " + _PLATE

@@ -18,6 +18,7 @@ from pyrofair.programs.couplings import Coupling, named_coupling
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.sites import ProgramSites, caller_level
 from pyrofair.programs.vectors import read_scalar_sites
+from pyrofair.tables.labels import columns_of_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
@@ -66,6 +67,11 @@ class Equations:
         """The random sites whose distribution depends on a node."""
         every = tuple(self.node_of)
         return frozenset(site for site in self.info.random if self.info.causes(site, every)[0])
+
+    def site_of(self, column: str) -> str:
+        """Return the site of a column, or the site that has this name itself."""
+        columns = columns_of_sites(self.node_of, self.unfair.graph)
+        return column if column in columns else next(site for site, own in columns.items() if own == column)
 
     def coupled(self, wanted: Iterable[str]) -> tuple[str, ...]:
         """Return the sites without explicit noise that the sensitive attribute reaches and some sites depend on."""

@@ -19,7 +19,7 @@ from torch import Tensor, distributions
 from pyrofair._random import isolated
 from pyrofair.exceptions import GraphError
 from pyrofair.programs.provenance import Program, is_deterministic, run_program
-from pyrofair.programs.sites import PEOPLE, ProgramSites, read_outline, read_sites
+from pyrofair.programs.sites import UNITS, ProgramSites, read_outline, read_sites
 
 __all__ = [
     "Components",
@@ -48,25 +48,25 @@ class Components:
     @property
     def dim(self) -> int:
         """The dimension of units, counted from the right: -1 is the last."""
-        return self.shape.index(PEOPLE) - len(self.shape)
+        return self.shape.index(UNITS) - len(self.shape)
 
     def indices(self, dims: int = 0) -> list[tuple[Any, ...]]:
         """Return the index of each component into tensors of the site's dimensions but for the last ``dims``."""
         shape = self.shape[: len(self.shape) - dims]
-        every = product(*([slice(None)] if size == PEOPLE else range(size) for size in shape))
+        every = product(*([slice(None)] if size == UNITS else range(size) for size in shape))
         return [(Ellipsis, *index) for index in every]
 
     def join(self, values: Sequence[Tensor]) -> Tensor:
         """Return the values of the components, shape (..., n) each, as one tensor in the shape of the site."""
         every: list[Tensor] = list(torch.broadcast_tensors(*values))  # type: ignore[no-untyped-call]
         vector = torch.stack(every, -1)
-        vector = vector.reshape(*vector.shape[:-1], *(size for size in self.shape if size != PEOPLE))
+        vector = vector.reshape(*vector.shape[:-1], *(size for size in self.shape if size != UNITS))
         return vector.movedim(-len(self.shape), self.dim)
 
 
 def component_names(site: str, shape: Sequence[int]) -> tuple[str, ...]:
     """Return the default names of the components of a site; a site with one component keeps its name."""
-    sizes = [size for size in shape if size != PEOPLE]
+    sizes = [size for size in shape if size != UNITS]
     every = [",".join(map(str, index)) for index in product(*map(range, sizes))]
     return (site,) if len(every) == 1 else tuple(f"{site}[{index}]" for index in every)
 
@@ -154,7 +154,7 @@ class _Possible:
 
     def __call__(self, values: Sequence[Tensor]) -> Tensor:
         inside: Tensor = self.support.check(self.vector.join(values))
-        return inside.movedim(self.vector.shape.index(PEOPLE), 0).reshape(len(values[0]), -1).all(-1)
+        return inside.movedim(self.vector.shape.index(UNITS), 0).reshape(len(values[0]), -1).all(-1)
 
 
 def _joint(
@@ -172,7 +172,7 @@ def _joint(
 
 def is_vector(shape: Sequence[int]) -> bool:
     """Return whether a site of some shape has more dimensions than that of units."""
-    return len(shape) > 1 and PEOPLE in shape
+    return len(shape) > 1 and UNITS in shape
 
 
 def find_vectors(info: ProgramSites, columns: Mapping[str, Sequence[str]]) -> dict[str, Components]:
@@ -197,7 +197,7 @@ def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) 
     elif site == node and site not in own and len(own) == len(default):
         names = own
     if not names:
-        text = ", ".join("n" if size == PEOPLE else str(size) for size in shape)
+        text = ", ".join("n" if size == UNITS else str(size) for size in shape)
         remedy = f"columns={{{node!r}: {list(default)}}}" if site == node else "a scalar site for each column"
         raise GraphError(
             f"The site {site!r} of the node {node!r} has the shape ({text}), {len(default)} numbers for each "

@@ -16,10 +16,17 @@ from torch import Tensor
 
 from pyrofair._random import isolated
 from pyrofair.exceptions import NotIdentifiedError
-from pyrofair.programs.couplings import Coupling, CouplingError, parameters_of
-from pyrofair.programs.noise import Noise, at_noise, choose_noise, draw_from
+from pyrofair.programs.couplings import (
+    Coupling,
+    CouplingError,
+    Noise,
+    at_noise,
+    choose_noise,
+    draw_from,
+    parameters_of,
+)
 from pyrofair.programs.provenance import Program, evaluating
-from pyrofair.programs.sites import PEOPLE, ProgramSites
+from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, State, sensitive_levels
 
 __all__ = [
@@ -159,7 +166,7 @@ class Evaluation:
         for parent, values in held.items():
             equal = values == observed.values[parent]
             if equal.ndim > 1:  # a latent node may be a vector
-                by_unit = equal.movedim(self.info.shapes[parent].index(PEOPLE), 0)
+                by_unit = equal.movedim(self.info.shapes[parent].index(UNITS), 0)
                 equal = by_unit.reshape(self.noise.n, -1).all(-1)
             same = same & equal
         distributions_matter = baseline and any(own is not other for own, other in self.noise.pairs.values())
@@ -474,7 +481,7 @@ class _Blocks(RunOnNoise):
 
     def __init__(self, equations: Equations, noise: Noise, blocks: Sequence[World]) -> None:
         shapes = equations.info.shapes
-        self.dims = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in shapes.items()}
+        self.dims = {site: shape.index(UNITS) if UNITS in shape else 0 for site, shape in shapes.items()}
         self.n, self.count = noise.n, len(blocks)
         every = Noise(noise.n * len(blocks), noise.coupling)
         every.values = {name: self._repeat(name, value) for name, value in noise.values.items()}

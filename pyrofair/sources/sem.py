@@ -34,10 +34,9 @@ from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.parameters import MOST_DRAWS, require_posterior
-from pyrofair.programs.populations import Population, Units, read_population
+from pyrofair.programs.populations import Population, Units, read_population, world_tables
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations
-from pyrofair.programs.world_tables import world_tables
 from pyrofair.sources.truth import DecisionRule, ScoreNoise, Truth, measure_truth
 from pyrofair.tables.labels import codes_of_do, codes_of_rows, levels_by_column, outcome_levels, read_levels
 from pyrofair.tables.reading import read_weight

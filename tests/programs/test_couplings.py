@@ -16,8 +16,18 @@ from torch import Tensor
 
 from pyrofair._random import isolated
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.programs.couplings import COUPLINGS, Coupling, CouplingError, gumbel_max, parameters_of, quantile, unwrap
-from pyrofair.programs.noise import Noise, choose_noise, draw_from
+from pyrofair.programs.couplings import (
+    COUPLINGS,
+    Coupling,
+    CouplingError,
+    Noise,
+    choose_noise,
+    draw_from,
+    gumbel_max,
+    parameters_of,
+    quantile,
+    unwrap,
+)
 from pyrofair.sources.sem import SEM
 
 U = torch.linspace(0.001, 0.999, 333)

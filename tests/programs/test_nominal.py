@@ -18,9 +18,8 @@ from pyrofair import SEM, CausalGraph, DataError, effect_posterior, learn_mechan
 from pyrofair._random import isolated
 from pyrofair.inference import abduct
 from pyrofair.mechanisms.families import Categorical, choose_family
-from pyrofair.programs.couplings import gumbel_max, is_nominal
+from pyrofair.programs.couplings import gumbel_max, is_nominal, noise_given
 from pyrofair.programs.distributions import OrderedCategorical
-from pyrofair.programs.noise import noise_given
 
 GRAPH = CausalGraph("A -> J; J -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> J -> Y")

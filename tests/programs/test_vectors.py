@@ -20,9 +20,8 @@ from pyrofair.exceptions import DataError, GraphError
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import predictive
-from pyrofair.programs.couplings import COUPLINGS, CouplingError
+from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise
 from pyrofair.programs.covariates import with_covariates
-from pyrofair.programs.noise import Noise
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds

@@ -23,8 +23,7 @@ from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.programs.couplings import COUPLINGS, Coupling
-from pyrofair.programs.noise import Noise
+from pyrofair.programs.couplings import COUPLINGS, Coupling, Noise
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.worlds import (

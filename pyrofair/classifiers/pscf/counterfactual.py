@@ -16,8 +16,7 @@ from pyrofair.classifiers.pscf.model import LatentSEM
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.path_sets import show_path
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.programs.couplings import quantile
-from pyrofair.programs.noise import inside
+from pyrofair.programs.couplings import inside, quantile
 
 __all__ = ["Replay", "read_replay"]
 
