@@ -257,18 +257,17 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
 def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> Priors:
     """Read off a program what values its parameters can take, from the two runs that ``info`` was read off.
 
-    If a posterior is given, these runs held one draw of it; the program is run again, at draws of the prior or, where
-    it fails there, at the first and the last of the posterior.
+    If a posterior is given, these runs held one draw of it; the program is run again, at a draw of the prior or, where
+    it fails there, at the last of the posterior.
     """
-    if posterior is None and info.outside:
-        one, other = info.outside
-    else:
-        with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+    one, other = info.outside
+    if posterior is not None:
+        with isolated(1), pyro.validation_enabled(False), torch.no_grad():
             try:
-                one, other = (run_program(program, PROBE) for _ in range(2))
+                other = run_program(program, PROBE)
             except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
                 with reading("The distribution of the program's parameters"):
-                    one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
+                    other = run_program(at_parameters(program, posterior, -1), PROBE)
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
     return Priors(

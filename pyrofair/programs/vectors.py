@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-import pyro
 import pyro.distributions as dist
 import torch
 from pyro import poutine
@@ -16,10 +15,9 @@ from pyro.poutine import runtime
 from pyro.poutine.messenger import Messenger
 from torch import Tensor, distributions
 
-from pyrofair._random import isolated
 from pyrofair.exceptions import GraphError
-from pyrofair.programs.provenance import Program, is_deterministic, run_program
-from pyrofair.programs.sites import UNITS, ProgramSites, read_outline, read_sites
+from pyrofair.programs.provenance import Program, is_deterministic
+from pyrofair.programs.sites import UNITS, Outline, ProgramSites, read_outline, read_sites
 
 __all__ = [
     "Components",
@@ -140,7 +138,7 @@ def read_scalar_sites(
     if not vectors:
         return ScalarSites(program, read_sites(probe or program, outline), named, {})
     scalar = read_sites(_by_components(probe or program, vectors))
-    scalar = replace(scalar, joint=_joint(probe or program, info, scalar, vectors))
+    scalar = replace(scalar, joint=_joint(outline, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
     return ScalarSites(_by_components(program, vectors), scalar, named | latents, vectors)
 
@@ -158,16 +156,15 @@ class _Possible:
 
 
 def _joint(
-    program: Program, info: ProgramSites, scalar: ProgramSites, vectors: Mapping[str, Components]
+    outline: Outline, scalar: ProgramSites, vectors: Mapping[str, Components]
 ) -> dict[tuple[str, ...], _Possible]:
     """Return the vectors whose components are not drawn independently of each other."""
-    found = {}
-    for site, vector in vectors.items():
-        own = {*vector.names}
-        if site in info.random and any(name not in scalar.random or own & {*scalar.reads[name]} for name in own):
-            with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-                found[vector.names] = _Possible(vector, run_program(program, 2)[site]["fn"].support)
-    return found
+    return {
+        vector.names: _Possible(vector, outline.plain[site]["fn"].support)
+        for site, vector in vectors.items()
+        if site in outline.info.random
+        and any(name not in scalar.random or {*vector.names} & {*scalar.reads[name]} for name in vector.names)
+    }
 
 
 def is_vector(shape: Sequence[int]) -> bool:

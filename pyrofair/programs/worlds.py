@@ -421,20 +421,45 @@ def choose_strategy(equations: Equations, coupling: Coupling) -> Strategy:
 
 
 def _serves(equations: Equations, coupling: Coupling, *, broadcast: bool) -> bool:
-    """Return whether runs with an axis of worlds satisfy the definition for all nodes, and for a classifier's alone."""
-    inputs = read_by_classifier(equations)
-    for n in (len(_sides(equations, ())[0]), TRIAL):
-        noise = Noise(n, coupling)
-        try:
-            worlds = vectorised_worlds(equations, noise, broadcast=broadcast)
-        except CouplingError:  # of a node that is shown, not read; using it raises
-            states = [equations.states(regime) for regime in equations.unfair.regimes]
-            pairs = [pair for own in states for pair in equations.in_order({site: own[site] for site in inputs})]
-            worlds = vectorised_worlds(equations, noise, {site: None for site, _ in pairs}, broadcast=broadcast)
-        if not _satisfied(equations, noise, worlds):
-            return False
+    """Return whether runs with an axis of worlds satisfy the definition for all nodes, and for a classifier's alone.
+
+    They must also do so for as few units as there are worlds, where the two axes have the same length.
+    """
+    inputs, noise = read_by_classifier(equations), Noise(TRIAL, coupling)
+    wanted: tuple[str, ...] = equations.sites
+    try:
+        worlds = vectorised_worlds(equations, noise, broadcast=broadcast)
+    except CouplingError:  # of a node that is shown, not read; using it raises
+        states = [equations.states(regime) for regime in equations.unfair.regimes]
+        pairs = [pair for own in states for pair in equations.in_order({site: own[site] for site in inputs})]
+        wanted = tuple({site: None for site, _ in pairs})
+        worlds = vectorised_worlds(equations, noise, wanted, broadcast=broadcast)
+    if not _satisfied(equations, noise, worlds):
+        return False
+    dims, few = _unit_dims(equations), len(_sides(equations, ())[0])
+
+    def first(name: str, value: Tensor) -> Tensor:
+        dim = dims.get(name, 0)
+        per_unit = name in dims and value.ndim > dim and value.shape[dim] == TRIAL
+        return value.narrow(dim, 0, few) if per_unit else value
+
+    fewer = Noise(few, coupling, {name: first(name, value) for name, value in noise.values.items()})
+    for name, (own, other) in noise.pairs.items():
+        fewer.pairs[name] = (first(name, own),) * 2 if other is own else (first(name, own), first(name, other))
+    fewer.redraws = noise.redraws
+    small = vectorised_worlds(equations, fewer, wanted, broadcast=broadcast)
     alone = vectorised_worlds(equations, noise, inputs, broadcast=broadcast)
-    return all(_same(one[site], other[site]) for one, other in zip(worlds, alone, strict=True) for site in inputs)
+    return all(
+        all(_same(small[i][site], first(site, world[site])) for site in wanted)
+        and all(_same(alone[i][site], world[site]) for site in inputs)
+        for i, world in enumerate(worlds)
+    )
+
+
+def _unit_dims(equations: Equations) -> dict[str, int]:
+    """Return the dimension of units of each per-unit site."""
+    shapes = equations.info.shapes
+    return {site: shape.index(UNITS) if UNITS in shape else 0 for site, shape in shapes.items()}
 
 
 def _satisfied(equations: Equations, noise: Noise, worlds: tuple[World, World]) -> bool:
@@ -480,8 +505,7 @@ class _Blocks(RunOnNoise):
     """Run the same units in several blocks, each with its own values of nodes, the baseline's first."""
 
     def __init__(self, equations: Equations, noise: Noise, blocks: Sequence[World]) -> None:
-        shapes = equations.info.shapes
-        self.dims = {site: shape.index(UNITS) if UNITS in shape else 0 for site, shape in shapes.items()}
+        self.dims = _unit_dims(equations)
         self.n, self.count = noise.n, len(blocks)
         every = Noise(noise.n * len(blocks), noise.coupling)
         every.values = {name: self._repeat(name, value) for name, value in noise.values.items()}

@@ -88,7 +88,7 @@ def test_results_say_that_one_draw_of_the_prior_was_used() -> None:
     assert str(truth.parameters) in str(truth)
     assert str(truth.parameters) in str(given)
     assert not given.exact
-    assert "for everyone, but for the parameters" in str(given)
+    assert "for all units, but for the parameters" in str(given)
     fitted = SEM(program, UNFAIR, posterior=posterior(1))
     assert fitted.uncertain_parameters == ()
     assert fitted.counterfactual(PEOPLE).exact
@@ -113,7 +113,7 @@ def test_a_program_without_open_parameters_says_nothing() -> None:
 
 def test_the_truth_is_the_posterior_mean_with_the_spread_between_draws() -> None:
     draws = posterior()
-    settings: Any = {"n": 20_000, "decisions": "shared"}
+    settings: Any = {"n": 20_000, "decisions": "score"}
     truths = [SEM(program, UNFAIR, posterior=draws).truth(Score(), random_state=s, **settings) for s in range(20)]
     truth = truths[0]
     assert truth.parameters == ParameterUse(("b", "scale", "share", "mix"), 50, 400)
