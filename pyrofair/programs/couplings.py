@@ -155,12 +155,17 @@ def quantile(name: str, distribution: Any, u: Tensor) -> Tensor:
         _refuse(name, family, error)
 
 
+def _own_site(name: str) -> str:
+    return (
+        "Write its noise as a site of its own (U = pyro.sample(...); "
+        f"{name} = pyro.deterministic({name!r}, f(parents, U)))"
+    )
+
+
 def _refuse(name: str, family: str, cause: Exception | None = None) -> NoReturn:
     raise CouplingError(
         f"The site {name!r} is drawn from {family}, which has no usable quantile function, so its noise cannot be "
-        "shared by two worlds. Write its noise as a site of its own (U = pyro.sample(...); "
-        f"{name} = pyro.deterministic({name!r}, f(parents, U))), use a family with a quantile function, or "
-        "coupling='independent', which needs none."
+        f"shared by two worlds. {_own_site(name)}, use a family with a quantile function, or coupling='independent'."
     ) from cause
 
 
@@ -323,8 +328,7 @@ def at_noise(name: str, distribution: Any, noise: Tensor, coupling: Coupling) ->
             raise
         raise CouplingError(
             f"The site {name!r} is an unobserved random step drawn from {type(unwrap(distribution)).__name__}, which "
-            "has no quantile function; given rows need one for what is not observed. Write its noise as a site of its "
-            "own."
+            f"has no quantile function; given rows need one for what is not observed. {_own_site(name)}."
         ) from error
 
 
@@ -374,8 +378,7 @@ def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tenso
     except (NotImplementedError, AttributeError) as error:
         raise CouplingError(
             f"The site {name!r} is drawn from {family}, which has no usable distribution function, so the noise behind "
-            "a given value cannot be computed. Write its noise as a site of its own (U = pyro.sample(...); "
-            f"{name} = pyro.deterministic({name!r}, f(parents, U)))."
+            f"a given value cannot be computed. {_own_site(name)}."
         ) from error
 
 
@@ -449,20 +452,17 @@ class Redraws:
         for one, values, density in self.met:
             same = _same_distribution(one, parameters, batch)
             if density is not None:  # parameters may leave something out
-                same = same & (_density(distribution, values) == density)
+                same = same & (distribution.log_prob(values) == density)
             found.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
         return found
 
     def add(self, distribution: Any, values: Tensor) -> None:
         """Record the values under a distribution."""
-        self.met.append((parameters_of(distribution), values, _density(distribution, values)))
-
-
-def _density(distribution: Any, values: Tensor) -> Tensor | None:
-    try:
-        return cast(Tensor, distribution.log_prob(values))
-    except NotImplementedError:  # its parameters alone identify it
-        return None
+        try:
+            density: Tensor | None = distribution.log_prob(values)
+        except NotImplementedError:  # its parameters alone identify it
+            density = None
+        self.met.append((parameters_of(distribution), values, density))
 
 
 @dataclass(frozen=True)
@@ -475,10 +475,6 @@ class Observed:
     values: dict[str, Tensor]
     natural: dict[str, Tensor]
     under: dict[str, list[Tensor]]
-
-
-def _fresh() -> int:
-    return int(torch.randint(2**31 - 1, ()))
 
 
 @dataclass
@@ -501,8 +497,17 @@ class Noise:
     values: dict[str, Tensor] = field(default_factory=dict)
     pairs: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     redraws: dict[str, Redraws | None] = field(default_factory=dict)
-    seed: int | None = field(default_factory=_fresh)
+    seed: int | None = field(default_factory=lambda: int(torch.randint(2**31 - 1, ())))
     observed: Observed | None = None
+
+    def changed(self, n: int, change: Callable[[str, Tensor], Tensor]) -> Noise:
+        """Return the noise of n units for which every value, and noise of a node, is changed, given its name."""
+        pairs = {}
+        for name, (own, other) in self.pairs.items():
+            first = change(name, own)
+            pairs[name] = first, first if other is own else change(name, other)
+        values = {name: change(name, value) for name, value in self.values.items()}
+        return Noise(n, self.coupling, values, pairs, self.redraws)
 
     def draw(self, name: str, distribution: Any) -> Tensor:
         """Return the value of an exogenous site, drawn on first use."""

@@ -56,9 +56,6 @@ class ParameterUse:
 
     ``names`` are the parameters, ``used`` how many of the ``held`` posterior draws were used; none are held if one draw
     of the prior was used for want of any.
-
-    >>> print(ParameterUse(("b", "c"), 50, 400))
-    50 of 400 posterior draws of b, c
     """
 
     names: tuple[str, ...] = ()
@@ -138,7 +135,12 @@ class Priors:
                 f"its prior. It holds: {', '.join(held)}. Add what is missing."
             )
         for name, values in held.items():
-            _require_finite(name, values)
+            wrong = ~np.isfinite(values).reshape(len(values), -1).all(1)
+            if wrong.any():
+                raise DataError(
+                    f"{int(wrong.sum())} of {len(values)} draws of {name!r} are not finite, the first at "
+                    f"{int(wrong.argmax())}. Leave these draws out, or see why the sampler failed."
+                )
         self._require_support({name: values for name, values in held.items() if name in self.distributions})
         return held
 
@@ -197,13 +199,18 @@ class Priors:
         for name in held.keys() - self.moving:
             self._refuse_outside(name, self.distributions[name], tensors[name], range(len(tensors[name])))
         if moving := held.keys() & self.moving:
-            same = _digest(held)
+            digest = hashlib.blake2b()
+            for name, each in sorted(held.items()):
+                digest.update(f"{name} {each.shape} {each.dtype} ".encode() + np.ascontiguousarray(each).tobytes())
+            same = digest.digest()
             if same in self.checked:
                 return
             for draw in range(len(next(iter(tensors.values())))):
-                at_draw = _distributions(self.program, {name: values[draw] for name, values in tensors.items()})
+                at_draw = poutine.condition(self.program, data={name: each[draw] for name, each in tensors.items()})
+                with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+                    sites = run_program(at_draw, PROBE)
                 for name in moving:
-                    self._refuse_outside(name, at_draw[name], tensors[name][draw : draw + 1], [draw])
+                    self._refuse_outside(name, sites[name]["fn"], tensors[name][draw : draw + 1], [draw])
             self.checked.add(same)
 
     def _refuse_outside(self, name: str, distribution: Any, values: Tensor, draws: Any) -> None:
@@ -216,7 +223,7 @@ class Priors:
             shown = values[first].item() if values[first].numel() == 1 else values[first].tolist()
             raise DataError(
                 f"Draw {draws[first]} of the parameter {name!r} is {shown}, outside the support of its prior, "
-                f"{support}: no posterior of this program holds it. Correct the draws, or the prior."
+                f"{support}. Correct the draws, or the prior."
             )
 
 
@@ -326,29 +333,6 @@ def _numbers(name: str, values: Any) -> NDArray[Any]:
     if not usable:
         raise DataError(f"The posterior of {name!r} holds no numbers; expected an array of shape (draws, ...).")
     return found if found.ndim == 0 else np.array(found, order="C")  # torch takes no negative strides
-
-
-def _require_finite(name: str, values: NDArray[Any]) -> None:
-    wrong = ~np.isfinite(values).reshape(len(values), -1).all(1)
-    if wrong.any():
-        raise DataError(
-            f"{int(wrong.sum())} of {len(values)} draws of {name!r} are not finite, the first at {int(wrong.argmax())}."
-            " Leave these draws out, or see why the sampler failed."
-        )
-
-
-def _digest(held: Draws) -> bytes:
-    found = hashlib.blake2b()
-    for name, values in sorted(held.items()):
-        found.update(f"{name} {values.shape} {values.dtype} ".encode() + np.ascontiguousarray(values).tobytes())
-    return found.digest()
-
-
-def _distributions(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
-    """Return the distributions of parameters where all of them are held at values."""
-    with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-        sites = run_program(poutine.condition(program, data=values), PROBE)
-    return {name: sites[name]["fn"] for name in values}
 
 
 def _bounds(distribution: Any) -> str:

@@ -33,6 +33,7 @@ __all__ = [
     "RefusePlainDo",
     "Signature",
     "UnreadableError",
+    "apply_outside",
     "drawn_once",
     "evaluating",
     "fails_at",
@@ -170,6 +171,17 @@ def to_array(values: Any) -> NDArray[Any]:
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
+def apply_outside(handler: Messenger, site: Any) -> None:
+    """Apply the handlers outside one to a site; those inside have processed it already."""
+    stack = runtime._PYRO_STACK
+    inner = stack[stack.index(handler) :]
+    del stack[stack.index(handler) :]
+    try:
+        runtime.apply_stack(site)
+    finally:
+        stack.extend(inner)
+
+
 class RefusePlainDo(Messenger):
     """Refuse a program with ``pyro.poutine.do`` inside: the values that it sets are hidden from handlers outside."""
 
@@ -272,6 +284,14 @@ class Provenance:
             else:
                 found.add(name)
         return found & {*stops}
+
+    def descendants(self, sites: Iterable[str]) -> set[str]:
+        """Return the sites that some sites influence, without themselves."""
+        start = set(sites)
+        found = set(start)
+        while more := {site for site, above in self.reads.items() if site not in found and above & found}:
+            found |= more
+        return found - start
 
 
 class _Exits(TorchFunctionMode):

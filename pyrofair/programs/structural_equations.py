@@ -191,9 +191,8 @@ def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
 def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None = None) -> Equations:
     """Match a program's sites with the graph's nodes; ``probe``, by default the program, is run to read it.
 
-    The outcome, latent nodes, and nodes that do not lead to the outcome need no site. A GraphError names another node
-    without a site, a site that is given data or has another number of components than columns, evidence about units,
-    or a parent that the graph lacks; a warning two nodes but the outcome that read one site which is no node.
+    The outcome, latent nodes, and nodes that do not lead to the outcome need no site. A GraphError names what does not
+    match, and evidence about units; a warning names two nodes but the outcome that read one site which is no node.
     """
     graph = unfair.graph
     latent = {*graph.latent}

@@ -11,12 +11,11 @@ from typing import Any
 import pyro.distributions as dist
 import torch
 from pyro import poutine
-from pyro.poutine import runtime
 from pyro.poutine.messenger import Messenger
 from torch import Tensor, distributions
 
 from pyrofair.exceptions import GraphError
-from pyrofair.programs.provenance import Program, is_deterministic
+from pyrofair.programs.provenance import Program, apply_outside, is_deterministic
 from pyrofair.programs.sites import UNITS, Outline, ProgramSites, read_outline, read_sites
 
 __all__ = [
@@ -103,17 +102,6 @@ def read_scalar_sites(
     with its parameters set, for example. ``latent`` nodes, which no table holds, may stay vectors; with ``nodes_only``
     so do random vectors that are no nodes. A GraphError names a node with another number of components than columns,
     or a component with the name of another site.
-
-    Examples
-    --------
-    >>> import pyro
-    >>> def program(n):
-    ...     with pyro.plate("units", n):
-    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
-    ...         pyro.sample("M", dist.Normal(A[:, None] * torch.tensor([1.0, 2.0]), 1.0).to_event(1))
-    >>> found = read_scalar_sites(program, {"A": [], "M": []})
-    >>> found.columns["M"], found.info.reads
-    (('M[0]', 'M[1]'), {'A': (), 'M[0]': ('A',), 'M[1]': ('A',)})
     """
     outline = read_outline(probe or program)
     info = outline.info
@@ -124,11 +112,7 @@ def read_scalar_sites(
         if is_vector(info.shapes[site]) and info.causes(site, sites)[0]:
             vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
     for site, found in vectors.items():
-        if site in info.observed:
-            raise GraphError(
-                f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
-                "draws units, without data."
-            )
+        info.require_drawn([site])
         for name in found.names:
             if name != site and name in (*info.sites, *info.parameters):
                 raise GraphError(
@@ -137,10 +121,10 @@ def read_scalar_sites(
                 )
     if not vectors:
         return ScalarSites(program, read_sites(probe or program, outline), named, {})
-    scalar = read_sites(_by_components(probe or program, vectors))
+    scalar = read_sites(ScalarProgram(probe or program, vectors))
     scalar = replace(scalar, joint=_joint(outline, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
-    return ScalarSites(_by_components(program, vectors), scalar, named | latents, vectors)
+    return ScalarSites(ScalarProgram(program, vectors), scalar, named | latents, vectors)
 
 
 @dataclass(frozen=True)
@@ -220,10 +204,6 @@ class ScalarProgram:
             return self.program(n)
 
 
-def _by_components(program: Program, vectors: Mapping[str, Components]) -> Program:
-    return ScalarProgram(program, vectors) if vectors else program
-
-
 class _ByComponents(Messenger):
     """Show the handlers outside a site for each component of a vector, and give the program what they return."""
 
@@ -297,7 +277,7 @@ class _ByComponents(Messenger):
         return self._emit(computed, name, point, value)
 
     def _emit(self, msg: Any, name: str, fn: Any, value: Tensor | None = None, *, keep: bool = False) -> Tensor:
-        """Apply the handlers outside this one to a site; those inside have processed the vector already."""
+        """Show a site to the handlers outside, and return its value."""
         frames = msg["cond_indep_stack"] if keep else _plate_of_units(msg["cond_indep_stack"], fn.shape()[-1:])
         one = msg | {
             "name": name,
@@ -308,13 +288,7 @@ class _ByComponents(Messenger):
             "args": (),
             "kwargs": {},
         }
-        stack = runtime._PYRO_STACK
-        inner = stack[stack.index(self) :]
-        del stack[stack.index(self) :]
-        try:
-            runtime.apply_stack(one)
-        finally:
-            stack.extend(inner)
+        apply_outside(self, one)
         found: Tensor = one["value"]
         return found
 

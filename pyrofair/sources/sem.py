@@ -235,7 +235,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         require_seed(random_state)
         equations = self.equations()
         people = self._population().draw(n, self._seed(random_state), self._held())
-        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1 and site != ROW]
+        shown = [site for site in equations.sites if len(equations.info.shapes[site]) <= 1 and site != ROW]
         order = [site for site in equations.node_of if site in shown]
         first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
         return first.copy(), second.copy()

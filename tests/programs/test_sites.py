@@ -144,7 +144,7 @@ def test_sites_parameters_shapes_and_types() -> None:
     assert found.random == {"A", "V", "R", "M"}
     assert found.observed == frozenset()
     assert found.shapes == {"A": (-1,), "V": (-1, 2), "one": (), "R": (4, -1), "M": (-1,), "Y": (-1,)}
-    assert found.dimensions["V"] == 2
+    assert len(found.shapes["V"]) == 2
     assert found.shape("R", 7) == (4, 7)
     assert found.dtypes["A"] == torch.int64
     # What is computed outside the plate is no site of theirs, and passes on what it reads.
@@ -321,7 +321,7 @@ def test_what_a_program_knows_of_the_number_of_units_is_no_dependence() -> None:
     ],
 )
 def test_equations_that_mix_units_are_refused(distribution: Callable[[Tensor, Tensor], Any]) -> None:
-    match = r"'D' mixes units: it reads 'Q' of others.*write the equation for one unit.*as a number or a parameter"
+    match = r"'D' mixes units: it reads 'Q' of others. Write the equation for one unit.*as a number or a parameter"
     with pytest.raises(GraphError, match=match):
         reads_of(distribution)
 
