@@ -33,14 +33,14 @@ from pyrofair.programs.provenance import (
     undisturbed,
 )
 
-__all__ = ["CROWD", "KnownUnits", "Trial", "check_units", "perturbed", "trial_of_run"]
+__all__ = ["PERTURBED", "KnownUnits", "Trial", "check_units", "perturbed", "trial_of_run"]
 
 Signatures = dict[str, Signature]
 Values = Mapping[str, Tensor]
 
 MANY = 100_003
 """Up to so many units all are compared closely: most tables that a program closes over have fewer rows."""
-CROWD = 1009
+PERTURBED = 1009
 """So many units are perturbed where dependencies cannot be followed."""
 FEW = 10
 """So many integers are levels, of which no others are tried."""
@@ -326,7 +326,7 @@ class KnownUnits:
 
     def most(self) -> int:
         """Return how many units are compared when a program is read."""
-        return min(MANY, max(CROWD, MOST_NUMBERS // self.trial.numbers))
+        return min(MANY, max(PERTURBED, MOST_NUMBERS // self.trial.numbers))
 
     def differing(self, orders: Sequence[Tensor]) -> list[str]:
         """Return the sites whose signatures differ for known units in some order, the first at which the program runs.
@@ -401,7 +401,7 @@ def check_units(known: KnownUnits, parameters: Collection[str]) -> None:
     try:
         flagged = _flagged(known, n)
     except GraphError as error:
-        failed, n = error, CROWD  # where a table that is too short for many shows which site reads it
+        failed, n = error, PERTURBED  # where a table that is too short for many shows which site reads it
         flagged = _flagged(known, n)
     if flagged:
         _require_separate(known.trial, parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -31,6 +32,16 @@ class OrderedCategorical(Categorical):
     >>> OrderedCategorical(torch.tensor([0.2, 0.3, 0.5])).log_prob(torch.tensor(2)).exp()
     tensor(0.5000)
     """
+
+
+def _expanded(distribution: Any, family: Any, instance: Any, batch_shape: Any, names: Iterable[str]) -> Any:
+    """Return a distribution for a larger batch, with attributes that have a value for each of its elements."""
+    new, shape = distribution._get_checked_instance(family, instance), torch.Size(batch_shape)
+    for name in names:
+        setattr(new, name, getattr(distribution, name).expand(shape))
+    TorchDistribution.__init__(new, shape, validate_args=False)
+    new._validate_args = distribution._validate_args
+    return new
 
 
 def _below(z: Tensor) -> Tensor:
@@ -84,13 +95,9 @@ class TruncatedNormal(TorchDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> TruncatedNormal:
         """Return the same distribution for a larger batch."""
-        new: TruncatedNormal = self._get_checked_instance(TruncatedNormal, _instance)  # type: ignore[no-untyped-call]
-        shape = torch.Size(batch_shape)
-        for name in ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span"):
-            setattr(new, name, getattr(self, name).expand(shape))
+        names = ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span")
+        new: TruncatedNormal = _expanded(self, TruncatedNormal, _instance, batch_shape, names)
         new._central = self._central
-        super(TruncatedNormal, new).__init__(shape, validate_args=False)
-        new._validate_args = self._validate_args
         return new
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -191,13 +198,10 @@ class DiscretizedMixture(TorchDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> DiscretizedMixture:
         """Return the same distribution for a larger batch."""
-        new: DiscretizedMixture = self._get_checked_instance(DiscretizedMixture, _instance)  # type: ignore[no-untyped-call]
-        batch = torch.Size(batch_shape)
+        new: DiscretizedMixture = _expanded(self, DiscretizedMixture, _instance, batch_shape, ("low", "high"))
         for name in ("log_weights", "loc", "scale"):
-            setattr(new, name, getattr(self, name).expand((*batch, self.loc.shape[-1])))
-        new.low, new.high, new._most = self.low.expand(batch), self.high.expand(batch), self._most
-        super(DiscretizedMixture, new).__init__(batch, validate_args=False)
-        new._validate_args = self._validate_args
+            setattr(new, name, getattr(self, name).expand((*new.batch_shape, self.loc.shape[-1])))
+        new._most = self._most
         return new
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)

@@ -14,7 +14,7 @@ from torch import Tensor
 from pyrofair._validation import did_you_mean
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.parse import EdgeList
-from pyrofair.programs.checks import CROWD, KnownUnits, check_units, perturbed, trial_of_run
+from pyrofair.programs.checks import PERTURBED, KnownUnits, check_units, perturbed, trial_of_run
 from pyrofair.programs.couplings import WRAPPERS, is_nominal
 from pyrofair.programs.provenance import (
     Program,
@@ -121,9 +121,9 @@ class ProgramSites:
         """
         stop = frozenset(nodes)
         for site in self.evidence(nodes):
-            above = self._above(site, stop)
+            above = self.above(site, stop)
             read = [one for one in self.sites if one in above and (one in stop or one in self.random - self.observed)]
-            readers = [node for node in nodes if site in self._above(node, stop)]
+            readers = [node for node in nodes if site in self.above(node, stop)]
             if read or readers:
                 how = f"reads {', '.join(map(repr, read))}" if read else f"is read by {', '.join(map(repr, readers))}"
                 raise GraphError(
@@ -140,7 +140,7 @@ class ProgramSites:
 
     def causes(self, node: str, nodes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the nodes that a node reads, directly or through sites that are no nodes, and the noise it reads."""
-        met = self._above(node, frozenset(nodes))
+        met = self.above(node, frozenset(nodes))
         return tuple(n for n in nodes if n in met), tuple(
             s for s in self.sites if s in met and s in self.random and s not in nodes
         )
@@ -158,7 +158,7 @@ class ProgramSites:
         owner |= {site: site for site in self.random if site not in owner}
         above: dict[str, list[str]] = {node: [] for node in (*nodes, *(owner[s] for s in self.sites if s in owner))}
         for site, node in owner.items():
-            met = self._above(site, frozenset(owner))
+            met = self.above(site, frozenset(owner))
             found = [owner[s] for s in self.sites if s in met and s in owner and owner[s] != node]
             above[node] += [parent for parent in dict.fromkeys(found) if parent not in above[node]]
         while single := [s for s in above if s not in sites and sum(s in p for p in above.values()) <= 1]:
@@ -174,7 +174,7 @@ class ProgramSites:
         )
         return EdgeList(tuple(index), tuple(edges), latent)
 
-    def _above(self, site: str, stop: frozenset[str]) -> set[str]:
+    def above(self, site: str, stop: frozenset[str]) -> set[str]:
         """Return the sites that lead to a site, going no further up than those in ``stop``."""
         met: set[str] = set()
         waiting = list(self.reads[site])
@@ -191,7 +191,7 @@ def require_finite(site: str, values: Tensor) -> None:
     if not bool((finite := values.isfinite()).all()):
         raise DataError(
             f"The program gives the node {site!r} the value {values[~finite].flatten()[0].item()} for "
-            f"{float((~finite).double().mean()):.0%} of the units. Mend its equation, such as a division by zero."
+            f"{float((~finite).double().mean()):.0%} of the units. Correct its equation, such as a division by zero."
         )
 
 
@@ -268,9 +268,9 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
         left = {site: how for name, how in seen.left.items() for site in seen.among([name], info.sites)}
         hidden = perturbed(trial, info.reads)
         if causes := _unclear(info.sites, left, hidden, moving):
-            crowd = trial_of_run(program, dims, run_program(program, 2 * CROWD))
+            larger = trial_of_run(program, dims, run_program(program, 2 * PERTURBED))
             reads = {site: {*info.reads[site], *hidden.get(site, ())} for site in info.sites}
-            more = perturbed(crowd, reads, causes)
+            more = perturbed(larger, reads, causes)
             hidden = {s: hidden.get(s, []) + more.get(s, []) for s in info.sites if s in hidden or s in more}
         hidden = {name: [site for site in info.sites if site in read] for name, read in hidden.items()}
     _warn(hidden, left, moving)
@@ -315,7 +315,7 @@ def _warn(hidden: Mapping[str, Sequence[str]], left: Mapping[str, str], moving: 
     if lost := [f"{site!r} (by {how})" for site, how in left.items() if site not in found]:
         messages.append(
             f"The program takes {', '.join(lost)} out of torch, where reading it cannot be followed. Changing values "
-            f"of {CROWD} units showed no site that reads it, but a rare dependence can be missed: {remedy}"
+            f"of {PERTURBED} units showed no site that reads it, but a rare dependence can be missed: {remedy}"
         )
     if unknown := sorted(moving - hidden.keys()):
         messages.append(

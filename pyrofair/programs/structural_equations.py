@@ -88,15 +88,9 @@ class Equations:
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that are no ancestors of wanted ones once some are set, by default that of A."""
-        needed: set[str] = set()
-        known = {self.sensitive} if held is None else {*held}
-        waiting = list(wanted)
-        while waiting:
-            site = waiting.pop()
-            if site not in needed and site not in known:
-                needed.add(site)
-                waiting.extend(self.info.reads[site])
-        return self.info.random - needed
+        known = frozenset([self.sensitive] if held is None else held)
+        needed = {s for site in wanted if site not in known for s in (site, *self.info.above(site, known))}
+        return self.info.random - (needed - known)
 
     def states(self, regime: Regime) -> dict[str, State]:
         """Return the state in which each site is shown in a world: that of its node's shortest way to the outcome.
