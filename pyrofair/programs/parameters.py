@@ -264,19 +264,19 @@ def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
 def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> Priors:
     """Read off a program what values its parameters can take, from the two runs that ``info`` was read off.
 
-    If a posterior is given, these runs held one draw of it; the program is run again, at a draw of the prior or, where
-    it fails there, at the last of the posterior.
+    If a posterior is given, these runs held one draw of it; unless all families fix their supports, the program is run
+    again, at a draw of the prior or, where it fails there, at the last of the posterior.
     """
     one, other = info.outside
-    if posterior is not None:
+    outside = [name for name in one if name not in info.sites]
+    open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
+    if posterior is not None and not all(_has_fixed_support(one[name]["fn"]) for name in open_):
         with isolated(1), pyro.validation_enabled(False), torch.no_grad():
             try:
                 other = run_program(program, PROBE)
             except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
                 with reading("The distribution of the program's parameters"):
                     other = run_program(at_parameters(program, posterior, -1), PROBE)
-    outside = [name for name in one if name not in info.sites]
-    open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
     return Priors(
         program,
         info,
@@ -333,6 +333,12 @@ def _numbers(name: str, values: Any) -> NDArray[Any]:
     if not usable:
         raise DataError(f"The posterior of {name!r} holds no numbers; expected an array of shape (draws, ...).")
     return found if found.ndim == 0 else np.array(found, order="C")  # torch takes no negative strides
+
+
+def _has_fixed_support(distribution: Any) -> bool:
+    """Return whether the support is one of the family, whatever its parameters, such as that of a normal."""
+    support = getattr(type(distribution), "support", None)
+    return isinstance(support, constraints.Constraint) and not constraints.is_dependent(support)  # type: ignore[no-untyped-call]
 
 
 def _bounds(distribution: Any) -> str:
