@@ -44,19 +44,22 @@ from pyrofair.inference.gradients import CHAINS, draw_nuts, draw_svi
 from pyrofair.inference.importance import Block, blocks_of, draw_block, in_batches
 from pyrofair.inference.inversion import Findings, Inverse, solve
 from pyrofair.inference.samplers import NormalGuide
-from pyrofair.programs.couplings import Coupling, named_coupling, parameters_of, require_couplings
-from pyrofair.programs.noise import (
+from pyrofair.programs.couplings import (
+    Coupling,
     Noise,
     Observed,
     Redraws,
     at_noise,
     has_distribution,
     is_point,
+    named_coupling,
     noise_given,
+    parameters_of,
     partner,
+    require_couplings,
 )
-from pyrofair.programs.parameters import MOST_DRAWS, Priors, read_priors
-from pyrofair.programs.provenance import Program, at_parameters, is_deterministic, to_array
+from pyrofair.programs.parameters import MOST_DRAWS, Priors, at_parameters, read_priors
+from pyrofair.programs.provenance import Program, is_deterministic, to_array
 from pyrofair.programs.structural_equations import Equations
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
 from pyrofair.tables.labels import require_do

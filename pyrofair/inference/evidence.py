@@ -18,11 +18,10 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.programs.couplings import Coupling
+from pyrofair.programs.couplings import Coupling, at_noise, noise_like
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
-from pyrofair.programs.noise import at_noise, noise_like
 from pyrofair.programs.provenance import Program, is_deterministic
-from pyrofair.programs.sites import PEOPLE, ProgramSites
+from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
 from pyrofair.programs.worlds import StopTracing, quiet
@@ -200,7 +199,7 @@ class Evidence:
                     f"{'True or False' if kind == torch.bool else 'an integer'} "
                     f"({str(kind).removeprefix('torch.')})."
                 )
-        spare = {name: met[name].narrow(info.shapes[name].index(PEOPLE), 0, 1) for name in info.random - info.observed}
+        spare = {name: met[name].narrow(info.shapes[name].index(UNITS), 0, 1) for name in info.random - info.observed}
         fixed = {name: met[name] for name in info.parameters}
         found = cls(program, info, nodes, observed, index, coupling, sensitive, fixed, spare, wide)
         for site in (*observed, *found.keys_of(observed)):
@@ -218,16 +217,16 @@ class Evidence:
 
     def by_rows(self, key: str, value: Tensor) -> Tensor:
         """Return the value of a random site with units first, as its noise is kept, shape (m, ...)."""
-        return value.movedim(self.info.shapes[key].index(PEOPLE), 0)
+        return value.movedim(self.info.shapes[key].index(UNITS), 0)
 
     def as_site(self, key: str, noise: Tensor) -> Tensor:
         """Return noise that is kept with units first in the shape of its site."""
-        return noise.movedim(0, self.info.shapes[key].index(PEOPLE))
+        return noise.movedim(0, self.info.shapes[key].index(UNITS))
 
     def possible(self, key: str, d: Any, noise: Tensor) -> Tensor:
         """Tell for which units noise, shape (m, ...), is in the support of its distribution, shape (m,)."""
         inside: Tensor = d.support.check(self.as_site(key, noise))
-        inside = inside.movedim(self.info.shapes[key].index(PEOPLE), 0)
+        inside = inside.movedim(self.info.shapes[key].index(UNITS), 0)
         return inside.reshape(len(noise), -1).all(-1)
 
     def in_type(self, site: str, noise: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence
 from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fit_guide, fitting, run_nuts
 from pyrofair.programs.provenance import is_deterministic
-from pyrofair.programs.sites import PEOPLE
+from pyrofair.programs.sites import UNITS
 
 __all__ = ["CHAINS", "draw_nuts", "draw_svi"]
 
@@ -116,7 +116,7 @@ def draw_nuts(
             init=init_to_sample,
         )
     units = {
-        key: values.movedim(evidence.info.shapes[key].index(PEOPLE) + 2, 2) for key, values in found.samples.items()
+        key: values.movedim(evidence.info.shapes[key].index(UNITS) + 2, 2) for key, values in found.samples.items()
     }
     sizes, mixing = diagnose(units)
     effective = {key: torch.from_numpy(values.reshape(evidence.n, -1).min(1)) for key, values in sizes.items()}
@@ -168,8 +168,8 @@ def _log_density(trace: Any, evidence: Evidence) -> Tensor:
     total = torch.zeros(evidence.n)
     for name, site in trace.nodes.items():
         shape = evidence.info.shapes.get(name.removesuffix("_unconstrained"), ())
-        if site["type"] == "sample" and isinstance(site["log_prob"], Tensor) and PEOPLE in shape:
-            density, axis = site["log_prob"], shape.index(PEOPLE)
+        if site["type"] == "sample" and isinstance(site["log_prob"], Tensor) and UNITS in shape:
+            density, axis = site["log_prob"], shape.index(UNITS)
             if density.ndim > axis and density.shape[axis] == evidence.n:
                 total = total + density.movedim(axis, 0).reshape(evidence.n, -1).sum(1)
     return total

@@ -25,8 +25,8 @@ from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
-from pyrofair.programs.provenance import Program, is_deterministic
-from pyrofair.programs.sites import Dependencies, ProgramSites, read_sites
+from pyrofair.programs.provenance import Program, Provenance, is_deterministic
+from pyrofair.programs.sites import ProgramSites, read_sites
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.programs.vectors import Components, find_vectors
 from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
@@ -270,7 +270,7 @@ def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) ->
 
 
 def _roles(
-    reads: Dependencies, info: ProgramSites, graph: CausalGraph, rows: Sequence[str], parameters: frozenset[str]
+    reads: Provenance, info: ProgramSites, graph: CausalGraph, rows: Sequence[str], parameters: frozenset[str]
 ) -> tuple[dict[str, str], tuple[str, ...], set[str]]:
     """Return the noise of each node to invert, the per-unit unknowns, and all sites that rows and evidence bear on.
 

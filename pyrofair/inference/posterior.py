@@ -36,9 +36,9 @@ from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likel
 from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fall, fit_guide, fitting, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.interventions import do as intervene
-from pyrofair.programs.parameters import read_priors, require_posterior, thin
-from pyrofair.programs.provenance import Program, at_parameters, evaluating
-from pyrofair.programs.sites import PEOPLE, read_sites, require_finite
+from pyrofair.programs.parameters import at_parameters, read_priors, require_posterior, thin
+from pyrofair.programs.provenance import Program, evaluating
+from pyrofair.programs.sites import UNITS, read_sites, require_finite
 
 __all__ = ["Posterior", "PosteriorError", "fit_posterior", "predictive"]
 
@@ -461,7 +461,7 @@ def predictive(
                 f"The draws of the per-unit site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
                 f"{n}, ...) for n={n} units."
             )
-    axes = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
+    axes = {site: shape.index(UNITS) if UNITS in shape else 0 for site, shape in info.shapes.items()}
     kept = {site: each.movedim(1, axes[site] + 1) if site in axes else each for site, each in kept.items()}
     found: dict[str, list[NDArray[Any]]] = {}
     with isolated(seed_from(random_state)), torch.no_grad():

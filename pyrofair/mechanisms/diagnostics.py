@@ -20,8 +20,7 @@ from torch import Tensor
 from pyrofair._figures import ShownFigure
 from pyrofair.mechanisms.families import Family, decode, support
 from pyrofair.mechanisms.fitting import Fit, Rows, log_likelihood
-from pyrofair.programs.couplings import CouplingError
-from pyrofair.programs.noise import noise_of
+from pyrofair.programs.couplings import CouplingError, noise_of
 
 __all__ = [
     "calibrate",

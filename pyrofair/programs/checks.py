@@ -33,16 +33,14 @@ from pyrofair.programs.provenance import (
     undisturbed,
 )
 
-__all__ = ["CROWD", "KnownUnits", "Trial", "check_units", "perturbed", "trial_of_run"]
+__all__ = ["PERTURBED", "KnownUnits", "Trial", "check_units", "perturbed", "trial_of_run"]
 
 Signatures = dict[str, Signature]
 Values = Mapping[str, Tensor]
 
-KINDS = ("fresh", "above", "below")
-"""How values are changed: to those of other units, or to one that is greater or less than all of these."""
 MANY = 100_003
 """Up to so many units all are compared closely: most tables that a program closes over have fewer rows."""
-CROWD = 1009
+PERTURBED = 1009
 """So many units are perturbed where dependencies cannot be followed."""
 FEW = 10
 """So many integers are levels, of which no others are tried."""
@@ -148,7 +146,7 @@ class Trial:
 
     @cached_property
     def moved(self) -> dict[str, dict[str, Tensor]]:
-        """For each kind of change, all sites changed for all units."""
+        """All sites changed for all units, to values of others, or to one that is above or below all of these."""
         ends = {site: self.ends(site, beyond=True) for site in self.dims}
         return {
             "fresh": {site: self.fresh[site] for site in self.dims},
@@ -165,26 +163,23 @@ class Trial:
                 found[site] = torch.where(here, one[site], other[site])
         return found
 
-    def in_blocks(self, changes: Sequence[Values]) -> Signatures:
-        """Return the signatures in one run on blocks of n units, each block with its own changes."""
-        joined = {
-            site: torch.cat([change.get(site, self.values[site]) for change in changes], dim)
-            for site, dim in self.dims.items()
-            if dim is not None
-        }
-        return _held(self.program, self.n * len(changes), {**self.values, **joined})
-
     def compared(self, pairs: Sequence[tuple[Values, Values]]) -> list[set[str] | None]:
         """Return for each pair of changes the sites whose signatures differ, or None where the program fails.
 
-        All pairs share a run, which is split in halves where it fails or holds too many numbers.
+        All pairs share a run, with a block of n units for each change, which is split in halves where it fails or holds
+        too many numbers.
         """
         changes = list({id(change): change for pair in pairs for change in pair}.values())
         size, half = len(changes), len(pairs) // 2
         if half and size * self.n * self.numbers > 10 * MOST_NUMBERS:
             return self.compared(pairs[:half]) + self.compared(pairs[half:])
+        joined = {
+            site: torch.cat([change.get(site, self.values[site]) for change in changes], dim)
+            for site, dim in self.dims.items()
+            if dim is not None
+        }
         try:
-            found = self.in_blocks(changes)
+            found = _held(self.program, self.n * size, {**self.values, **joined})
         except UnreadableError:
             return self.compared(pairs[:half]) + self.compared(pairs[half:]) if half else [None] * len(pairs)
         index = {id(change): i for i, change in enumerate(changes)}
@@ -250,8 +245,7 @@ def perturbed(
     single = [cause for cause in chosen if trial.dims[cause] is None and moves[cause]]
     of = [cause for cause in chosen if trial.dims[cause] is not None for _ in moves[cause]]
     pairs: list[tuple[Values, Values]] = [(base, move) for cause in dict.fromkeys(of) for move in moves[cause]]
-    for kind in () if causes is None else KINDS:
-        every = trial.moved[kind]
+    for every in () if causes is None else trial.moved.values():
         of += chosen
         pairs += [(every, {**every, cause: trial.values[cause]}) for cause in chosen]
     done: set[str] = set()
@@ -327,12 +321,12 @@ class KnownUnits:
             except UnreadableError as error:
                 failed = error
         raise UnreadableError(
-            f"Whether the program mixes units cannot be seen, for it fails when other units take their places. {failed}"
+            f"Whether the program mixes units cannot be seen, for it fails when units are exchanged. {failed}"
         ) from failed
 
     def most(self) -> int:
         """Return how many units are compared when a program is read."""
-        return min(MANY, max(CROWD, MOST_NUMBERS // self.trial.numbers))
+        return min(MANY, max(PERTURBED, MOST_NUMBERS // self.trial.numbers))
 
     def differing(self, orders: Sequence[Tensor]) -> list[str]:
         """Return the sites whose signatures differ for known units in some order, the first at which the program runs.
@@ -368,12 +362,11 @@ class KnownUnits:
 
     def orders(self, n: int) -> list[list[Tensor]]:
         """Return orders of n known units: all above, all below, and a mixture; each with what else may run."""
-        place, size = torch.arange(n), self.trial.n
-        typical = (place + 1) % size
-        kinds = [MIXTURE[i % 10] for i in range(10)]
-        above, below = (torch.tensor([kind == each for kind in kinds])[place % 10] for each in "ab")
+        index, size = torch.arange(n), self.trial.n
+        typical = (index + 1) % size
+        above, below = (torch.tensor([each == value for value in MIXTURE])[index % 10] for each in "ab")
         mixture = torch.where(above, size, torch.where(below, size + 1, typical))
-        alike = [[torch.full_like(place, unit) for unit in (size + i, i * (size // 2))] for i in (0, 1)]
+        alike = [[torch.full_like(index, unit) for unit in (size + i, i * (size // 2))] for i in (0, 1)]
         return [[*alike[0], typical], [*alike[1], typical], [mixture, typical]]
 
     def confirm(self, n: int) -> None:
@@ -394,7 +387,7 @@ class KnownUnits:
             for key, value in self.found.get(site, {}).items()
             if key != DENSITY
             for dim, length in enumerate(value.shape)
-            if length == size and not _equal(value, value.narrow(dim, 0, 1).expand_as(value))
+            if length == size and not _constant(value, dim)
         }
 
 
@@ -408,7 +401,7 @@ def check_units(known: KnownUnits, parameters: Collection[str]) -> None:
     try:
         flagged = _flagged(known, n)
     except GraphError as error:
-        failed, n = error, CROWD  # where a table that is too short for many shows which site reads it
+        failed, n = error, PERTURBED  # where a table that is too short for many shows which site reads it
         flagged = _flagged(known, n)
     if flagged:
         _require_separate(known.trial, parameters)
@@ -433,7 +426,7 @@ def _require_separate(trial: Trial, parameters: Collection[str]) -> None:
     for site in _differing(base, trial.signatures({}, seed=1)):
         raise GraphError(
             f"The site {site!r} differs from run to run though all sites are held, so the program draws random "
-            "numbers outside Pyro. Such noise cannot be shared by two worlds: name it, U = pyro.sample('U', ...)."
+            "numbers outside Pyro, which no two worlds share: name it, U = pyro.sample('U', ...)."
         )
     for start, change, others in _contrasts(trial):
         before, after = trial.attempt(start) if start else base, trial.attempt(change)
@@ -447,10 +440,9 @@ def _require_separate(trial: Trial, parameters: Collection[str]) -> None:
             if site in parameters:
                 raise drawn_once(site, read)
             raise GraphError(
-                f"The site {site!r} mixes units: it reads {', '.join(map(repr, read))} of others, so it changes for "
-                "units whose own values are held. An effect or a counterfactual is that of one unit, whichever others "
-                "are drawn: write the equation for one unit, without a mean, scale, rank, sum, sort or shift over "
-                "units. What describes the population stands outside, as a number or a parameter (pyro.param)."
+                f"The site {site!r} mixes units: it reads {', '.join(map(repr, read))} of others. Write the equation "
+                "for one unit, without a mean, scale, rank, sum, sort or shift over units; what describes the "
+                "population stands outside, as a number or a parameter (pyro.param)."
             )
 
 
@@ -460,40 +452,33 @@ def _contrasts(trial: Trial) -> Iterator[tuple[dict[str, Tensor], dict[str, Tens
     one = index == trial.n // 2
     halves = [(index >> bit) % 2 == side for bit in range(trial.n.bit_length()) for side in (0, 1)]
     every = torch.ones(trial.n, dtype=torch.bool)
-    moved = {kind: trial.chosen(every, values, trial.values) for kind, values in trial.moved.items()}
-    alike = {
-        str(unit): {
-            site: moved["fresh"][site].index_select(trial.dims[site] or 0, torch.full((trial.n,), unit))
-            for site in moved["fresh"]
-        }
+    moved = {how: trial.chosen(every, values, trial.values) for how, values in trial.moved.items()}
+    alike = [
+        {s: v.index_select(trial.dims[s] or 0, torch.full((trial.n,), unit)) for s, v in moved["fresh"].items()}
         for unit in (0, 1)
-    }
-    for start in ({}, moved["above"], moved["below"], alike["0"]):
+    ]
+    for start in ({}, moved["above"], moved["below"], alike[0]):
         for rows in (*halves, ~one, one):
-            for values in (*moved.values(), alike["1"]):
+            for values in (*moved.values(), alike[1]):
                 yield start, trial.chosen(rows, values, {**trial.values, **start}), ~rows
 
 
 def _of_index(trial: Trial, site: str, n: int) -> GraphError:
     """Return the error of a site whose equation depends on the index of a unit, or on n."""
-    for end in ("", "_observed", "_unobserved"):  # Pyro makes three sites of one that obs_mask gives some units
-        name = site.removesuffix(end)
-        if site.endswith(end) and {f"{name}_observed", f"{name}_unobserved"} <= trial.dims.keys():
-            return GraphError(
-                f"The site {name!r} is given data (obs_mask=..., for some units), and which units depends on their "
-                "index among the n units. Pass the program as it draws units, without data; the rows of a "
-                "table are handed over as one (fit_posterior, abduct, SEM.counterfactual)."
-            )
-    if trial.sites[site]["is_observed"] and not is_deterministic(trial.sites[site]):
+    given = ""
+    name = site.removesuffix("_observed").removesuffix("_unobserved")
+    if {f"{name}_observed", f"{name}_unobserved"} <= trial.dims.keys():  # Pyro makes three sites of one
+        given = f"{name!r} is given data (obs_mask=..., for some units), and which units depends on their"
+    elif trial.sites[site]["is_observed"] and not is_deterministic(trial.sites[site]):
+        given = f"{site!r} is given data (obs=..., condition or pyro.factor), which depends on a unit's"
+    if given:
         return GraphError(
-            f"The site {site!r} is given data (obs=..., condition or pyro.factor), which depends on a unit's index "
-            "among the n units. Pass the program as it draws units, without data; the rows of a table are handed "
-            "over as one (fit_posterior, abduct, SEM.counterfactual)."
+            f"The site {given} index among the n units. Pass the program as it draws units, without data; the rows of "
+            "a table are handed over as one (fit_posterior, abduct, SEM.counterfactual)."
         )
     return GraphError(
         f"The site {site!r} depends on a unit's index among the n units, or on n: for n={n}, its distribution or "
-        f"value is not that of the same units at another index, among {trial.n + 2}. So it would be that of other "
-        f"units for the rows of a table, or for units drawn anew. {HAND_OVER}"
+        f"value is not that of the same units at another index, among {trial.n + 2}. {HAND_OVER}"
     )
 
 
@@ -510,10 +495,9 @@ def _differing(one: Signatures, other: Signatures, units: Tensor | None = None) 
     ]
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+def _constant(value: Tensor, dim: int) -> bool:
+    first = value.narrow(dim, 0, 1)
+    return bool(((value == first) | (value.isnan() & first.isnan())).all())
 
 
 def _near(one: Tensor, other: Tensor, units: Tensor | None = None) -> bool:
@@ -527,8 +511,7 @@ def _near(one: Tensor, other: Tensor, units: Tensor | None = None) -> bool:
         here = units.nonzero().flatten()
         for dim in [dim for dim, size in enumerate(one.shape) if size == len(units)]:
             one, other = one.index_select(dim, here), other.index_select(dim, here)
-    if _equal(one, other) or not one.is_floating_point():
-        return _equal(one, other)
+    if not one.is_floating_point():
+        return torch.equal(one, other)
     eps = torch.finfo(one.dtype).eps
-    near = (one - other).abs() <= 1000 * eps * (one.abs() + other.abs()) + 100 * eps
-    return bool((near | (one == other) | (one.isnan() & other.isnan())).all())
+    return torch.allclose(one, other, rtol=2000 * eps, atol=100 * eps, equal_nan=True)

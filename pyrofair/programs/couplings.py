@@ -1,4 +1,4 @@
-"""Couplings of noise across worlds: the value of a distribution at some noise, by quantile functions or Gumbel-max.
+"""Exogenous noise shared across worlds and its couplings: drawn, valued at a node, and given a node's value.
 
 A node drawn without explicit noise, ``D = pyro.sample("D", Poisson(rate(A, Q)))``, has no counterfactual until its
 noise is coupled. Each coupling makes the program equivalent to one with explicit noise (the baseline reads A = 0)::
@@ -14,7 +14,9 @@ noise is coupled. Each coupling makes the program equivalent to one with explici
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
 
 import pyro.distributions as dist
@@ -22,21 +24,32 @@ import torch
 from scipy import stats
 from torch import Tensor, distributions
 
+from pyrofair._random import set_seed
 from pyrofair._validation import listed, require_choice, shown
 from pyrofair.exceptions import DataError, PyrofairError
 from pyrofair.programs.distributions import OrderedCategorical
 
 __all__ = [
     "COUPLINGS",
-    "SCIPY",
     "Coupling",
     "CouplingError",
+    "Noise",
+    "Observed",
+    "Redraws",
+    "at_noise",
+    "choose_noise",
+    "draw_from",
     "gumbel_max",
-    "is_gumbel",
+    "has_distribution",
+    "inside",
     "is_nominal",
-    "log_probabilities",
+    "is_point",
     "named_coupling",
+    "noise_given",
+    "noise_like",
+    "noise_of",
     "parameters_of",
+    "partner",
     "quantile",
     "require_couplings",
     "unwrap",
@@ -142,12 +155,17 @@ def quantile(name: str, distribution: Any, u: Tensor) -> Tensor:
         _refuse(name, family, error)
 
 
+def _own_site(name: str) -> str:
+    return (
+        "Write its noise as a site of its own (U = pyro.sample(...); "
+        f"{name} = pyro.deterministic({name!r}, f(parents, U)))"
+    )
+
+
 def _refuse(name: str, family: str, cause: Exception | None = None) -> NoReturn:
     raise CouplingError(
         f"The site {name!r} is drawn from {family}, which has no usable quantile function, so its noise cannot be "
-        "shared by two worlds. Write its noise as a site of its own (U = pyro.sample(...); "
-        f"{name} = pyro.deterministic({name!r}, f(parents, U))), use a family with a quantile function, or "
-        "coupling='independent', which needs none."
+        f"shared by two worlds. {_own_site(name)}, use a family with a quantile function, or coupling='independent'."
     ) from cause
 
 
@@ -264,3 +282,299 @@ def _constants(part: Any) -> list[Any]:
 def _expand(value: Any, batch: tuple[int, ...], event_dim: int) -> Tensor:
     tensor = torch.as_tensor(value)
     return tensor.expand((*batch, *tensor.shape[tensor.ndim - event_dim :]))
+
+
+STRAIGHT_THROUGH = (dist.RelaxedBernoulliStraightThrough, dist.RelaxedOneHotCategoricalStraightThrough)
+
+
+def inside(u: Tensor) -> Tensor:
+    """Keep probabilities off 0 and 1, where rounding would put some."""
+    least = torch.finfo(u.dtype).eps / 2
+    return u.clamp(least, 1.0 - least)
+
+
+# -- noise and values of one site --------------------------------------------------------------------------------------
+
+
+def draw_from(distribution: Any) -> Tensor:
+    """Draw once without a gradient, which is faster for some families.
+
+    Distributions outside torch can only be called; straight-through ones round in ``rsample`` alone.
+    """
+    called = not hasattr(distribution, "sample") or isinstance(unwrap(distribution), STRAIGHT_THROUGH)
+    return cast(Tensor, distribution().detach() if called else distribution.sample())
+
+
+def _gumbel(shape: Sequence[int]) -> Tensor:
+    return -torch.log(-torch.log(inside(torch.rand(*shape))))
+
+
+def noise_like(distribution: Any, shape: Sequence[int], coupling: Coupling) -> Tensor:
+    """Draw noise for values of a shape (*batch, *event): uniform of that shape, or Gumbel, (..., k), for categories."""
+    if not is_gumbel(distribution, coupling):
+        return inside(torch.rand(*shape))
+    inner = unwrap(distribution)
+    return _gumbel((*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1]))
+
+
+def at_noise(name: str, distribution: Any, noise: Tensor, coupling: Coupling) -> Tensor:
+    """Return the value that a distribution takes at some noise, shape (*batch, *event)."""
+    if is_gumbel(distribution, coupling):
+        return gumbel_max(distribution, noise)
+    try:
+        return quantile(name, distribution, noise)
+    except CouplingError as error:
+        if coupling != "independent":
+            raise
+        raise CouplingError(
+            f"The site {name!r} is an unobserved random step drawn from {type(unwrap(distribution)).__name__}, which "
+            f"has no quantile function; given rows need one for what is not observed. {_own_site(name)}."
+        ) from error
+
+
+def partner(noise: Tensor, coupling: Coupling) -> Tensor:
+    """Return the noise of a site where its distribution is another one, given the noise that it has here."""
+    if coupling == "independent":
+        return inside(torch.rand_like(noise))
+    return 1.0 - noise if coupling == "antithetic" else noise
+
+
+def is_point(distribution: Any, coupling: Coupling) -> bool:
+    """Return whether a value determines the noise that matters in every world."""
+    if type(unwrap(distribution)).__name__ == "Delta":
+        return True
+    return coupling != "independent" and not distribution.support.is_discrete
+
+
+def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ends (m,), (m,) of the uniforms, open below and closed above, at which a value (m,) is taken.
+
+    The two are equal where the distribution is continuous; a CouplingError names a family without a distribution
+    function.
+    """
+    inner = unwrap(distribution)
+    family = type(inner).__name__
+    if isinstance(inner, torch.distributions.Bernoulli):
+        zero = (1.0 - inner.probs).expand(value.shape)
+        return torch.where(value > 0, zero, 0.0), torch.where(value > 0, 1.0, zero)
+    if isinstance(inner, torch.distributions.Categorical):
+        cumulative = inner.probs.cumsum(-1)[..., :-1].expand(*value.shape, -1)
+        ends = [torch.zeros(*value.shape, 1), cumulative, torch.ones(*value.shape, 1)]
+        edges = torch.cat([end.to(cumulative.dtype) for end in ends], -1)
+        index = value.long().unsqueeze(-1)
+        return edges.gather(-1, index).squeeze(-1), edges.gather(-1, index + 1).squeeze(-1)
+    if family == "Delta":
+        return torch.zeros(value.shape), torch.ones(value.shape)
+
+    def below(x: Tensor) -> Tensor:
+        if family in SCIPY:
+            found = SCIPY[family](inner).cdf(x.detach().cpu().numpy())
+            return torch.as_tensor(found, dtype=torch.get_default_dtype()).expand(x.shape)
+        return cast(Tensor, inner.cdf(x)).expand(x.shape)
+
+    try:
+        high = below(value)
+        return (below(value - 1) if distribution.support.is_discrete else high), high
+    except (NotImplementedError, AttributeError) as error:
+        raise CouplingError(
+            f"The site {name!r} is drawn from {family}, which has no usable distribution function, so the noise behind "
+            f"a given value cannot be computed. {_own_site(name)}."
+        ) from error
+
+
+def has_distribution(name: str, distribution: Any, value: Tensor) -> bool:
+    """Return whether a family has the distribution and quantile functions that take a value to its noise and back."""
+    try:
+        quantile(name, distribution, noise_of(name, distribution, value)[1])
+    except CouplingError:
+        return False
+    return True
+
+
+def noise_given(name: str, distribution: Any, value: Tensor, coupling: Coupling) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw the noise, (m,) or Gumbel (m, k), of a site given its value (m,); also return its mean and variance (m,).
+
+    These are NaN for Gumbel noise. The variance is 0 where a discrete value has no probability.
+    """
+    if is_gumbel(distribution, coupling):
+        noise = _gumbel_given(distribution, value)
+        log_p = log_probabilities(distribution).expand(*value.shape, -1)
+        unknown = torch.full(value.shape, torch.nan)
+        possible = log_p.gather(-1, value.long().unsqueeze(-1)).squeeze(-1) > -torch.inf
+        return noise, unknown, torch.where(possible, unknown, 0.0)
+    low, high = noise_of(name, distribution, value)
+    width = high - low
+    return inside(high - width * torch.rand(value.shape)), (low + high) / 2, width.square() / 12
+
+
+def _gumbel_given(distribution: Any, value: Tensor) -> Tensor:
+    """Draw Gumbel noise (m, k) given the winner (m,) (Maddison and Tarlow, 2017): the maximum, then all below it."""
+    log_p = log_probabilities(distribution).expand(*value.shape, -1)
+    best = (_gumbel(value.shape) + log_p.logsumexp(-1)).unsqueeze(-1)
+    free = _gumbel(log_p.shape)
+    others = -torch.log(torch.exp(-best) + torch.exp(-(free + log_p)))
+    won = torch.nn.functional.one_hot(value.long(), log_p.shape[-1]).bool()
+    # A category without probability never wins, so the winner carries no information on its noise.
+    return torch.where(log_p == -torch.inf, free, torch.where(won, best, others) - log_p)
+
+
+def choose_noise(first: Tensor, second: Tensor, one: Sequence[Tensor], other: Sequence[Tensor]) -> Tensor:
+    """Return the first noise where the distributions with parameters ``one`` and ``other`` agree, else the second."""
+    return torch.where(_same_distribution(one, other, first.ndim), first, second)
+
+
+def _same_distribution(one: Sequence[Tensor], other: Sequence[Tensor], dims: int) -> Tensor:
+    """Return where two distributions have the same parameters, for each element of so many leading dimensions."""
+    same = torch.ones((), dtype=torch.bool)
+    for left, right in zip(one, other, strict=True):
+        equal = (left == right) | (left.isnan() & right.isnan())
+        same = same & (equal.flatten(dims).all(-1) if equal.ndim > dims else equal)
+    return same
+
+
+# -- the noise of units ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Redraws:
+    """Values of a site drawn independently for each distribution, which needs no quantile function.
+
+    A unit keeps its value while its distribution is the same, and has another, independent one wherever it is not.
+    ``met`` holds, for each distribution so far, its parameters, values and their log-density.
+    """
+
+    met: list[tuple[list[Tensor], Tensor, Tensor | None]] = field(default_factory=list)
+
+    def known(self, distribution: Any) -> list[tuple[Tensor, Tensor]]:
+        """Return, for each distribution so far, where it is this one, and its values."""
+        parameters, batch = parameters_of(distribution), len(distribution.batch_shape)
+        found = []
+        for one, values, density in self.met:
+            same = _same_distribution(one, parameters, batch)
+            if density is not None:  # parameters may leave something out
+                same = same & (distribution.log_prob(values) == density)
+            found.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
+        return found
+
+    def add(self, distribution: Any, values: Tensor) -> None:
+        """Record the values under a distribution."""
+        try:
+            density: Tensor | None = distribution.log_prob(values)
+        except NotImplementedError:  # its parameters alone identify it
+            density = None
+        self.met.append((parameters_of(distribution), values, density))
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What observed units are as they are: node values, what the equations give there, and distributions' parameters.
+
+    The noise of a site drawn without explicit noise is that of the distribution in ``under``.
+    """
+
+    values: dict[str, Tensor]
+    natural: dict[str, Tensor]
+    under: dict[str, list[Tensor]]
+
+
+@dataclass
+class Noise:
+    """The exogenous noise of n units: the value of each exogenous site, and noise of nodes drawn without any.
+
+    It is drawn on first use and kept, so that every run of the program sees the same units. Each site has a seed of its
+    own: its noise depends neither on the order in which sites are met nor on what else is drawn.
+
+    ``values`` are those of exogenous sites, of parameters, and of sites whose value does not matter. ``pairs`` hold,
+    for each node drawn without explicit noise, its noise in the baseline and, where its distribution is another one,
+    elsewhere; of observed units that under the distribution that they were observed with, and elsewhere. ``redraws``
+    hold the values of nodes drawn from a family without a quantile function, if the coupling is independent. With
+    ``seed=None`` draws come from torch's global generator; otherwise they set it, so use the noise inside
+    :func:`pyrofair._random.isolated`.
+    """
+
+    n: int
+    coupling: Coupling
+    values: dict[str, Tensor] = field(default_factory=dict)
+    pairs: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    redraws: dict[str, Redraws | None] = field(default_factory=dict)
+    seed: int | None = field(default_factory=lambda: int(torch.randint(2**31 - 1, ())))
+    observed: Observed | None = None
+
+    def changed(self, n: int, change: Callable[[str, Tensor], Tensor]) -> Noise:
+        """Return the noise of n units for which every value, and noise of a node, is changed, given its name."""
+        pairs = {}
+        for name, (own, other) in self.pairs.items():
+            first = change(name, own)
+            pairs[name] = first, first if other is own else change(name, other)
+        values = {name: change(name, value) for name, value in self.values.items()}
+        return Noise(n, self.coupling, values, pairs, self.redraws)
+
+    def draw(self, name: str, distribution: Any) -> Tensor:
+        """Return the value of an exogenous site, drawn on first use."""
+        if name not in self.values:
+            self._set_seed(name)
+            self.values[name] = draw_from(distribution)
+        return self.values[name]
+
+    def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the noise of a node, whose values have this shape in one world, in the baseline and elsewhere."""
+        if name not in self.pairs:
+            self._set_seed(name)
+            first = noise_like(distribution, shape, self.coupling)
+            self.pairs[name] = first, partner(first, self.coupling)
+        return self.pairs[name]
+
+    def is_redrawn(self, name: str, distribution: Any) -> bool:
+        """Return whether a node is drawn for each distribution apart, for no quantile function takes its noise."""
+        if self.coupling == "independent" and name not in self.redraws:
+            try:
+                quantile(name, distribution, torch.tensor(0.5))
+            except CouplingError:
+                self.redraws[name] = Redraws()
+            else:
+                self.redraws[name] = None
+        return self.redraws.get(name) is not None
+
+    def value(
+        self, name: str, distribution: Any, shape: Sequence[int], met: dict[str, list[Tensor]], *, baseline: bool
+    ) -> Tensor:
+        """Return the value of a site drawn without explicit noise under its distribution in one world.
+
+        ``met`` holds the parameters of the distributions met in the baseline, which fills it; sites that are not in it
+        have the baseline's noise or, of observed units, that under which they were observed.
+        """
+        if name in self.values:
+            return self.values[name]
+        if self.is_redrawn(name, distribution):
+            return self._redraw(name, distribution)
+        own, other = self.pair(name, distribution, shape)
+        if other is not own:
+            now = parameters_of(distribution)
+            if baseline:
+                met[name] = now
+            reference = met.get(name)
+            if self.observed is not None:
+                under = self.observed.under[name]
+                reference = under if reference is None else reference
+                own, other = choose_noise(own, other, reference, under), choose_noise(other, own, reference, under)
+            if reference is not None:
+                own = choose_noise(own, other, reference, now)
+        return at_noise(name, distribution, own, self.coupling)
+
+    def _redraw(self, name: str, distribution: Any) -> Tensor:
+        redraws = cast(Redraws, self.redraws[name])
+        known = redraws.known(distribution)
+        for same, values in known:
+            if bool(same.all()):
+                return values
+        self._set_seed(f"{name} {len(known)}")
+        found = draw_from(distribution)
+        for same, values in reversed(known):
+            found = torch.where(same, values, found)
+        redraws.add(distribution, found)
+        return found
+
+    def _set_seed(self, name: str) -> None:
+        if self.seed is not None:
+            digest = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=4).digest()
+            set_seed(int.from_bytes(digest, "big"))

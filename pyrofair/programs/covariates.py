@@ -93,8 +93,7 @@ class ProgramWithCovariates:
         if missing := [name for name in self.table if name not in have]:
             raise DataError(
                 f"The table lacks the covariate {', '.join(map(repr, missing))}, which the program takes "
-                f"(with_covariates). It has the columns: {', '.join(have) or 'none'}. Add the column: covariates are "
-                "the unit's own, and those of other rows are of no use here."
+                f"(with_covariates). It has the columns: {', '.join(have) or 'none'}. Add it."
             )
         found = _read(df[list(self.table)], "the data")
         for name, values in self.table.items():
@@ -112,14 +111,11 @@ class ProgramWithCovariates:
 def with_covariates(
     program: Callable[[int, dict[str, Tensor]], Any], table: pd.DataFrame | Mapping[str, Any]
 ) -> ProgramWithCovariates:
-    """Hand covariates over with a program: values known of each unit, which it takes and does not model.
+    """Return a program of the number of units with covariates: values of each unit that it takes and does not model.
 
-    The result is a program of the number of units, for everything here that takes one. Units that are drawn have a row
-    of the table each, drawn with replacement, the same in both worlds. Where a table of units is given
-    (``SEM.counterfactual``, ``abduct``, ``fit_posterior``), its columns of the same names are their covariates. No
-    equation reads the index of a unit, so no row can be mistaken for another.
-
-    *Assumes* that covariates are not affected by the sensitive attribute or by a node of the program.
+    Units that are drawn have a row of the table each, drawn with replacement, the same in both worlds. Where a table of
+    units is given (``SEM.counterfactual``, ``abduct``, ``fit_posterior``), its columns of the same names are their
+    covariates. *Assumes* that covariates are not affected by the sensitive attribute or by a node of the program.
 
     Parameters
     ----------
@@ -138,20 +134,14 @@ def with_covariates(
     Examples
     --------
     >>> import pyro.distributions as dist
-    >>> from pyrofair import SEM
-    >>> from pyrofair import CausalGraph
-
+    >>> from pyrofair import SEM, CausalGraph
     >>> def program(n, covariates):
     ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
     ...         pyro.deterministic("M", A * covariates["need"] + U)
     >>> graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-    >>> table = pd.DataFrame({"need": [0.0, 1.0, 2.0]})
-    >>> sem = SEM(with_covariates(program, table), graph.unfair("A -> M -> Y"))
-    >>> baseline, switched = sem.nodes(1000, random_state=0)
-    >>> sorted((switched["M"] - baseline["M"]).round(4).unique().tolist())
-    [0.0, 1.0, 2.0]
+    >>> sem = SEM(with_covariates(program, {"need": [0.0, 1.0, 2.0]}), graph.unfair("A -> M -> Y"))
     >>> given = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5], "need": [2.0, 1.0]})
     >>> sem.counterfactual(given).switched["M"].tolist()
     [2.5, 2.5]

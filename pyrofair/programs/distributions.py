@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -33,6 +34,16 @@ class OrderedCategorical(Categorical):
     """
 
 
+def _expanded(distribution: Any, family: Any, instance: Any, batch_shape: Any, names: Iterable[str]) -> Any:
+    """Return a distribution for a larger batch, with attributes that have a value for each of its elements."""
+    new, shape = distribution._get_checked_instance(family, instance), torch.Size(batch_shape)
+    for name in names:
+        setattr(new, name, getattr(distribution, name).expand(shape))
+    TorchDistribution.__init__(new, shape, validate_args=False)
+    new._validate_args = distribution._validate_args
+    return new
+
+
 def _below(z: Tensor) -> Tensor:
     """Return the standard normal distribution function, exact far on the left, which ``torch.special.ndtr`` is not."""
     return 0.5 * torch.erfc(-z / math.sqrt(2.0))
@@ -44,11 +55,6 @@ class TruncatedNormal(TorchDistribution):
     ``loc`` and ``scale`` are those of the normal variable before it is cut; an infinite end leaves a side open. A
     PyrofairError refuses ``low >= high``, and ends so far from ``loc`` that no mass differs from 0. Chikahara et
     al. (2021), appendix G.2, write it TrN(loc, scale^2, low, high).
-
-    Examples
-    --------
-    >>> TruncatedNormal(2.0, 1.0, 0.1, 3.0).icdf(torch.tensor([0.0, 0.5, 1.0]))
-    tensor([0.1000, 1.8364, 3.0000])
     """
 
     arg_constraints = {  # noqa: RUF012 - torch reads it from the class
@@ -84,18 +90,14 @@ class TruncatedNormal(TorchDistribution):
         if not bool((self._mass > 0).all()):
             raise PyrofairError(
                 f"The normal distribution with loc={loc} and scale={scale} has no mass between {low} and {high} that "
-                f"{self.loc.dtype} can tell from 0. Move the ends closer to loc, or use a larger scale."
+                f"{self.loc.dtype} can hold. Move the ends closer to loc, or use a larger scale."
             )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> TruncatedNormal:
         """Return the same distribution for a larger batch."""
-        new: TruncatedNormal = self._get_checked_instance(TruncatedNormal, _instance)  # type: ignore[no-untyped-call]
-        shape = torch.Size(batch_shape)
-        for name in ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span"):
-            setattr(new, name, getattr(self, name).expand(shape))
+        names = ("loc", "scale", "low", "high", "_sign", "_start", "_end", "_mass", "_erf", "_span")
+        new: TruncatedNormal = _expanded(self, TruncatedNormal, _instance, batch_shape, names)
         new._central = self._central
-        super(TruncatedNormal, new).__init__(shape, validate_args=False)
-        new._validate_args = self._validate_args
         return new
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -158,20 +160,10 @@ NARROW = 0.01
 
 
 class DiscretizedMixture(TorchDistribution):
-    """The distribution of ``round(X)``, X from a mixture of k normal distributions, cut at two ends.
-
-    Values beyond an end are moved to it.
+    """The distribution of ``round(X)``, X from a mixture of k normal distributions, moved to an end when beyond it.
 
     ``log_weights`` (..., k) are log-weights of the components up to a constant, ``loc`` and ``scale`` their means and
     standard deviations; the ends are integers (a PyrofairError otherwise), of shapes that broadcast with the batch.
-
-    Examples
-    --------
-    >>> d = DiscretizedMixture(torch.zeros(2), torch.tensor([0.0, 3.0]), torch.tensor([0.1, 1.0]), 0, 4)
-    >>> d.log_prob(torch.arange(5.0)).exp()
-    tensor([0.5031, 0.0303, 0.1209, 0.1915, 0.1543])
-    >>> d.icdf(torch.tensor([0.2, 0.6, 0.99]))
-    tensor([0., 2., 4.])
     """
 
     arg_constraints = {  # noqa: RUF012 - torch reads it from the class
@@ -206,13 +198,10 @@ class DiscretizedMixture(TorchDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> DiscretizedMixture:
         """Return the same distribution for a larger batch."""
-        new: DiscretizedMixture = self._get_checked_instance(DiscretizedMixture, _instance)  # type: ignore[no-untyped-call]
-        batch = torch.Size(batch_shape)
+        new: DiscretizedMixture = _expanded(self, DiscretizedMixture, _instance, batch_shape, ("low", "high"))
         for name in ("log_weights", "loc", "scale"):
-            setattr(new, name, getattr(self, name).expand((*batch, self.loc.shape[-1])))
-        new.low, new.high, new._most = self.low.expand(batch), self.high.expand(batch), self._most
-        super(DiscretizedMixture, new).__init__(batch, validate_args=False)
-        new._validate_args = self._validate_args
+            setattr(new, name, getattr(self, name).expand((*new.batch_shape, self.loc.shape[-1])))
+        new._most = self._most
         return new
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)

@@ -19,6 +19,7 @@ from torch import Tensor
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.exceptions import PyrofairError
 from pyrofair.programs.couplings import unwrap
+from pyrofair.programs.provenance import apply_outside
 
 __all__ = ["NATURAL", "InterventionError", "do"]
 
@@ -51,31 +52,27 @@ def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., 
     >>> torch.equal(do(program, {"A": 1})(4), intervened(4))
     True
 
-    It differs from ``pyro.poutine.do``:
+    It differs from ``pyro.poutine.do``: a site carries the intervened value under its own name, in the trace and in
+    ``Predictive``, and its natural value, which it has without the intervention, under ``NAME__natural``. Values are
+    cast to the site's type and broadcast to its shape, plates included. The natural value is no latent site and adds no
+    log-probability, unless it was conditioned on: ``do(poutine.condition(program, seen), values)``. Of two
+    interventions on one site the outer one holds; the natural value is that of the program inside both.
 
-    - In the trace, and in what ``Predictive`` returns, a site carries the intervened value under its own name, and its
-      natural value, which it has without the intervention, under ``NAME__natural``.
-    - Numbers, bools, arrays and tensors are cast to the site's type and broadcast to its shape, plates included.
-    - The natural value is no latent site and adds no log-probability, unless it was conditioned on: then it counts as
-      evidence, ``do(poutine.condition(program, seen), values)``. Each site has its scale once.
-    - Of two interventions on one site the outer one holds; the natural value is that of the program inside both.
-
-    Names are those that the site has where ``do`` stands: inside ``scope`` without its prefix, outside with it. A
-    handler outside that gives an intervened site another value or another distribution is refused.
+    Names are those that the site has where ``do`` stands: inside ``scope`` without its prefix, outside with it.
 
     Parameters
     ----------
     program
         A Pyro program.
     values
-        For each site its value.
+        For each site its value: a number, bool, array or tensor.
 
     Raises
     ------
     InterventionError
         If the program is no function or ``values`` no dictionary; and when the program runs, for a site it does not
-        have, a value of None, of a wrong shape, that the site's type cannot hold, not finite, or outside the site's
-        support; and where a handler outside conditions on an intervened site or reparametrises it.
+        have, a value that does not fit the site's shape, type or support or is not finite, and where a handler outside
+        conditions on an intervened site or reparametrises it.
 
     References
     ----------
@@ -117,11 +114,18 @@ class _SafeDo(DoMessenger):
         self.met.append(name)
         if name not in self.data:
             return
-        self._refuse_reparam_outside(name)
+        for handler in self._outer():
+            if isinstance(handler, ReparamMessenger) and isinstance(handler.config, dict) and name in handler.config:
+                raise InterventionError(
+                    f"The site {name!r} is intervened on and reparametrised outside, where it has no distribution. "
+                    "Leave it out there, or reparametrise inside: do(poutine.reparam(program, config), values)."
+                )
         inner = "_intervened" in msg["infer"]
         copy = msg.copy()
         if msg["value"] is None:
-            self._enter_outer_plates(copy)
+            for handler in reversed(self._outer()):  # expand the distribution to the plates around this handler
+                if isinstance(handler, IndepMessenger | BroadcastMessenger):
+                    handler._process_message(copy)
             copy["value"] = copy["fn"](*msg["args"], **msg["kwargs"])
         value = _fit(name, self.data[name], copy["value"], msg)
         if not inner:
@@ -139,39 +143,14 @@ class _SafeDo(DoMessenger):
         # A handler outside may wrap the value, as one does that follows dependencies, but not change it.
         if given is None or (msg["value"] is not given and not torch.equal(msg["value"], given)):
             raise InterventionError(
-                f"The site {msg['name']!r} is intervened on, and a handler outside gives it another value, by "
-                "condition or by Predictive's posterior samples. To condition on its natural value, do so "
-                "inside: do(poutine.condition(program, seen), values). Otherwise leave the site out of the samples."
+                f"The site {msg['name']!r} is intervened on, and a handler outside (condition, Predictive) gives it "
+                "another value. Condition on its natural value inside: do(poutine.condition(program, seen), values). "
+                "Otherwise leave the site out of the samples."
             )
-        self._show(natural)
-
-    def _refuse_reparam_outside(self, name: str) -> None:
-        for handler in self._outer():
-            if isinstance(handler, ReparamMessenger) and isinstance(handler.config, dict) and name in handler.config:
-                raise InterventionError(
-                    f"The site {name!r} is intervened on and reparametrised outside, where it has no distribution "
-                    "any more. Leave it out there, or reparametrise inside: do(poutine.reparam(program, config), "
-                    "values)."
-                )
+        apply_outside(self, natural)
 
     def _outer(self) -> list[Any]:
         return runtime._PYRO_STACK[: runtime._PYRO_STACK.index(self)]
-
-    def _enter_outer_plates(self, msg: Any) -> None:
-        """Expand a distribution to the plates around this handler."""
-        for handler in reversed(self._outer()):
-            if isinstance(handler, IndepMessenger | BroadcastMessenger):
-                handler._process_message(msg)
-
-    def _show(self, natural: Any) -> None:
-        """Apply the handlers outside this one to a site; those inside have processed it already."""
-        stack = runtime._PYRO_STACK
-        inner = stack[stack.index(self) :]
-        del stack[stack.index(self) :]
-        try:
-            runtime.apply_stack(natural)
-        finally:
-            stack.extend(inner)
 
 
 def _natural(msg: Any, value: Tensor) -> Any:
@@ -209,9 +188,10 @@ def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
         dtype = str(natural.dtype).removeprefix("torch.")
         raise InterventionError(f"The site {name!r} holds {dtype}, which cannot take the value {given!r}.")
     frames = [frame for frame in msg["cond_indep_stack"] if frame.vectorized]
+    sizes = {frame.dim: frame.size for frame in frames}
     try:
         if msg["infer"].get("_deterministic") and value.ndim > natural.ndim:  # a constant may differ between units
-            value = value.expand(_plate_shape(frames))
+            value = value.expand([sizes.get(dim, 1) for dim in range(min(sizes, default=0), 0)])
         else:
             value = value.expand(natural.shape)
     except RuntimeError as error:
@@ -225,12 +205,6 @@ def _fit(name: str, given: Any, natural: Tensor, msg: Any) -> Tensor:
         raise InterventionError(f"The value for the site {name!r} lies outside its support, {support}: {given!r}.")
     if not bool(value.isfinite().all()):
         raise InterventionError(
-            f"The value for the site {name!r} is {given!r}, which is not finite; set it to finite numbers, and drop or "
-            "fill in what is missing."
+            f"The value for the site {name!r} is {given!r}, which is not finite; drop or fill in what is missing."
         )
     return value
-
-
-def _plate_shape(frames: list[Any]) -> tuple[int, ...]:
-    sizes = {frame.dim: frame.size for frame in frames}
-    return tuple(sizes.get(dim, 1) for dim in range(min(sizes, default=0), 0))

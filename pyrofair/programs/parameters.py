@@ -12,6 +12,7 @@ import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
+from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import constraints
 
@@ -20,7 +21,6 @@ from pyrofair._validation import did_you_mean, require_integer, shown
 from pyrofair.exceptions import DataError
 from pyrofair.programs.provenance import (
     Program,
-    at_parameters,
     is_deterministic,
     reading,
     run_program,
@@ -29,7 +29,16 @@ from pyrofair.programs.provenance import (
 )
 from pyrofair.programs.sites import ProgramSites
 
-__all__ = ["NO_PARAMETERS", "ParameterUse", "Priors", "allocate", "read_priors", "require_posterior", "thin"]
+__all__ = [
+    "NO_PARAMETERS",
+    "ParameterUse",
+    "Priors",
+    "allocate",
+    "at_parameters",
+    "read_priors",
+    "require_posterior",
+    "thin",
+]
 
 UNITS_PER_DRAW = 100
 """Units are spread over posterior draws as long as each draw has so many."""
@@ -47,9 +56,6 @@ class ParameterUse:
 
     ``names`` are the parameters, ``used`` how many of the ``held`` posterior draws were used; none are held if one draw
     of the prior was used for want of any.
-
-    >>> print(ParameterUse(("b", "c"), 50, 400))
-    50 of 400 posterior draws of b, c
     """
 
     names: tuple[str, ...] = ()
@@ -129,7 +135,12 @@ class Priors:
                 f"its prior. It holds: {', '.join(held)}. Add what is missing."
             )
         for name, values in held.items():
-            _require_finite(name, values)
+            wrong = ~np.isfinite(values).reshape(len(values), -1).all(1)
+            if wrong.any():
+                raise DataError(
+                    f"{int(wrong.sum())} of {len(values)} draws of {name!r} are not finite, the first at "
+                    f"{int(wrong.argmax())}. Leave these draws out, or see why the sampler failed."
+                )
         self._require_support({name: values for name, values in held.items() if name in self.distributions})
         return held
 
@@ -188,13 +199,18 @@ class Priors:
         for name in held.keys() - self.moving:
             self._refuse_outside(name, self.distributions[name], tensors[name], range(len(tensors[name])))
         if moving := held.keys() & self.moving:
-            same = _digest(held)
+            digest = hashlib.blake2b()
+            for name, each in sorted(held.items()):
+                digest.update(f"{name} {each.shape} {each.dtype} ".encode() + np.ascontiguousarray(each).tobytes())
+            same = digest.digest()
             if same in self.checked:
                 return
             for draw in range(len(next(iter(tensors.values())))):
-                at_draw = _distributions(self.program, {name: values[draw] for name, values in tensors.items()})
+                at_draw = poutine.condition(self.program, data={name: each[draw] for name, each in tensors.items()})
+                with isolated(0), pyro.validation_enabled(False), torch.no_grad():
+                    sites = run_program(at_draw, PROBE)
                 for name in moving:
-                    self._refuse_outside(name, at_draw[name], tensors[name][draw : draw + 1], [draw])
+                    self._refuse_outside(name, sites[name]["fn"], tensors[name][draw : draw + 1], [draw])
             self.checked.add(same)
 
     def _refuse_outside(self, name: str, distribution: Any, values: Tensor, draws: Any) -> None:
@@ -207,27 +223,60 @@ class Priors:
             shown = values[first].item() if values[first].numel() == 1 else values[first].tolist()
             raise DataError(
                 f"Draw {draws[first]} of the parameter {name!r} is {shown}, outside the support of its prior, "
-                f"{support}: no posterior of this program holds it. Correct the draws, or the prior."
+                f"{support}. Correct the draws, or the prior."
             )
+
+
+class _AtParameters(Messenger):
+    """Give parameters values that they can take."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.values = values
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.values and msg["value"] is None:
+            drawn = msg["fn"]()
+            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
+            support = support_of(msg["fn"])
+            possible = value.shape == drawn.shape and bool(value.isfinite().all())
+            possible = possible and (support is None or bool(support.check(value).all()))
+            msg["value"], msg["done"] = value if possible else drawn, True
+
+
+def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
+    """Return a program with parameters held at one draw of a :class:`pyrofair.Posterior` or of a mapping to draws.
+
+    Values that a parameter cannot take are ignored; :meth:`Priors.read` refuses them.
+    """
+    values = {}
+    given = getattr(posterior, "flat", posterior)
+    for name, draws in given.items() if isinstance(given, Mapping) else ():
+        try:
+            held = np.array(to_array(draws), order="C")
+            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
+        except (TypeError, ValueError, IndexError, RuntimeError):  # no draws: Priors.read refuses them by name
+            continue
+    handled: Program = _AtParameters(values)(program) if values and callable(program) else program
+    return handled
 
 
 def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> Priors:
     """Read off a program what values its parameters can take, from the two runs that ``info`` was read off.
 
-    If a posterior is given, these runs held one draw of it; the program is run again, at draws of the prior or, where
-    it fails there, at the first and the last of the posterior.
+    If a posterior is given, these runs held one draw of it; unless all families fix their supports, the program is run
+    again, at a draw of the prior or, where it fails there, at the last of the posterior.
     """
-    if posterior is None and info.outside:
-        one, other = info.outside
-    else:
-        with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-            try:
-                one, other = (run_program(program, PROBE) for _ in range(2))
-            except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
-                with reading("The distribution of the program's parameters"):
-                    one, other = (run_program(at_parameters(program, posterior, draw), PROBE) for draw in (0, -1))
+    one, other = info.outside
     outside = [name for name in one if name not in info.sites]
     open_ = [name for name in outside if name in info.parameters and not one[name]["is_observed"]]
+    if posterior is not None and not all(_has_fixed_support(one[name]["fn"]) for name in open_):
+        with isolated(1), pyro.validation_enabled(False), torch.no_grad():
+            try:
+                other = run_program(program, PROBE)
+            except Exception:  # parameters that are unlikely a priori may break it; those of the posterior must not
+                with reading("The distribution of the program's parameters"):
+                    other = run_program(at_parameters(program, posterior, -1), PROBE)
     return Priors(
         program,
         info,
@@ -286,27 +335,10 @@ def _numbers(name: str, values: Any) -> NDArray[Any]:
     return found if found.ndim == 0 else np.array(found, order="C")  # torch takes no negative strides
 
 
-def _require_finite(name: str, values: NDArray[Any]) -> None:
-    wrong = ~np.isfinite(values).reshape(len(values), -1).all(1)
-    if wrong.any():
-        raise DataError(
-            f"{int(wrong.sum())} of {len(values)} draws of {name!r} are not finite, the first at {int(wrong.argmax())}."
-            " Leave these draws out, or see why the sampler failed."
-        )
-
-
-def _digest(held: Draws) -> bytes:
-    found = hashlib.blake2b()
-    for name, values in sorted(held.items()):
-        found.update(f"{name} {values.shape} {values.dtype} ".encode() + np.ascontiguousarray(values).tobytes())
-    return found.digest()
-
-
-def _distributions(program: Program, values: dict[str, Tensor]) -> dict[str, Any]:
-    """Return the distributions of parameters where all of them are held at values."""
-    with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-        sites = run_program(poutine.condition(program, data=values), PROBE)
-    return {name: sites[name]["fn"] for name in values}
+def _has_fixed_support(distribution: Any) -> bool:
+    """Return whether the support is one of the family, whatever its parameters, such as that of a normal."""
+    support = getattr(type(distribution), "support", None)
+    return isinstance(support, constraints.Constraint) and not constraints.is_dependent(support)  # type: ignore[no-untyped-call]
 
 
 def _bounds(distribution: Any) -> str:

@@ -1,4 +1,4 @@
-"""Units drawn from a program in both worlds: on one noise, and spread over draws of its parameters."""
+"""Units drawn from a program in both worlds, spread over draws of its parameters, and the tables of these worlds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,16 +16,16 @@ from torch import Tensor
 from pyrofair._random import isolated, set_seed
 from pyrofair._validation import require_integer
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.programs.couplings import Coupling
+from pyrofair.programs.couplings import Coupling, Noise
 from pyrofair.programs.covariates import covariate_names
-from pyrofair.programs.noise import Noise
-from pyrofair.programs.parameters import MOST_DRAWS, Priors, allocate, read_priors
-from pyrofair.programs.provenance import Program, at_parameters
+from pyrofair.programs.parameters import MOST_DRAWS, Priors, allocate, at_parameters, read_priors
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.sites import require_finite
 from pyrofair.programs.structural_equations import Equations, read_equations
-from pyrofair.programs.world_tables import site_of
 from pyrofair.programs.worlds import Strategy, World, both_worlds, choose_strategy, factual, shared_worlds
+from pyrofair.tables.labels import Levels, as_column, labels_of
 
-__all__ = ["Population", "Units", "read_population"]
+__all__ = ["Population", "Units", "read_population", "world_tables"]
 
 Draws = Mapping[str, NDArray[Any]]
 
@@ -51,7 +53,7 @@ class Population:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The sites that a classifier reads, in the order of its columns."""
-        return tuple(site_of(self.equations, column) for column in self.equations.unfair.graph.input_columns)
+        return tuple(self.equations.site_of(column) for column in self.equations.unfair.graph.input_columns)
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -150,3 +152,50 @@ def _join(parts: Sequence[tuple[World, ...]], sizes: Sequence[int]) -> tuple[Wor
         return torch.cat([each.expand(size, *each.shape[1:]) for each, size in zip(every, sizes, strict=True)])
 
     return tuple({site: column(which, site) for site in world} for which, world in enumerate(parts[0]))
+
+
+def world_tables(
+    equations: Equations,
+    worlds: Sequence[World],
+    columns: Sequence[str],
+    size: int,
+    levels: Levels,
+    dtypes: Mapping[Any, Any] | None = None,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return ``columns``, or sites, of both worlds as tables of ``size`` rows, A as the outcome reads it.
+
+    ``levels`` label sites that hold codes; ``dtypes`` are the pandas types of some columns. The two tables share memory
+    where the worlds are the same, so their columns are read-only.
+    """
+    types = dict(dtypes or {})
+    graph = equations.unfair.graph
+    path = (graph.sensitive, graph.outcome)
+    made: dict[tuple[Any, ...], Any] = {}
+    tables = []
+    for world, regime in zip(worlds, equations.unfair.regimes, strict=True):
+        data: dict[str, Any] = {}
+        for column in columns:
+            if column == graph.sensitive_column:
+                label = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
+                data[column] = np.broadcast_to(np.asarray(label), size)
+                if column in types:
+                    one = as_column(column, np.asarray([label]), types[column])
+                    data[column] = one.iloc[np.zeros(size, dtype=np.int64)].set_axis(range(size))
+                continue
+            site = equations.site_of(column)
+            values = world[site]
+            key = (site, values.data_ptr(), values.shape, values.stride())
+            if key not in made:
+                require_finite(site, values)
+                made[key] = values.expand(size).numpy()
+                if site in levels:
+                    made[key] = labels_of(site, levels[site], made[key])
+                if column in types:
+                    typed = as_column(column, made[key], types[column])
+                    plain = isinstance(typed.dtype, np.dtype) and typed.dtype != object
+                    made[key] = typed.to_numpy() if plain else typed
+                if isinstance(made[key], np.ndarray):
+                    made[key].flags.writeable = False
+            data[column] = made[key]
+        tables.append(pd.DataFrame(data, copy=False))
+    return tables[0], tables[1]

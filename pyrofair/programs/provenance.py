@@ -33,7 +33,7 @@ __all__ = [
     "RefusePlainDo",
     "Signature",
     "UnreadableError",
-    "at_parameters",
+    "apply_outside",
     "drawn_once",
     "evaluating",
     "fails_at",
@@ -164,45 +164,22 @@ def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any
     }
 
 
-class _AtParameters(Messenger):
-    """Give parameters values that they can take."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.values = values
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.values and msg["value"] is None:
-            drawn = msg["fn"]()
-            value = torch.as_tensor(self.values[msg["name"]], device="cpu").to(drawn.dtype)
-            support = support_of(msg["fn"])
-            possible = value.shape == drawn.shape and bool(value.isfinite().all())
-            possible = possible and (support is None or bool(support.check(value).all()))
-            msg["value"], msg["done"] = value if possible else drawn, True
-
-
-def at_parameters(program: Program, posterior: Any, draw: int = 0) -> Program:
-    """Return a program with parameters held at one draw of a :class:`pyrofair.Posterior` or of a mapping to draws.
-
-    Values that a parameter cannot take are ignored; :meth:`pyrofair.programs.parameters.Priors.read` refuses them.
-    """
-    values = {}
-    given = getattr(posterior, "flat", posterior)
-    for name, draws in given.items() if isinstance(given, Mapping) else ():
-        try:
-            held = np.array(to_array(draws), order="C")
-            values[str(name)] = torch.as_tensor(held[draw], device="cpu")
-        except (TypeError, ValueError, IndexError, RuntimeError):  # no draws: Priors.read refuses them by name
-            continue
-    handled: Program = _AtParameters(values)(program) if values and callable(program) else program
-    return handled
-
-
 def to_array(values: Any) -> NDArray[Any]:
     """Return numbers as an array; a tensor, or a list of them, may require gradients and lie on any device."""
     if isinstance(values, list | tuple):
         return np.asarray([each.detach().cpu() if isinstance(each, Tensor) else each for each in values])
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+
+
+def apply_outside(handler: Messenger, site: Any) -> None:
+    """Apply the handlers outside one to a site; those inside have processed it already."""
+    stack = runtime._PYRO_STACK
+    inner = stack[stack.index(handler) :]
+    del stack[stack.index(handler) :]
+    try:
+        runtime.apply_stack(site)
+    finally:
+        stack.extend(inner)
 
 
 class RefusePlainDo(Messenger):
@@ -307,6 +284,14 @@ class Provenance:
             else:
                 found.add(name)
         return found & {*stops}
+
+    def descendants(self, sites: Iterable[str]) -> set[str]:
+        """Return the sites that some sites influence, without themselves."""
+        start = set(sites)
+        found = set(start)
+        while more := {site for site, above in self.reads.items() if site not in found and above & found}:
+            found |= more
+        return found - start
 
 
 class _Exits(TorchFunctionMode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from pyrofair._validation import did_you_mean
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.parse import EdgeList
-from pyrofair.programs.checks import CROWD, KnownUnits, check_units, perturbed, trial_of_run
+from pyrofair.programs.checks import PERTURBED, KnownUnits, check_units, perturbed, trial_of_run
 from pyrofair.programs.couplings import WRAPPERS, is_nominal
 from pyrofair.programs.provenance import (
     Program,
@@ -30,8 +30,7 @@ from pyrofair.programs.provenance import (
 )
 
 __all__ = [
-    "PEOPLE",
-    "Dependencies",
+    "UNITS",
     "Outline",
     "Program",
     "ProgramSites",
@@ -42,32 +41,10 @@ __all__ = [
 ]
 
 PROBES = (61, 53)
-PEOPLE = -1
+UNITS = -1
 """Stands for the number of units in the shape of a site."""
 
 _PLATE = "Write it as program(n), with 'with pyro.plate(\"units\", n):' around the equations."
-
-
-@dataclass(frozen=True)
-class Dependencies:
-    """What each site reads directly, per unit or not, in the order of the run, and which are drawn or computed.
-
-    ``reads`` counts what masks or scales a log-probability; ``drawn`` are the sites that are drawn and not observed,
-    ``computed`` those of ``pyro.deterministic``, ``stored`` those of ``pyro.param``.
-    """
-
-    reads: dict[str, frozenset[str]]
-    drawn: tuple[str, ...]
-    computed: tuple[str, ...]
-    stored: tuple[str, ...]
-
-    def descendants(self, sites: Iterable[str]) -> set[str]:
-        """Return the sites that some sites influence, without themselves."""
-        start = set(sites)
-        found = set(start)
-        while more := {site for site, above in self.reads.items() if site not in found and above & found}:
-            found |= more
-        return found - start
 
 
 @dataclass(frozen=True)
@@ -79,8 +56,9 @@ class ProgramSites:
     ``shapes`` have -1 for n. A handler (``poutine.reparam``) computes ``reparametrised`` sites from noise of its own.
     ``joint`` holds, for components of a vector that are not drawn independently, which of their values, shape (n,)
     each, are possible together, shape (n,). The log-probability of ``weighted`` sites is masked or scaled; ``nominal``
-    ones are categories without an order. ``dependencies`` include parameters, ``outside`` are the sites outside the
-    plate in two runs, and ``known`` units are compared with those of other runs.
+    ones are categories without an order. ``dependencies`` include
+    parameters and what masks or scales a log-probability, ``outside`` are the sites outside the plate in two runs, and
+    ``known`` units are compared with those of other runs.
     """
 
     sites: tuple[str, ...]
@@ -94,18 +72,13 @@ class ProgramSites:
     joint: Mapping[tuple[str, ...], Callable[[Sequence[torch.Tensor]], torch.Tensor]] = field(default_factory=dict)
     weighted: frozenset[str] = frozenset()
     nominal: frozenset[str] = frozenset()
-    dependencies: Dependencies = field(default=Dependencies({}, (), (), ()), repr=False, compare=False)
+    dependencies: Provenance = field(default_factory=Provenance, repr=False, compare=False)
     outside: tuple[dict[str, Any], ...] = field(default=(), repr=False, compare=False)
     known: KnownUnits | None = field(default=None, repr=False, compare=False)
 
-    @property
-    def dimensions(self) -> dict[str, int]:
-        """For each per-unit site the number of its dimensions, units included."""
-        return {site: len(shape) for site, shape in self.shapes.items()}
-
     def shape(self, site: str, n: int) -> tuple[int, ...]:
         """Return the shape of a site's values for n units."""
-        return tuple(n if size == PEOPLE else size for size in self.shapes[site])
+        return tuple(n if size == UNITS else size for size in self.shapes[site])
 
     def confirm(self, n: int) -> None:
         """Refuse a program whose equations differ for the same units among n; call it before a run on n units."""
@@ -148,16 +121,15 @@ class ProgramSites:
         """
         stop = frozenset(nodes)
         for site in self.evidence(nodes):
-            above = self._above(site, stop)
+            above = self.above(site, stop)
             read = [one for one in self.sites if one in above and (one in stop or one in self.random - self.observed)]
-            readers = [node for node in nodes if site in self._above(node, stop)]
+            readers = [node for node in nodes if site in self.above(node, stop)]
             if read or readers:
                 how = f"reads {', '.join(map(repr, read))}" if read else f"is read by {', '.join(map(repr, readers))}"
                 raise GraphError(
                     f"The site {site!r} is evidence (obs=..., obs_mask=..., condition or pyro.factor) and {how}, so "
-                    "the units that the program draws are not those that it describes: their worlds would leave that "
-                    "evidence out. Pass the program without it, as it draws units. (Evidence counts in "
-                    "fit_posterior, which learns parameters.)"
+                    "the units that the program draws are not those that it describes. Pass the program without it, as "
+                    "it draws units. (Evidence counts in fit_posterior, which learns parameters.)"
                 )
 
     def sites_of(self, node: str, columns: Sequence[str]) -> tuple[str, ...]:
@@ -168,7 +140,7 @@ class ProgramSites:
 
     def causes(self, node: str, nodes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the nodes that a node reads, directly or through sites that are no nodes, and the noise it reads."""
-        met = self._above(node, frozenset(nodes))
+        met = self.above(node, frozenset(nodes))
         return tuple(n for n in nodes if n in met), tuple(
             s for s in self.sites if s in met and s in self.random and s not in nodes
         )
@@ -186,7 +158,7 @@ class ProgramSites:
         owner |= {site: site for site in self.random if site not in owner}
         above: dict[str, list[str]] = {node: [] for node in (*nodes, *(owner[s] for s in self.sites if s in owner))}
         for site, node in owner.items():
-            met = self._above(site, frozenset(owner))
+            met = self.above(site, frozenset(owner))
             found = [owner[s] for s in self.sites if s in met and s in owner and owner[s] != node]
             above[node] += [parent for parent in dict.fromkeys(found) if parent not in above[node]]
         while single := [s for s in above if s not in sites and sum(s in p for p in above.values()) <= 1]:
@@ -202,7 +174,7 @@ class ProgramSites:
         )
         return EdgeList(tuple(index), tuple(edges), latent)
 
-    def _above(self, site: str, stop: frozenset[str]) -> set[str]:
+    def above(self, site: str, stop: frozenset[str]) -> set[str]:
         """Return the sites that lead to a site, going no further up than those in ``stop``."""
         met: set[str] = set()
         waiting = list(self.reads[site])
@@ -219,8 +191,7 @@ def require_finite(site: str, values: Tensor) -> None:
     if not bool((finite := values.isfinite()).all()):
         raise DataError(
             f"The program gives the node {site!r} the value {values[~finite].flatten()[0].item()} for "
-            f"{float((~finite).double().mean()):.0%} of the units. Mend its equation, which divides by zero, "
-            "say, or leaves the range of its numbers."
+            f"{float((~finite).double().mean()):.0%} of the units. Correct its equation, such as a division by zero."
         )
 
 
@@ -249,6 +220,8 @@ def read_outline(program: Program) -> Outline:
         shapes = _shapes(plain, other)
         drawn = [name for name, site in plain.items() if not is_deterministic(site)]
         given = {name for name in drawn if name in shapes and plain[name]["is_observed"]}
+        # obs_mask gives some units' value, and Pyro draws the others under a second name.
+        imputed = {s for s in shapes if s not in drawn and f"{s}_observed" in given and f"{s}_unobserved" in plain}
         parameters = tuple(name for name in drawn if name not in shapes)
         for name in parameters:
             if read := seen.among(seen.reads[name], shapes):
@@ -256,7 +229,7 @@ def read_outline(program: Program) -> Outline:
         info = ProgramSites(
             sites=tuple(shapes),
             random=frozenset(name for name in drawn if name in shapes),
-            observed=frozenset(given | {name for name in shapes if _is_imputed(name, plain, given)}),
+            observed=frozenset(given | imputed),
             parameters=parameters,
             reads={site: tuple(seen.among(seen.reads[site], shapes)) for site in shapes},
             shapes=shapes,
@@ -276,34 +249,18 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
 
     Dependencies are followed through torch's operations. What a program reads in other ways (``.item()``, NumPy,
     assignment into a tensor) is looked for by changing each site while all others are held: such a dependence is added,
-    with a warning. Where no site is found to read what leaves torch, a warning reports it. Each unit's equations must
-    be the same at any index among any number of units of any values. A step that fails is an error, never "no
-    dependence".
+    with a warning, and so is a warning of what leaves torch unread. Each unit's equations must be the same at any
+    index among any number of units of any values.
 
     Besides the two runs of the outline, there are one on known units, three on many of them, and one in which every
-    site is changed; where values leave torch, two more.
-
-    Raises
-    ------
-    GraphError
-        If the program fails or cannot be read, has no per-unit sites, has other sites for another number of units,
-        takes a subsample of its plate, draws random numbers outside Pyro, mixes units, or depends on their index.
-
-    Examples
-    --------
-    >>> import pyro
-    >>> import pyro.distributions as dist
-    >>> def program(n):
-    ...     with pyro.plate("units", n):
-    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
-    ...         pyro.sample("D", dist.Normal(2 * A, 1.0))
-    >>> read_sites(program).reads
-    {'A': (), 'D': ('A',)}
+    site is changed; where values leave torch, two more. A GraphError names a program that fails or cannot be read, has
+    no per-unit sites, or other ones for another number of units, takes a subsample of its plate, draws random numbers
+    outside Pyro, mixes units, or depends on their index.
     """
     found = outline or read_outline(program)
     info, seen = found.info, found.seen
     with undisturbed("The program"):
-        dims = {site: shape.index(PEOPLE) if PEOPLE in shape else None for site, shape in info.shapes.items()}
+        dims = {site: shape.index(UNITS) if UNITS in shape else None for site, shape in info.shapes.items()}
         trial = trial_of_run(program, dims, found.plain, {name: site["value"] for name, site in found.other.items()})
         known = KnownUnits.of_trial(trial)
         check_units(known, info.parameters)
@@ -311,9 +268,9 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
         left = {site: how for name, how in seen.left.items() for site in seen.among([name], info.sites)}
         hidden = perturbed(trial, info.reads)
         if causes := _unclear(info.sites, left, hidden, moving):
-            crowd = trial_of_run(program, dims, run_program(program, 2 * CROWD))
+            larger = trial_of_run(program, dims, run_program(program, 2 * PERTURBED))
             reads = {site: {*info.reads[site], *hidden.get(site, ())} for site in info.sites}
-            more = perturbed(crowd, reads, causes)
+            more = perturbed(larger, reads, causes)
             hidden = {s: hidden.get(s, []) + more.get(s, []) for s in info.sites if s in hidden or s in more}
         hidden = {name: [site for site in info.sites if site in read] for name, read in hidden.items()}
     _warn(hidden, left, moving)
@@ -322,14 +279,9 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
     return replace(
         info,
         reads={name: tuple(site for site in info.sites if site in met[name]) for name in info.sites},
-        dependencies=Dependencies(every, tuple(seen.drawn), tuple(seen.computed), tuple(seen.stored)),
+        dependencies=replace(seen, reads=every),
         known=known,
     )
-
-
-def _is_imputed(name: str, sites: Mapping[str, Any], given: Collection[str]) -> bool:
-    """Return whether ``obs_mask`` gives some units' value: Pyro draws the others under a second name."""
-    return is_deterministic(sites[name]) and f"{name}_observed" in given and f"{name}_unobserved" in sites
 
 
 def _is_weighted(site: Any) -> bool:
@@ -355,17 +307,15 @@ def _warn(hidden: Mapping[str, Sequence[str]], left: Mapping[str, str], moving: 
     """Warn of dependencies that torch does not show, and of those that there may be."""
     remedy = "write the equation in torch operations if you can."
     messages = [
-        f"The program's site {name!r} reads {', '.join(map(repr, more))} in a way that torch does not show "
-        "(.item(), NumPy, or assignment into a tensor). It was found by changing values, which can miss a rare "
-        f"dependence: {remedy}"
+        f"The program's site {name!r} reads {', '.join(map(repr, more))} in a way that torch does not show (.item(), "
+        f"NumPy, or assignment into a tensor). Changing values, which found it, can miss a rare dependence: {remedy}"
         for name, more in hidden.items()
     ]
     found = {cause for more in hidden.values() for cause in more}
     if lost := [f"{site!r} (by {how})" for site, how in left.items() if site not in found]:
         messages.append(
-            f"The program takes {', '.join(lost)} out of torch, from where it cannot be followed who reads it. "
-            f"Changing values of {CROWD} units showed no site that does so, but a rare dependence can be missed: "
-            + remedy
+            f"The program takes {', '.join(lost)} out of torch, where reading it cannot be followed. Changing values "
+            f"of {PERTURBED} units showed no site that reads it, but a rare dependence can be missed: {remedy}"
         )
     if unknown := sorted(moving - hidden.keys()):
         messages.append(
@@ -425,7 +375,7 @@ def _shapes(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, 
                 * any(frame.dim != -1 for frame in site["cond_indep_stack"] if frame.size == PROBES[0])
             )
         if grown or (inside and not first):
-            found[name] = tuple(PEOPLE if i in grown else size for i, size in enumerate(first))
+            found[name] = tuple(UNITS if i in grown else size for i, size in enumerate(first))
     if not found:
         raise GraphError(
             "The program has no per-unit sites: none stands in a plate of the size that it was called with. " + _PLATE

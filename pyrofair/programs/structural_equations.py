@@ -17,6 +17,7 @@ from pyrofair.programs.couplings import Coupling, named_coupling
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.sites import ProgramSites, caller_level
 from pyrofair.programs.vectors import read_scalar_sites
+from pyrofair.tables.labels import columns_of_sites
 
 __all__ = ["Equations", "State", "read_equations", "sensitive_levels"]
 
@@ -66,6 +67,11 @@ class Equations:
         every = tuple(self.node_of)
         return frozenset(site for site in self.info.random if self.info.causes(site, every)[0])
 
+    def site_of(self, column: str) -> str:
+        """Return the site of a column, or the site that has this name itself."""
+        columns = columns_of_sites(self.node_of, self.unfair.graph)
+        return column if column in columns else next(site for site, own in columns.items() if own == column)
+
     def coupled(self, wanted: Iterable[str]) -> tuple[str, ...]:
         """Return the sites without explicit noise that the sensitive attribute reaches and some sites depend on."""
         reached = {self.sensitive}
@@ -81,15 +87,9 @@ class Equations:
 
     def idle(self, wanted: Iterable[str], held: Iterable[str] | None = None) -> frozenset[str]:
         """Return the random sites that are no ancestors of wanted ones once some are set, by default that of A."""
-        needed: set[str] = set()
-        known = {self.sensitive} if held is None else {*held}
-        waiting = list(wanted)
-        while waiting:
-            site = waiting.pop()
-            if site not in needed and site not in known:
-                needed.add(site)
-                waiting.extend(self.info.reads[site])
-        return self.info.random - needed
+        known = frozenset([self.sensitive] if held is None else held)
+        needed = {s for site in wanted if site not in known for s in (site, *self.info.above(site, known))}
+        return self.info.random - (needed - known)
 
     def states(self, regime: Regime) -> dict[str, State]:
         """Return the state in which each site is shown in a world: that of its node's shortest way to the outcome.
@@ -184,9 +184,8 @@ def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
 def read_equations(program: Program, unfair: UnfairPaths, probe: Program | None = None) -> Equations:
     """Match a program's sites with the graph's nodes; ``probe``, by default the program, is run to read it.
 
-    The outcome, latent nodes, and nodes that do not lead to the outcome need no site. A GraphError names another node
-    without a site, a site that is given data or has another number of components than columns, evidence about units,
-    or a parent that the graph lacks; a warning two nodes but the outcome that read one site which is no node.
+    The outcome, latent nodes, and nodes that do not lead to the outcome need no site. A GraphError names what does not
+    match, and evidence about units; a warning names two nodes but the outcome that read one site which is no node.
     """
     graph = unfair.graph
     latent = {*graph.latent}

@@ -8,18 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-import pyro
 import pyro.distributions as dist
 import torch
 from pyro import poutine
-from pyro.poutine import runtime
 from pyro.poutine.messenger import Messenger
 from torch import Tensor, distributions
 
-from pyrofair._random import isolated
 from pyrofair.exceptions import GraphError
-from pyrofair.programs.provenance import Program, is_deterministic, run_program
-from pyrofair.programs.sites import PEOPLE, ProgramSites, read_outline, read_sites
+from pyrofair.programs.provenance import Program, apply_outside, is_deterministic
+from pyrofair.programs.sites import UNITS, Outline, ProgramSites, read_outline, read_sites
 
 __all__ = [
     "Components",
@@ -48,25 +45,25 @@ class Components:
     @property
     def dim(self) -> int:
         """The dimension of units, counted from the right: -1 is the last."""
-        return self.shape.index(PEOPLE) - len(self.shape)
+        return self.shape.index(UNITS) - len(self.shape)
 
     def indices(self, dims: int = 0) -> list[tuple[Any, ...]]:
         """Return the index of each component into tensors of the site's dimensions but for the last ``dims``."""
         shape = self.shape[: len(self.shape) - dims]
-        every = product(*([slice(None)] if size == PEOPLE else range(size) for size in shape))
+        every = product(*([slice(None)] if size == UNITS else range(size) for size in shape))
         return [(Ellipsis, *index) for index in every]
 
     def join(self, values: Sequence[Tensor]) -> Tensor:
         """Return the values of the components, shape (..., n) each, as one tensor in the shape of the site."""
         every: list[Tensor] = list(torch.broadcast_tensors(*values))  # type: ignore[no-untyped-call]
         vector = torch.stack(every, -1)
-        vector = vector.reshape(*vector.shape[:-1], *(size for size in self.shape if size != PEOPLE))
+        vector = vector.reshape(*vector.shape[:-1], *(size for size in self.shape if size != UNITS))
         return vector.movedim(-len(self.shape), self.dim)
 
 
 def component_names(site: str, shape: Sequence[int]) -> tuple[str, ...]:
     """Return the default names of the components of a site; a site with one component keeps its name."""
-    sizes = [size for size in shape if size != PEOPLE]
+    sizes = [size for size in shape if size != UNITS]
     every = [",".join(map(str, index)) for index in product(*map(range, sizes))]
     return (site,) if len(every) == 1 else tuple(f"{site}[{index}]" for index in every)
 
@@ -105,17 +102,6 @@ def read_scalar_sites(
     with its parameters set, for example. ``latent`` nodes, which no table holds, may stay vectors; with ``nodes_only``
     so do random vectors that are no nodes. A GraphError names a node with another number of components than columns,
     or a component with the name of another site.
-
-    Examples
-    --------
-    >>> import pyro
-    >>> def program(n):
-    ...     with pyro.plate("units", n):
-    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
-    ...         pyro.sample("M", dist.Normal(A[:, None] * torch.tensor([1.0, 2.0]), 1.0).to_event(1))
-    >>> found = read_scalar_sites(program, {"A": [], "M": []})
-    >>> found.columns["M"], found.info.reads
-    (('M[0]', 'M[1]'), {'A': (), 'M[0]': ('A',), 'M[1]': ('A',)})
     """
     outline = read_outline(probe or program)
     info = outline.info
@@ -126,11 +112,7 @@ def read_scalar_sites(
         if is_vector(info.shapes[site]) and info.causes(site, sites)[0]:
             vectors[site] = Components(info.shapes[site], component_names(site, info.shapes[site]))
     for site, found in vectors.items():
-        if site in info.observed:
-            raise GraphError(
-                f"The site {site!r} is given data (obs=...), so no intervention can change it. Pass the program as it "
-                "draws units, without data."
-            )
+        info.require_drawn([site])
         for name in found.names:
             if name != site and name in (*info.sites, *info.parameters):
                 raise GraphError(
@@ -139,10 +121,10 @@ def read_scalar_sites(
                 )
     if not vectors:
         return ScalarSites(program, read_sites(probe or program, outline), named, {})
-    scalar = read_sites(_by_components(probe or program, vectors))
-    scalar = replace(scalar, joint=_joint(probe or program, info, scalar, vectors))
+    scalar = read_sites(ScalarProgram(probe or program, vectors))
+    scalar = replace(scalar, joint=_joint(outline, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
-    return ScalarSites(_by_components(program, vectors), scalar, named | latents, vectors)
+    return ScalarSites(ScalarProgram(program, vectors), scalar, named | latents, vectors)
 
 
 @dataclass(frozen=True)
@@ -154,25 +136,24 @@ class _Possible:
 
     def __call__(self, values: Sequence[Tensor]) -> Tensor:
         inside: Tensor = self.support.check(self.vector.join(values))
-        return inside.movedim(self.vector.shape.index(PEOPLE), 0).reshape(len(values[0]), -1).all(-1)
+        return inside.movedim(self.vector.shape.index(UNITS), 0).reshape(len(values[0]), -1).all(-1)
 
 
 def _joint(
-    program: Program, info: ProgramSites, scalar: ProgramSites, vectors: Mapping[str, Components]
+    outline: Outline, scalar: ProgramSites, vectors: Mapping[str, Components]
 ) -> dict[tuple[str, ...], _Possible]:
     """Return the vectors whose components are not drawn independently of each other."""
-    found = {}
-    for site, vector in vectors.items():
-        own = {*vector.names}
-        if site in info.random and any(name not in scalar.random or own & {*scalar.reads[name]} for name in own):
-            with isolated(0), pyro.validation_enabled(False), torch.no_grad():
-                found[vector.names] = _Possible(vector, run_program(program, 2)[site]["fn"].support)
-    return found
+    return {
+        vector.names: _Possible(vector, outline.plain[site]["fn"].support)
+        for site, vector in vectors.items()
+        if site in outline.info.random
+        and any(name not in scalar.random or {*vector.names} & {*scalar.reads[name]} for name in vector.names)
+    }
 
 
 def is_vector(shape: Sequence[int]) -> bool:
     """Return whether a site of some shape has more dimensions than that of units."""
-    return len(shape) > 1 and PEOPLE in shape
+    return len(shape) > 1 and UNITS in shape
 
 
 def find_vectors(info: ProgramSites, columns: Mapping[str, Sequence[str]]) -> dict[str, Components]:
@@ -197,7 +178,7 @@ def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) 
     elif site == node and site not in own and len(own) == len(default):
         names = own
     if not names:
-        text = ", ".join("n" if size == PEOPLE else str(size) for size in shape)
+        text = ", ".join("n" if size == UNITS else str(size) for size in shape)
         remedy = f"columns={{{node!r}: {list(default)}}}" if site == node else "a scalar site for each column"
         raise GraphError(
             f"The site {site!r} of the node {node!r} has the shape ({text}), {len(default)} numbers for each "
@@ -221,10 +202,6 @@ class ScalarProgram:
         """Run the program on n units."""
         with _ByComponents(self.vectors):
             return self.program(n)
-
-
-def _by_components(program: Program, vectors: Mapping[str, Components]) -> Program:
-    return ScalarProgram(program, vectors) if vectors else program
 
 
 class _ByComponents(Messenger):
@@ -300,7 +277,7 @@ class _ByComponents(Messenger):
         return self._emit(computed, name, point, value)
 
     def _emit(self, msg: Any, name: str, fn: Any, value: Tensor | None = None, *, keep: bool = False) -> Tensor:
-        """Apply the handlers outside this one to a site; those inside have processed the vector already."""
+        """Show a site to the handlers outside, and return its value."""
         frames = msg["cond_indep_stack"] if keep else _plate_of_units(msg["cond_indep_stack"], fn.shape()[-1:])
         one = msg | {
             "name": name,
@@ -311,13 +288,7 @@ class _ByComponents(Messenger):
             "args": (),
             "kwargs": {},
         }
-        stack = runtime._PYRO_STACK
-        inner = stack[stack.index(self) :]
-        del stack[stack.index(self) :]
-        try:
-            runtime.apply_stack(one)
-        finally:
-            stack.extend(inner)
+        apply_outside(self, one)
         found: Tensor = one["value"]
         return found
 

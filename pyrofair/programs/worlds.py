@@ -16,10 +16,17 @@ from torch import Tensor
 
 from pyrofair._random import isolated
 from pyrofair.exceptions import NotIdentifiedError
-from pyrofair.programs.couplings import Coupling, CouplingError, parameters_of
-from pyrofair.programs.noise import Noise, at_noise, choose_noise, draw_from
+from pyrofair.programs.couplings import (
+    Coupling,
+    CouplingError,
+    Noise,
+    at_noise,
+    choose_noise,
+    draw_from,
+    parameters_of,
+)
 from pyrofair.programs.provenance import Program, evaluating
-from pyrofair.programs.sites import PEOPLE, ProgramSites
+from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, State, sensitive_levels
 
 __all__ = [
@@ -74,6 +81,11 @@ class RunOnNoise(Messenger):
             msg["value"] = self.noise.draw(name, distribution)
         msg["done"] = True
 
+    def run(self, program: Program) -> None:
+        """Run a program on the units of the noise, to its end or until all that is asked for has been met."""
+        with quiet(), self, suppress(StopTracing):
+            program(self.noise.n)
+
     def respond(self, name: str, distribution: Any) -> Tensor:
         """Return the value of a random site whose distribution depends on a node."""
         raise NotImplementedError
@@ -105,11 +117,9 @@ class _OneWorld(RunOnNoise):
         last: str | None = None,
     ) -> None:
         super().__init__(evaluation.noise, evaluation.endogenous, held)
-        self.info, self.met, self.baseline, self.idle, self.last = evaluation.info, met, baseline, idle, last
-        self.nodes = evaluation.nodes
-        self.found: World = {}
-        with quiet(), self, suppress(StopTracing):
-            evaluation.program(self.noise.n)
+        self.info, self.nodes, self.found = evaluation.info, evaluation.nodes, World()
+        self.met, self.baseline, self.idle, self.last = met, baseline, idle, last
+        self.run(evaluation.program)
 
     def respond(self, name: str, distribution: Any) -> Tensor:
         if name in self.idle:  # any value will do
@@ -159,7 +169,7 @@ class Evaluation:
         for parent, values in held.items():
             equal = values == observed.values[parent]
             if equal.ndim > 1:  # a latent node may be a vector
-                by_unit = equal.movedim(self.info.shapes[parent].index(PEOPLE), 0)
+                by_unit = equal.movedim(self.info.shapes[parent].index(UNITS), 0)
                 equal = by_unit.reshape(self.noise.n, -1).all(-1)
             same = same & equal
         distributions_matter = baseline and any(own is not other for own, other in self.noise.pairs.values())
@@ -220,8 +230,8 @@ def sequential_worlds(
 ) -> tuple[World, World]:
     """Evaluate sites in both worlds, each by a run of its own: ``do`` on all it reads, the noise held, and read it.
 
-    This is the definition and the reference implementation. It serves any set of paths, recanting witnesses included.
-    For a site ``M`` that reads ``A`` and ``D`` it is equivalent to the program::
+    This is the definition, for any set of paths, recanting witnesses included. For a site
+    ``M`` that reads ``A`` and ``D`` it is equivalent to the program::
 
         with poutine.condition(data=noise.values), poutine.do(data={"A": a_of_this_path, "D": D_of_this_path}):
             M = poutine.trace(program).get_trace(n).nodes["M"]["value"]
@@ -383,8 +393,7 @@ def vectorised_worlds(
     chosen = equations.sites if wanted is None else tuple(wanted)
     handler = _Vectorised(equations, noise, chosen, held or {}, broadcast=broadcast)
     if chosen:
-        with quiet(), handler, suppress(StopTracing):
-            equations.program(noise.n)
+        handler.run(equations.program)
     return {site: handler.first[site] for site in chosen}, {site: handler.second[site] for site in chosen}
 
 
@@ -406,7 +415,7 @@ def choose_strategy(equations: Equations, coupling: Coupling) -> Strategy:
             try:
                 if _serves(equations, coupling, broadcast=strategy == "broadcast"):
                     return strategy
-            except Exception:  # whatever fails in the quick way, the definition is used in its place
+            except Exception:  # whatever fails in the quick way, the definition is used instead
                 continue
         with evaluating(TRIAL):  # which raises what it cannot evaluate
             sequential_worlds(equations, Noise(TRIAL, coupling), read_by_classifier(equations))
@@ -414,20 +423,41 @@ def choose_strategy(equations: Equations, coupling: Coupling) -> Strategy:
 
 
 def _serves(equations: Equations, coupling: Coupling, *, broadcast: bool) -> bool:
-    """Return whether runs with an axis of worlds satisfy the definition for all nodes, and for a classifier's alone."""
-    inputs = read_by_classifier(equations)
-    for n in (len(_sides(equations, ())[0]), TRIAL):
-        noise = Noise(n, coupling)
-        try:
-            worlds = vectorised_worlds(equations, noise, broadcast=broadcast)
-        except CouplingError:  # of a node that is shown, not read; using it raises
-            states = [equations.states(regime) for regime in equations.unfair.regimes]
-            pairs = [pair for own in states for pair in equations.in_order({site: own[site] for site in inputs})]
-            worlds = vectorised_worlds(equations, noise, {site: None for site, _ in pairs}, broadcast=broadcast)
-        if not _satisfied(equations, noise, worlds):
-            return False
+    """Return whether runs with an axis of worlds satisfy the definition for all nodes, and for a classifier's alone.
+
+    They must also do so for as few units as there are worlds, where the two axes have the same length.
+    """
+    inputs, noise = read_by_classifier(equations), Noise(TRIAL, coupling)
+    wanted: tuple[str, ...] = equations.sites
+    try:
+        worlds = vectorised_worlds(equations, noise, broadcast=broadcast)
+    except CouplingError:  # of a node that is shown, not read; using it raises
+        states = [equations.states(regime) for regime in equations.unfair.regimes]
+        pairs = [pair for own in states for pair in equations.in_order({site: own[site] for site in inputs})]
+        wanted = tuple({site: None for site, _ in pairs})
+        worlds = vectorised_worlds(equations, noise, wanted, broadcast=broadcast)
+    if not _satisfied(equations, noise, worlds):
+        return False
+    few = len(_sides(equations, ())[0])
+
+    def first(site: str, value: Tensor) -> Tensor:
+        dim = _unit_dim(equations, site, value, TRIAL)
+        return value if dim is None else value.narrow(dim, 0, few)
+
+    small = vectorised_worlds(equations, noise.changed(few, first), wanted, broadcast=broadcast)
     alone = vectorised_worlds(equations, noise, inputs, broadcast=broadcast)
-    return all(_same(one[site], other[site]) for one, other in zip(worlds, alone, strict=True) for site in inputs)
+    return all(
+        all(_same(small[i][site], first(site, world[site])) for site in wanted)
+        and all(_same(alone[i][site], world[site]) for site in inputs)
+        for i, world in enumerate(worlds)
+    )
+
+
+def _unit_dim(equations: Equations, site: str, value: Tensor, n: int) -> int | None:
+    """Return the dimension of n units in a value of a site, or None if it has none."""
+    shape = equations.info.shapes.get(site, ())
+    dim = shape.index(UNITS) if UNITS in shape else 0
+    return dim if site in equations.info.shapes and value.shape[dim : dim + 1] == (n,) else None
 
 
 def _satisfied(equations: Equations, noise: Noise, worlds: tuple[World, World]) -> bool:
@@ -473,39 +503,30 @@ class _Blocks(RunOnNoise):
     """Run the same units in several blocks, each with its own values of nodes, the baseline's first."""
 
     def __init__(self, equations: Equations, noise: Noise, blocks: Sequence[World]) -> None:
-        shapes = equations.info.shapes
-        self.dims = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in shapes.items()}
-        self.n, self.count = noise.n, len(blocks)
-        every = Noise(noise.n * len(blocks), noise.coupling)
-        every.values = {name: self._repeat(name, value) for name, value in noise.values.items()}
-        for name, (own, other) in noise.pairs.items():
-            first = self._repeat(name, own)
-            every.pairs[name] = first, first if other is own else self._repeat(name, other)
-        super().__init__(every, equations.endogenous, {})
-        self.shape = equations.info.shape
-        self.nodes = {
-            site: torch.cat([block[site].expand(block[site].shape or (noise.n,)) for block in blocks], self.dims[site])
-            for site in blocks[0]
-            if any(block[site].ndim for block in blocks)
-        }
+        self.equations, self.n, self.count = equations, noise.n, len(blocks)
+        super().__init__(noise.changed(noise.n * len(blocks), self._repeat), equations.endogenous, {})
+        self.nodes: World = {}
+        for site in blocks[0]:
+            values = [block[site].expand(block[site].shape or (noise.n,)) for block in blocks]
+            if any(block[site].ndim for block in blocks):
+                self.nodes[site] = torch.cat(values, _unit_dim(equations, site, values[0], noise.n) or 0)
         self.idle = equations.idle([site for site in blocks[0] if site in equations.sites])
         self.found: World = {}
-        with quiet(), self:
-            equations.program(every.n)
+        self.run(equations.program)
 
-    def _repeat(self, name: str, value: Tensor) -> Tensor:
+    def _repeat(self, site: str, value: Tensor) -> Tensor:
         """Repeat what has the dimension of units in each block."""
-        dim = self.dims.get(name, 0)
-        per_unit = name in self.dims and value.ndim > dim and value.shape[dim] == self.n
-        return torch.cat([value] * self.count, dim) if per_unit else value
+        dim = _unit_dim(self.equations, site, value, self.n)
+        return value if dim is None else torch.cat([value] * self.count, dim)
 
     def respond(self, name: str, distribution: Any) -> Tensor:
         if name in self.idle or (name not in self.noise.pairs and name not in self.noise.values):
             return draw_from(distribution)
-        own, other = self.noise.pair(name, distribution, self.shape(name, self.noise.n))
+        own, other = self.noise.pair(name, distribution, self.equations.info.shape(name, self.noise.n))
         if other is not own:
-            now, dim = parameters_of(distribution), self.dims[name]
-            if len(distribution.batch_shape) > dim and distribution.batch_shape[dim] == self.noise.n:
+            now = parameters_of(distribution)
+            dim = _unit_dim(self.equations, name, torch.empty(distribution.batch_shape), self.noise.n)
+            if dim is not None:
                 own = choose_noise(own, other, [self._repeat(name, each.narrow(dim, 0, self.n)) for each in now], now)
         return at_noise(name, distribution, own, self.noise.coupling)
 
@@ -515,9 +536,9 @@ class _Blocks(RunOnNoise):
 
     def block(self, site: str, index: int) -> Tensor:
         """Return the values that a node's equation gives it in a block."""
-        value, dim = self.found[site], self.dims[site]
-        per_unit = value.ndim > dim and value.shape[dim] == self.noise.n
-        return value.narrow(dim, index * self.n, self.n) if per_unit else value
+        value = self.found[site]
+        dim = _unit_dim(self.equations, site, value, self.noise.n)
+        return value if dim is None else value.narrow(dim, index * self.n, self.n)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

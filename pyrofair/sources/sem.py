@@ -34,10 +34,9 @@ from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.parameters import MOST_DRAWS, require_posterior
-from pyrofair.programs.populations import Population, Units, read_population
+from pyrofair.programs.populations import Population, Units, read_population, world_tables
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations
-from pyrofair.programs.world_tables import world_tables
 from pyrofair.sources.truth import DecisionRule, ScoreNoise, Truth, measure_truth
 from pyrofair.tables.labels import codes_of_do, codes_of_rows, levels_by_column, outcome_levels, read_levels
 from pyrofair.tables.reading import read_weight
@@ -236,7 +235,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         require_seed(random_state)
         equations = self.equations()
         people = self._population().draw(n, self._seed(random_state), self._held())
-        shown = [site for site in equations.sites if equations.info.dimensions[site] <= 1 and site != ROW]
+        shown = [site for site in equations.sites if len(equations.info.shapes[site]) <= 1 and site != ROW]
         order = [site for site in equations.node_of if site in shown]
         first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
         return first.copy(), second.copy()

@@ -22,9 +22,8 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference import gradients
 from pyrofair.inference.abduction import METHODS, abduct
-from pyrofair.programs.couplings import COUPLINGS, CouplingError, quantile
+from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise, noise_given, noise_of, quantile
 from pyrofair.programs.interventions import do
-from pyrofair.programs.noise import Noise, noise_given, noise_of
 from pyrofair.programs.worlds import factual, sequential_worlds
 from pyrofair.simulate import hiring
 from pyrofair.sources.sem import SEM

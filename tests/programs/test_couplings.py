@@ -16,8 +16,18 @@ from torch import Tensor
 
 from pyrofair._random import isolated
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.programs.couplings import COUPLINGS, Coupling, CouplingError, gumbel_max, parameters_of, quantile, unwrap
-from pyrofair.programs.noise import Noise, choose_noise, draw_from
+from pyrofair.programs.couplings import (
+    COUPLINGS,
+    Coupling,
+    CouplingError,
+    Noise,
+    choose_noise,
+    draw_from,
+    gumbel_max,
+    parameters_of,
+    quantile,
+    unwrap,
+)
 from pyrofair.sources.sem import SEM
 
 U = torch.linspace(0.001, 0.999, 333)
@@ -149,8 +159,8 @@ def one_without_weight(t: Callable[..., Tensor]) -> tuple[Tensor, Any]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("mixture", [two_normals, one_far, skewed, with_a_gap, one_without_weight])
 def test_mixtures_are_inverted(mixture: Callable[..., Any], dtype: torch.dtype) -> None:
-    def family(kind: torch.dtype) -> Any:
-        weights, parts = mixture(lambda values: torch.tensor(values, dtype=kind))
+    def family(dtype: torch.dtype) -> Any:
+        weights, parts = mixture(lambda values: torch.tensor(values, dtype=dtype))
         return dist.MixtureSameFamily(dist.Categorical(weights), parts, validate_args=False)
 
     x = quantile("D", family(dtype), U.to(dtype)).double()
@@ -343,7 +353,7 @@ def test_independent_noise_needs_no_quantile_function(name: str) -> None:
         assert abs(ours.mean() - theirs.mean()) < 5 * theirs.std() * (2 / len(ours)) ** 0.5
         assert abs(ours.std() / theirs.std() - 1) < 0.06
     assert abs(np.corrcoef(one[read], other[read])[0, 1]) < 5 / read.sum() ** 0.5
-    with pytest.raises(CouplingError, match=r"'M' is drawn from .*or coupling='independent', which needs none"):
+    with pytest.raises(CouplingError, match=r"'M' is drawn from .*or coupling='independent'"):
         SEM(program_of(family), UNFAIR).nodes(3, random_state=0)
 
 

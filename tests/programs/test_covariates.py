@@ -1,4 +1,4 @@
-"""Covariates handed over with a program: each individual has her own, wherever she stands."""
+"""Covariates handed over with a program: each unit has its own, at any index."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def test_a_posterior_is_learned_from_the_rows_own_covariates() -> None:
     assert drawn["M"].shape == (20, 200)
     left = drawn["M"] - found.flat["w"][:: 500 // 20][:20, None] * drawn["need"]
     assert abs(left.std() - 1.0) < 0.03
-    told = SEM(run, CHAIN.unfair("A -> M -> Y"), posterior=found).counterfactual(df.head(5), draws=100, random_state=0)
-    gap = (told.switched["M"] - told.baseline["M"]).to_numpy()
+    rows = SEM(run, CHAIN.unfair("A -> M -> Y"), posterior=found).counterfactual(df.head(5), draws=100, random_state=0)
+    gap = (rows.switched["M"] - rows.baseline["M"]).to_numpy()
     np.testing.assert_allclose(gap, found.flat["w"].mean() * df["need"].head(5), atol=0.05)
 
 
@@ -180,10 +180,10 @@ def test_units_and_truth() -> None:
 
 
 def test_the_distribution_of_rows() -> None:
-    law = RowOfTable(4).expand([2, 3])
-    assert law.sample((5,)).shape == (5, 2, 3)
-    assert law.log_prob(torch.tensor([0, 3, 4])).exp().tolist() == [[0.25, 0.25, 0.0]] * 2
-    assert law.support.check(torch.tensor([-1, 0, 3, 4])).tolist() == [False, True, True, False]
+    distribution = RowOfTable(4).expand([2, 3])
+    assert distribution.sample((5,)).shape == (5, 2, 3)
+    assert distribution.log_prob(torch.tensor([0, 3, 4])).exp().tolist() == [[0.25, 0.25, 0.0]] * 2
+    assert distribution.support.check(torch.tensor([-1, 0, 3, 4])).tolist() == [False, True, True, False]
     run = with_covariates(program, table(4))
     assert copy.deepcopy(run) is run
 

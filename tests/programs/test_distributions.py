@@ -136,5 +136,5 @@ def test_ends_in_the_wrong_order_are_refused() -> None:
 
 
 def test_ends_without_mass_are_refused() -> None:
-    with pytest.raises(PyrofairError, match=r"no mass between 50.0 and 60.0 that torch.float32 can tell from 0"):
+    with pytest.raises(PyrofairError, match=r"no mass between 50.0 and 60.0 that torch.float32 can hold"):
         TruncatedNormal(0.0, 1.0, 50.0, 60.0)

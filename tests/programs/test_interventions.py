@@ -96,9 +96,7 @@ def test_what_is_no_value_is_refused(given: Any, match: str) -> None:
 @pytest.mark.parametrize("site", ["X", "M"])
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, [0.0, 0.0, math.inf, 0.0]])
 def test_infinite_values_are_refused(site: str, bad: Any) -> None:
-    with pytest.raises(
-        InterventionError, match=rf"value for the site {site!r} is .*inf.* not finite; set it to finite"
-    ):
+    with pytest.raises(InterventionError, match=rf"value for the site {site!r} is .*inf.* not finite; drop or fill in"):
         do(chain, {site: bad})()
 
 
@@ -185,7 +183,7 @@ def test_vector_sites() -> None:
         do(program, {"V": torch.ones(4)})()
 
 
-# -- what the trace says ----------------------------------------------------------------------------------------------
+# -- the trace ------------------------------------------------------------------------------------------------------
 
 
 def test_the_trace_has_the_intervened_value_under_its_name_and_the_natural_one_beside() -> None:

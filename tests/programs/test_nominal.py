@@ -18,9 +18,8 @@ from pyrofair import SEM, CausalGraph, DataError, effect_posterior, learn_mechan
 from pyrofair._random import isolated
 from pyrofair.inference import abduct
 from pyrofair.mechanisms.families import Categorical, choose_family
-from pyrofair.programs.couplings import gumbel_max, is_nominal
+from pyrofair.programs.couplings import gumbel_max, is_nominal, noise_given
 from pyrofair.programs.distributions import OrderedCategorical
-from pyrofair.programs.noise import noise_given
 
 GRAPH = CausalGraph("A -> J; J -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> J -> Y")
@@ -35,12 +34,12 @@ def both_y() -> float:
 
 
 PIU = 0.3 + 0.3 - 2.0 * both_y()
-"""PIU of a model that says yes to y alone: .0545."""
+"""PIU of a model that accepts y alone: .0545."""
 CODINGS = list(permutations(range(3)))
 
 
 class YesTo:
-    """A model that says yes to one code."""
+    """A model that accepts one code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -86,7 +85,7 @@ def test_piu_does_not_depend_on_the_coding(order: tuple[int, ...], family: str) 
     assert pytest.approx(0.0545, abs=1e-4) == PIU
     assert found.coupling == "gumbel"
     assert "gumbel noise of" in str(found)
-    assert any("as the gumbel coupling says" in said for said in sem.assumptions)
+    assert any("by the gumbel coupling" in text for text in sem.assumptions)
 
 
 @pytest.mark.parametrize("order", CODINGS)
@@ -165,7 +164,7 @@ def test_a_category_without_probability_is_never_drawn() -> None:
         noise, _, _ = noise_given("J", distribution, values, "gumbel")
     assert bool(noise.isfinite().all())
     torch.testing.assert_close(gumbel_max(distribution, noise), values)
-    # The winner says nothing of the noise of a category that cannot win.
+    # The winner carries no information on the noise of a category that cannot win.
     assert noise[:, 3].mean().item() == pytest.approx(0.5772, abs=0.03)
 
 
@@ -237,7 +236,7 @@ def test_a_learned_program_couples_its_columns_by_their_type() -> None:
 
 
 class YesToLabel(YesTo):
-    """A model that says yes to the label y."""
+    """A model that accepts the label y."""
 
     def __init__(self) -> None:
         super().__init__(1)

@@ -1,4 +1,4 @@
-"""With which parameters is a program run? What a posterior must be, how units are spread over it, and what is said."""
+"""Parameters of a program: which posteriors are refused, how units are spread over draws, and what is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyrofair.sources.effect_posterior import effect_posterior
 from pyrofair.sources.sem import SEM
 
 UNFAIR = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
-PEOPLE = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]})
+UNITS = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]})
 
 
 def program(n: int) -> None:
@@ -67,7 +67,7 @@ class Score:
         lambda sem: sem.truth(Score(), n=100),
         lambda sem: sem.worlds(10),
         lambda sem: sem.nodes(10),
-        lambda sem: sem.counterfactual(PEOPLE),
+        lambda sem: sem.counterfactual(UNITS),
     ],
 )
 def test_parameters_without_values_are_named(ask: Callable[[SEM], Any]) -> None:
@@ -78,24 +78,24 @@ def test_parameters_without_values_are_named(ask: Callable[[SEM], Any]) -> None:
     assert [each.filename for each in w] == [__file__]
 
 
-def test_results_say_that_one_draw_of_the_prior_was_used() -> None:
+def test_results_report_that_one_draw_of_the_prior_was_used() -> None:
     sem = SEM(program, UNFAIR, random_state=0)
     assert sem.uncertain_parameters == ("b", "scale", "share", "mix")
     with pytest.warns(PyrofairWarning):
-        truth, again, given = sem.truth(Score(), n=100), sem.truth(Score(), n=100), sem.counterfactual(PEOPLE)
+        truth, again, given = sem.truth(Score(), n=100), sem.truth(Score(), n=100), sem.counterfactual(UNITS)
     assert truth == again
     assert str(truth.parameters) == "one draw from the prior of b, scale, share, mix, which have no posterior"
     assert str(truth.parameters) in str(truth)
     assert str(truth.parameters) in str(given)
     assert not given.exact
-    assert "for everyone, but for the parameters" in str(given)
+    assert "for all units, but for the parameters" in str(given)
     fitted = SEM(program, UNFAIR, posterior=posterior(1))
     assert fitted.uncertain_parameters == ()
-    assert fitted.counterfactual(PEOPLE).exact
-    assert "one given value of b" in str(fitted.counterfactual(PEOPLE))
+    assert fitted.counterfactual(UNITS).exact
+    assert "one given value of b" in str(fitted.counterfactual(UNITS))
 
 
-def test_a_program_without_open_parameters_says_nothing() -> None:
+def test_a_program_without_open_parameters_reports_none() -> None:
     values = {name: torch.tensor(each[0], dtype=torch.float32) for name, each in posterior().items()}
     sem = SEM(poutine.condition(program, data=values), UNFAIR)
     assert sem.uncertain_parameters == ()
@@ -113,7 +113,7 @@ def test_a_program_without_open_parameters_says_nothing() -> None:
 
 def test_the_truth_is_the_posterior_mean_with_the_spread_between_draws() -> None:
     draws = posterior()
-    settings: Any = {"n": 20_000, "decisions": "shared"}
+    settings: Any = {"n": 20_000, "decisions": "score"}
     truths = [SEM(program, UNFAIR, posterior=draws).truth(Score(), random_state=s, **settings) for s in range(20)]
     truth = truths[0]
     assert truth.parameters == ParameterUse(("b", "scale", "share", "mix"), 50, 400)
@@ -158,7 +158,7 @@ def test_couplings_see_the_same_draws() -> None:
 
 
 def test_counterfactuals_say_how_many_draws_share_them() -> None:
-    found = SEM(program, UNFAIR, posterior=posterior()).counterfactual(PEOPLE, draws=20)
+    found = SEM(program, UNFAIR, posterior=posterior()).counterfactual(UNITS, draws=20)
     assert found.parameters == ParameterUse(("b", "scale", "share", "mix"), 20, 400)
     assert "drawn for 2 of 2 units (100%), 20 draws each" in str(found)
 
@@ -216,8 +216,8 @@ def test_what_is_no_posterior_is_refused(given: Any, match: str) -> None:
     sem = SEM(program, UNFAIR, posterior=given)
     asked: list[Callable[[], Any]] = [
         lambda: sem.worlds(5),
-        lambda: sem.counterfactual(PEOPLE),
-        lambda: sem.fit(PEOPLE),
+        lambda: sem.counterfactual(UNITS),
+        lambda: sem.fit(UNITS),
         lambda: effect_posterior(program, UNFAIR, Score(), given, n=50, progress=False),
     ]
     for ask in asked:
@@ -226,7 +226,7 @@ def test_what_is_no_posterior_is_refused(given: Any, match: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "match"), BAD)
-def test_nor_is_anyone_drawn_from_it(given: Any, match: str) -> None:
+def test_nor_are_units_drawn_from_it(given: Any, match: str) -> None:
     with pytest.raises(DataError, match=match):
         predictive(program, given, n=5)
 
@@ -245,7 +245,7 @@ def test_an_intervention_makes_up_for_a_missing_parameter() -> None:
     assert found["M"].mean() == pytest.approx(7.0, abs=0.2)
 
 
-def test_gradients_and_laws_without_support_are_fine() -> None:
+def test_gradients_and_distributions_without_support_are_fine() -> None:
     def odd(n: int) -> None:
         pyro.sample("b", dist.Delta(torch.tensor(1.0)).mask(False))
         c = pyro.sample("c", dist.Normal(0.0, 1.0))
@@ -278,11 +278,11 @@ def test_a_program_is_tried_with_likely_parameters() -> None:
     sem = SEM(narrow, UNFAIR, posterior=draws, random_state=0)
     first, second = sem.nodes(2000)
     assert (second["M"] - first["M"]).mean() == 1.0
-    assert sem.counterfactual(PEOPLE.assign(M=[0, 2]), draws=6).baseline["M"].tolist() == [0.0, 1.0]
+    assert sem.counterfactual(UNITS.assign(M=[0, 2]), draws=6).baseline["M"].tolist() == [0.0, 1.0]
     found = effect_posterior(narrow, UNFAIR, Score(), draws, n=3000, progress=False, random_state=0)
     assert found.samples["piu"].shape == (1, 3, 1)
     assert predictive(narrow, draws, n=500, random_state=0)["M"].mean() == pytest.approx(0.8, abs=0.1)
-    assert abduct(narrow, PEOPLE.assign(M=[0, 2]), parameters={"p": 0.3}).noise["U", "mean"].tolist() == [0.0, 1.0]
+    assert abduct(narrow, UNITS.assign(M=[0, 2]), parameters={"p": 0.3}).noise["U", "mean"].tolist() == [0.0, 1.0]
     with pytest.raises(GraphError, match=r"program failed .* RuntimeError"):
         SEM(narrow, UNFAIR).nodes(3)
 
@@ -293,11 +293,11 @@ ONE: dict[str, Any] = {"b": 2.0, "scale": 1.0, "share": 0.5, "mix": [0.2, 0.3, 0
 
 
 def test_abduction_with_values_and_without() -> None:
-    assert abduct(program, PEOPLE, parameters=ONE).noise["U", "mean"].tolist() == [0.5, 0.5]
+    assert abduct(program, UNITS, parameters=ONE).noise["U", "mean"].tolist() == [0.5, 0.5]
     given = ONE | {"b": torch.tensor(1.0, requires_grad=True)}
-    assert abduct(program, PEOPLE, parameters=given).noise["U", "mean"].tolist() == [0.5, 1.5]
+    assert abduct(program, UNITS, parameters=given).noise["U", "mean"].tolist() == [0.5, 1.5]
     with pytest.warns(PyrofairWarning, match=r"parameters b, scale, share, mix: one .*parameters={'b': ...}") as w:
-        abduct(program, PEOPLE, random_state=0)
+        abduct(program, UNITS, random_state=0)
     assert [each.filename for each in w] == [__file__]
 
 
@@ -326,7 +326,7 @@ def test_draws_may_be_a_list_of_tensors_with_gradients() -> None:
 )
 def test_what_is_no_value_is_refused(given: Any, match: str) -> None:
     with pytest.raises(DataError, match=match):
-        abduct(program, PEOPLE, parameters=given)
+        abduct(program, UNITS, parameters=given)
 
 
 def test_draws_in_reverse_order() -> None:

@@ -144,7 +144,7 @@ def test_sites_parameters_shapes_and_types() -> None:
     assert found.random == {"A", "V", "R", "M"}
     assert found.observed == frozenset()
     assert found.shapes == {"A": (-1,), "V": (-1, 2), "one": (), "R": (4, -1), "M": (-1,), "Y": (-1,)}
-    assert found.dimensions["V"] == 2
+    assert len(found.shapes["V"]) == 2
     assert found.shape("R", 7) == (4, 7)
     assert found.dtypes["A"] == torch.int64
     # What is computed outside the plate is no site of theirs, and passes on what it reads.
@@ -321,7 +321,7 @@ def test_what_a_program_knows_of_the_number_of_units_is_no_dependence() -> None:
     ],
 )
 def test_equations_that_mix_units_are_refused(distribution: Callable[[Tensor, Tensor], Any]) -> None:
-    match = r"'D' mixes units: it reads 'Q' of others.*write the equation for one unit.*as a number or a parameter"
+    match = r"'D' mixes units: it reads 'Q' of others. Write the equation for one unit.*as a number or a parameter"
     with pytest.raises(GraphError, match=match):
         reads_of(distribution)
 
@@ -502,7 +502,7 @@ def squared(n: int) -> None:
         (lambda n: None, "no per-unit sites"),
         (outside, r"'A' has a value for each of n units, but stands outside the plate"),
         (one_by_one, r"other sites for 61 units than for 53: A_53.*do not loop over units"),
-        (subsampled, r"'A' stands in the plate 'people', which takes a subsample of 5 of 61 \(subsample_size="),
+        (subsampled, r"'A' stands in the plate 'units', which takes a subsample of 5 of 61 \(subsample_size="),
         (hard_coded, r"failed when it was called with n=61 units: RuntimeError.*It must run for any number"),
         (lambda: None, "failed when it was called with n=61 units: TypeError"),
         (3, "A program is a function of the number of units, not 3"),
@@ -893,18 +893,19 @@ def test_data_of_another_number_of_units_are_named_as_such() -> None:
 # -- how often the program runs ---------------------------------------------------------------------------------------
 
 
-def counted(sites: int, vector: bool = False) -> tuple[Program, list[int]]:
+def counted(sites: int, vector: bool = False, parameter: bool = False) -> tuple[Program, list[int]]:
     """Return a chain of so many sites, drawn and computed in turn, and the list of the runs of its program."""
     runs: list[int] = []
 
     def program(n: int) -> None:
         runs.append(n)
+        b = pyro.sample("b", dist.Normal(0.0, 1.0)) if parameter else 1.0
         with pyro.plate("units", n):
             value = pyro.sample("X0", dist.Bernoulli(0.5))
             if vector:
                 pyro.sample("V", dist.Normal(value[..., None] * torch.ones(3), 1.0).to_event(1))
             for i in range(1, sites):
-                drawn = pyro.sample(f"X{i}", dist.Normal(value, 1.0)) if i % 2 else None
+                drawn = pyro.sample(f"X{i}", dist.Normal(b * value, 1.0)) if i % 2 else None
                 value = pyro.deterministic(f"X{i}", value + 1.0) if drawn is None else drawn
 
     return program, runs
@@ -944,11 +945,16 @@ def test_another_number_of_units_takes_one_run_once() -> None:
 
 
 @pytest.mark.parametrize("sites", [3, 12, 40])
-def test_units_in_both_worlds_take_few_runs_of_any_program(sites: int) -> None:
-    program, runs = counted(sites)
+@pytest.mark.parametrize("posterior", [False, True])
+@pytest.mark.parametrize("vector", [False, True])
+def test_units_in_both_worlds_take_few_runs_of_any_program(sites: int, vector: bool, posterior: bool) -> None:
+    program, runs = counted(sites, vector, posterior)
     chain = " -> ".join(f"X{i}" for i in range(sites))
-    sem = SEM(program, CausalGraph(chain, sensitive="X0", outcome=f"X{sites - 1}").unfair(chain))
+    columns = {"V": ["V0", "V1", "V2"]} if vector else None
+    graph = CausalGraph(chain + "; X0 -> V" * vector, sensitive="X0", outcome=f"X{sites - 1}", columns=columns)
+    sem = SEM(program, graph.unfair(chain), posterior={"b": torch.randn(40)} if posterior else None)
     assert len(sem.nodes(5, random_state=0)[0]) == 5
+    assert runs[-1] == 5
     assert len(runs) <= 15
     runs.clear()
     sem.nodes(5, random_state=1)

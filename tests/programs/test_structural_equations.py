@@ -1,4 +1,4 @@
-"""Does a program say what its graph says? Common causes that the graph does not declare."""
+"""Structural equations of a program whose common causes its graph does not declare."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ CHAIN = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
 UNFAIR = CHAIN.unfair("A -> M -> Y")
 
 
-def drawn(law: Any, **plate: Any) -> Program:
+def drawn(distribution: Any, **plate: Any) -> Program:
     """M is drawn from a distribution that reads A."""
 
     def program(n: int) -> None:
         with pyro.plate("units", n, **plate):
             A = pyro.sample("A", dist.Bernoulli(0.4))
-            M = pyro.sample("M", law(A))
+            M = pyro.sample("M", distribution(A))
             pyro.sample("Y", dist.Bernoulli(logits=M))
 
     return program
@@ -165,12 +165,12 @@ def test_straight_through_distributions_mix_no_units() -> None:
 
 
 def test_a_plate_may_have_another_dimension() -> None:
-    def law(A: Any) -> Any:
+    def distribution(A: Any) -> Any:
         return dist.Normal(A, 1.0)
 
     for one, other in zip(
-        SEM(drawn(law, dim=-2), UNFAIR).nodes(3, random_state=0),
-        SEM(drawn(law), UNFAIR).nodes(3, random_state=0),
+        SEM(drawn(distribution, dim=-2), UNFAIR).nodes(3, random_state=0),
+        SEM(drawn(distribution), UNFAIR).nodes(3, random_state=0),
         strict=True,
     ):
         pd.testing.assert_frame_equal(one, other)

@@ -20,9 +20,8 @@ from pyrofair.exceptions import DataError, GraphError
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import predictive
-from pyrofair.programs.couplings import COUPLINGS, CouplingError
+from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise
 from pyrofair.programs.covariates import with_covariates
-from pyrofair.programs.noise import Noise
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
@@ -576,7 +575,7 @@ def test_components_of_one_vector_are_set_together():
 
 
 @cache
-def learned(kind):
+def learned(form):
     """A program whose effects on the vector are parameters."""
 
     def program(n):
@@ -584,33 +583,33 @@ def learned(kind):
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             loc = A[..., None] * b
-            if kind == "scalars":
+            if form == "scalars":
                 M = torch.stack([pyro.sample(NAMES[i], dist.Normal(loc[..., i], 1.5)) for i in range(K)], -1)
-            elif kind == "event":
+            elif form == "event":
                 M = pyro.sample("M", dist.Normal(loc, 1.5).to_event(1))
-            elif kind == "items":
+            elif form == "items":
                 with pyro.plate("items", K, dim=-2):
                     M = pyro.sample("M", dist.Normal(loc.movedim(-1, -2), 1.5)).movedim(-2, -1)
-            elif kind == "noise":
+            elif form == "noise":
                 U = pyro.sample("U", dist.Normal(torch.zeros(K), 1.0).to_event(1))
                 M = pyro.deterministic("M", loc + 1.5 * U)
-            elif kind == "mixed":
+            elif form == "mixed":
                 U = pyro.sample("U", dist.Normal(torch.zeros(K), 1.0).to_event(1))
                 M = pyro.deterministic("M", loc + U.cumsum(-1))
-            elif kind == "jointly":
+            elif form == "jointly":
                 M = pyro.sample("M", dist.MultivariateNormal(loc, SIGMA))
-            elif kind == "noise jointly":
+            elif form == "noise jointly":
                 U = pyro.sample("U", dist.MultivariateNormal(torch.zeros(K), SIGMA / 4))
                 M = pyro.deterministic("M", loc + 2 * U)
-            elif kind == "one hot":
+            elif form == "one hot":
                 M = pyro.sample("M", dist.OneHotCategorical(logits=loc))
             pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
 
     return program
 
 
-def log_density(kind, rows):
-    program = learned(kind)
+def log_density(form, rows):
+    program = learned(form)
     likelihood = read_likelihood(program, rows, graph_with(program, columns={"M": NAMES}))
     data = {"b": torch.tensor([0.3, -0.2, 1.0])}
     return poutine.trace(poutine.condition(likelihood, data=data)).get_trace().log_prob_sum().item()
@@ -619,8 +618,8 @@ def log_density(kind, rows):
 def test_a_vector_counts_as_its_scalars_do():
     rows, _ = rows_of(event(normal), n=40)
     right = log_density("scalars", rows)
-    for kind in ("event", "items", "noise"):
-        assert log_density(kind, rows) == pytest.approx(right, rel=1e-6)
+    for form in ("event", "items", "noise"):
+        assert log_density(form, rows) == pytest.approx(right, rel=1e-6)
     assert log_density("noise jointly", rows) == pytest.approx(log_density("jointly", rows), rel=1e-6)
 
 

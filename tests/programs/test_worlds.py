@@ -23,8 +23,7 @@ from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.programs.couplings import COUPLINGS, Coupling
-from pyrofair.programs.noise import Noise
+from pyrofair.programs.couplings import COUPLINGS, Coupling, Noise
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.worlds import (
@@ -50,14 +49,14 @@ class Model:
     """A random DAG with an equation for each node; a latent H may feed two nodes."""
 
     parents: dict[str, tuple[str, ...]]
-    kind: dict[str, str]
+    form: dict[str, str]
     weight: dict[tuple[str, str], float]
     shift: dict[str, float]
     fed: tuple[str, ...]
     declared: bool
 
     @classmethod
-    def draw(cls, seed: int, kinds: tuple[str, ...] = EXPLICIT + IMPLICIT) -> Model:
+    def draw(cls, seed: int, forms: tuple[str, ...] = EXPLICIT + IMPLICIT) -> Model:
         random = np.random.default_rng(seed)
         k = int(random.integers(4, 7))
         order = [f"V{i}" for i in range(k)]
@@ -65,12 +64,12 @@ class Model:
         parents = {v: tuple(p for p in order[:i] if random.random() < 0.75) for i, v in enumerate(order)}
         if "A" not in parents["Y"]:
             parents["Y"] += ("A",)
-        binary = [each for each in kinds if each in ("bernoulli", "threshold")]
-        kind = {v: str(random.choice(binary if v == "A" else kinds)) for v in order}
+        binary = [each for each in forms if each in ("bernoulli", "threshold")]
+        form = {v: str(random.choice(binary if v == "A" else forms)) for v in order}
         weight = {(p, v): float(random.choice([-1.5, -0.5, 0.5, 1.0, 2.0])) for v, own in parents.items() for p in own}
         shift = {v: float(random.normal()) for v in order}
         fed = tuple(str(v) for v in random.choice(order, 2, replace=False)) if random.random() < 0.4 else ()
-        return cls(parents, kind, weight, shift, fed, bool(random.random() < 0.5))
+        return cls(parents, form, weight, shift, fed, bool(random.random() < 0.5))
 
     @cached_property
     def graph(self) -> CausalGraph:
@@ -96,45 +95,45 @@ class Model:
             h = pyro.sample("H", dist.Normal(0.0, 1.0)) if self.fed else None
             for node in self.parents:
                 x = self.drive(node, value, h)
-                kind = self.kind[node]
-                if kind in EXPLICIT:
+                form = self.form[node]
+                if form in EXPLICIT:
                     u = pyro.sample(f"U_{node}", dist.Normal(0.0, 1.0))
-                    value[node] = pyro.deterministic(node, explicit(kind, x, u))
-                elif kind == "bernoulli":
+                    value[node] = pyro.deterministic(node, explicit(form, x, u))
+                elif form == "bernoulli":
                     value[node] = pyro.sample(node, dist.Bernoulli(logits=x))
-                elif kind == "poisson":
+                elif form == "poisson":
                     value[node] = pyro.sample(node, dist.Poisson(x.clamp(-2, 2).exp()))
-                elif kind == "normal":
+                elif form == "normal":
                     value[node] = pyro.sample(node, dist.Normal(x, 1.0))
                 else:
                     value[node] = pyro.deterministic(node, 2 * pyro.sample(f"E_{node}", dist.Normal(x, 1.0)))
 
 
-def explicit(kind: str, x: Tensor, u: Tensor) -> Tensor:
-    if kind == "linear":
+def explicit(form: str, x: Tensor, u: Tensor) -> Tensor:
+    if form == "linear":
         return x + u
-    if kind == "threshold":
+    if form == "threshold":
         return (x + u > 0).float()
-    return x * u if kind == "product" else torch.floor(x * u)
+    return x * u if form == "product" else torch.floor(x * u)
 
 
-def parameter_of(kind: str, x: Tensor) -> Tensor:
-    if kind == "bernoulli":
+def parameter_of(form: str, x: Tensor) -> Tensor:
+    if form == "bernoulli":
         return torch.sigmoid(x)
-    return x.clamp(-2, 2).exp() if kind == "poisson" else x
+    return x.clamp(-2, 2).exp() if form == "poisson" else x
 
 
-def implicit(kind: str, x: Tensor, u: Tensor) -> Tensor:
-    if kind == "bernoulli":
-        return (u > 1 - parameter_of(kind, x)).float()
-    if kind == "poisson":
-        return torch.tensor(stats.poisson(parameter_of(kind, x).double()).ppf(u.double())).float()
+def implicit(form: str, x: Tensor, u: Tensor) -> Tensor:
+    if form == "bernoulli":
+        return (u > 1 - parameter_of(form, x)).float()
+    if form == "poisson":
+        return torch.tensor(stats.poisson(parameter_of(form, x).double()).ppf(u.double())).float()
     value = torch.distributions.Normal(x, 1.0).icdf(u)
-    return value if kind == "normal" else 2 * value
+    return value if form == "normal" else 2 * value
 
 
 def by_hand(model: Model, unfair: UnfairPaths, noise: Noise) -> tuple[World, World]:
-    """Evaluate the outcome's every ancestor along every path, as the definition says, without Pyro."""
+    """Evaluate the outcome's every ancestor along every path, by the definition, without Pyro."""
     h = noise.values.get("H")
     low = unfair.regimes[0].on_fair
     memo: dict[Any, Tensor] = {}
@@ -155,16 +154,16 @@ def by_hand(model: Model, unfair: UnfairPaths, noise: Noise) -> tuple[World, Wor
         return memo[node, way, world]
 
     def evaluate(node: str, way: tuple[str, ...], world: int) -> Tensor:
-        x, kind = driven(node, way, world), model.kind[node]
-        if kind in EXPLICIT:
-            return explicit(kind, x, noise.values[f"U_{node}"]).expand(noise.n)
-        first, second = noise.pairs.get(f"E_{node}" if kind == "step" else node, (None, None))
+        x, form = driven(node, way, world), model.form[node]
+        if form in EXPLICIT:
+            return explicit(form, x, noise.values[f"U_{node}"]).expand(noise.n)
+        first, second = noise.pairs.get(f"E_{node}" if form == "step" else node, (None, None))
         if first is None:  # its distribution depends on no node, so that it is noise itself
-            value = noise.values[f"E_{node}" if kind == "step" else node]
-            return 2 * value if kind == "step" else value
-        as_base = parameter_of(kind, x) == parameter_of(kind, driven(node, way, 0))
+            value = noise.values[f"E_{node}" if form == "step" else node]
+            return 2 * value if form == "step" else value
+        as_base = parameter_of(form, x) == parameter_of(form, driven(node, way, 0))
         u = first if world == 0 else torch.where(as_base, first, second)
-        return implicit(kind, x, u)
+        return implicit(form, x, u)
 
     found: tuple[World, World] = ({}, {})
     for node in model.parents:
@@ -215,8 +214,8 @@ def test_random_programs(seed: int) -> None:
 
 def test_random_programs_cover_what_they_should() -> None:
     models = [Model.draw(seed) for seed in range(SEEDS)]
-    kinds = {kind for model in models for node, kind in model.kind.items() if node not in "AY"}
-    assert kinds == {*EXPLICIT, *IMPLICIT}
+    forms = {form for model in models for node, form in model.form.items() if node not in "AY"}
+    assert forms == {*EXPLICIT, *IMPLICIT}
     witnesses = [bool(model.unfair(seed).recanting_witnesses()) for seed, model in enumerate(models)]
     assert 8 <= sum(witnesses) <= SEEDS - 8
     assert any(model.parents["A"] for model in models)
@@ -252,7 +251,7 @@ def test_no_unfair_path_makes_no_difference(seed: int, coupling: Coupling) -> No
 @pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 @pytest.mark.parametrize("seed", range(104, 110))
 def test_all_paths_unfair_is_the_total_effect_of_plain_do(seed: int) -> None:
-    model = Model.draw(seed, kinds=EXPLICIT)
+    model = Model.draw(seed, forms=EXPLICIT)
     equations = read_equations(model.program, model.graph.unfair(predicate=lambda path: True))
     with isolated(seed):
         noise = Noise(100, "monotone")
@@ -435,7 +434,7 @@ def test_gumbel_max_shares_the_noise_of_each_category() -> None:
 
     unfair = CausalGraph("A -> C -> Y", sensitive="A", outcome="Y").unfair("A -> C -> Y")
     n = 50_000
-    worlds = {kind: evaluate(program, unfair, n=n, coupling=kind) for kind in ("gumbel", "monotone")}
+    worlds = {name: evaluate(program, unfair, n=n, coupling=name) for name in ("gumbel", "monotone")}
     for first, second in worlds.values():
         for world, a in ((first, 0.0), (second, 1.0)):
             expected = torch.softmax(torch.tensor([a, -a, 0.5 * a]), -1)
@@ -632,7 +631,7 @@ def test_memory_is_linear_in_worlds() -> None:
                     self.size = max(self.size, each.untyped_storage().nbytes() // each.element_size())
             return out
 
-    model = Model.draw(7, kinds=EXPLICIT)
+    model = Model.draw(7, forms=EXPLICIT)
     seed = next(s for s in range(50) if not model.unfair(s).recanting_witnesses() and model.unfair(s).paths)
     equations = read_equations(model.program, model.unfair(seed))
     with isolated(0), Largest() as largest:

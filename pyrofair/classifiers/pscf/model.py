@@ -27,8 +27,7 @@ from pyrofair.graph.causal_graph import unused_name
 from pyrofair.graph.paths import show_path
 from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
 from pyrofair.mechanisms.families import Continuous, Family, Integer, features
-from pyrofair.programs.couplings import quantile
-from pyrofair.programs.noise import inside
+from pyrofair.programs.couplings import inside, quantile
 
 __all__ = [
     "LatentSEM",

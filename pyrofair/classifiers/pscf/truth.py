@@ -18,12 +18,10 @@ from pyrofair._validation import require_seed, require_units
 from pyrofair.classifiers.pscf.model import Replay
 from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
-from pyrofair.graph import UnfairPaths
-from pyrofair.programs.couplings import Coupling
-from pyrofair.programs.noise import Noise, draw_from
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.programs.couplings import Coupling, Noise, draw_from
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
-from pyrofair.programs.world_tables import site_of
 from pyrofair.programs.worlds import (
     RunOnNoise,
     StopTracing,
@@ -196,7 +194,7 @@ def _simulate(
     columns = {
         column: np.array([label[k] for k in (0, 1)], dtype=object)[own.numpy()]
         if column == graph.sensitive_column
-        else actual[site_of(equations, column)].numpy()
+        else actual[equations.site_of(column)].numpy()
         for column in graph.columns_of(node for node in graph.observed if node != graph.outcome)
     }
     units = pd.DataFrame(columns).infer_objects()

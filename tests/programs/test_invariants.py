@@ -1,4 +1,4 @@
-"""Laws that a source made of a program obeys, whatever its worlds share; fitted sources are in test_properties."""
+"""Invariants of a source made of a program, whatever its worlds share; those of fitted sources are in test_laws."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def program(n: int, names: dict[str, str] | None = None, low: float = 0.0, high:
     """Discrete nodes drawn without explicit noise, and one with explicit noise."""
     name = names or {}
 
-    def draw(site: str, law: Any) -> Tensor:
-        value: Tensor = pyro.sample(name.get(site, site), law)
+    def draw(site: str, distribution: Any) -> Tensor:
+        value: Tensor = pyro.sample(name.get(site, site), distribution)
         return value
 
     with pyro.plate("units", n):
@@ -211,7 +211,7 @@ class Scores:
 
 
 @pytest.mark.filterwarnings("ignore:SEM is taken as it is")
-def test_an_audit_says_what_it_rests_on() -> None:
+def test_an_audit_reports_its_assumptions() -> None:
     with pyro.poutine.block():
         sites = pyro.poutine.trace(program).get_trace(300).nodes
     df = pd.DataFrame({site: sites[site]["value"].numpy() for site in "QWADMY"})

@@ -203,7 +203,7 @@ def test_unseen_labels_and_missing_values() -> None:
         sem.counterfactual(units.assign(job=None))
 
 
-def test_labels_of_several_kinds() -> None:
+def test_labels_of_several_types() -> None:
     named = SEM(program, UNFAIR, levels={"J": [True, "x"]}).nodes(50, 0)[0]
     assert set(named["J"]) == {True, "x"}
 
@@ -218,8 +218,8 @@ def test_the_outcome_comes_back_with_the_labels_of_the_table() -> None:
     assert found.baseline["hired"].tolist() == ["no", "yes"]
     assert found.draws is not None
     assert set(found.draws[1]["hired"][0]) == {"no", "yes"}
-    kinds = pd.CategoricalDtype(["no", "yes"])
-    assert sem.counterfactual(rows[1:].astype({"hired": kinds}), draws=5).baseline["hired"].tolist() == ["yes"]
+    categories = pd.CategoricalDtype(["no", "yes"])
+    assert sem.counterfactual(rows[1:].astype({"hired": categories}), draws=5).baseline["hired"].tolist() == ["yes"]
     with pytest.warns(PyrofairWarning, match=r"'hired' is always 'yes' here.*levels={'Y': \[..., 'yes'\]}") as w:
         assert sem.counterfactual(rows[1:], draws=5).baseline["hired"].tolist() == [1.0]
     assert [each.filename for each in w] == [__file__]
