@@ -17,7 +17,7 @@ from pyro import poutine
 from pyro.infer.autoguide import init_to_median
 from tqdm.auto import tqdm
 
-from pyrofair._arviz import summarise, to_arviz
+from pyrofair._arviz import diagnose, summarise, to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     require_callable,
@@ -33,7 +33,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likelihood
-from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fall, fit_guide, fitting, run_nuts, sizes_of
+from pyrofair.inference.samplers import NormalGuide, Schedule, fall, fit_guide, fitting, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import read_priors, require_posterior, thin
@@ -104,7 +104,6 @@ class Posterior:
             groups["sample_stats"] = self.sample_stats
         elif self.losses is not None:
             groups["sample_stats"] = {"loss": self.losses[None]}
-        dims = {site: ["person"] for site in self.observed}
         if predictive is not None:
             require_instance("predictive", predictive, Mapping, "a dictionary from sites to their draws, or None")
             shape = next(iter(self.samples.values())).shape[:2]
@@ -116,8 +115,8 @@ class Posterior:
                         "...), a row for each posterior draw. Draw it with draws=None."
                     )
             groups["posterior_predictive"] = {s: v.reshape(*shape, *v.shape[1:]) for s, v in drawn.items()}
-            dims = {site: ["person"] for site in (*self.observed, *drawn)}
-        return to_arviz(groups, dims=dims)
+        units = (*self.observed, *groups.get("posterior_predictive", {}))
+        return to_arviz(groups, dims={site: ["unit"] for site in units})
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Return mean, standard deviation and equal-tailed interval of each parameter.
@@ -235,7 +234,7 @@ def fit_posterior(
     >>> import pyro, pyro.distributions as dist
     >>> def program(n):
     ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
     ...         pyro.deterministic("M", b * A + U)
@@ -288,7 +287,8 @@ def _by_nuts(
         likelihood, likelihood.parameters, draws=draws, warmup=warmup, chains=chains, keep=True, progress=progress
     )
     texts = [found.text] if found.text else []
-    sizes, mixing = diagnose(found.samples)
+    samples = {name: values.numpy() for name, values in found.samples.items()}
+    sizes, mixing = diagnose(samples)
     r_hat = {name: float(values.max()) for name, values in mixing.items()}
     # An R-hat that is not a number comes from a chain that never moved.
     if unmixed := {name: value for name, value in r_hat.items() if not value <= R_HAT}:
@@ -308,7 +308,6 @@ def _by_nuts(
         "divergences": int(diverging.sum()),
         "acceptance": found.acceptance,
     }
-    samples = {name: values.numpy() for name, values in found.samples.items()}
     return samples, {"diagnostics": diagnostics, "sample_stats": {"diverging": diverging, "lp": found.lp}}, texts
 
 
@@ -334,8 +333,8 @@ def _by_svi(
     trend = fall(losses)
     if math.isnan(trend.error):
         texts.append(
-            f"{len(losses)} steps are too few to tell whether the loss has settled, and to fit anything. Take steps="
-            "4000, the default, or as many as the loss takes to settle."
+            f"{len(losses)} steps are too few to fit anything, and to judge whether the loss has settled. Take "
+            "steps=4000, the default, or as many as the loss takes to settle."
         )
     elif not trend.settled(SETTLED * math.sqrt(sum(sizes_of(likelihood).values()))):
         texts.append(
@@ -378,7 +377,7 @@ def predictive(
     """Draw units from a program with posterior parameters, after an intervention if one is named.
 
     It is ``pyro.infer.Predictive`` of ``do(program, values)``, except that draws of each intervened site and of all its
-    descendants are dropped and drawn anew: Predictive would replay them, a mediator's say, and the intervention would
+    descendants are dropped and drawn anew: Predictive would replay them, and the intervention would
     have no effect below.
 
     Parameters
@@ -419,7 +418,7 @@ def predictive(
     >>> import pyro.distributions as dist
     >>> def program(n):
     ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         D = pyro.sample("D", dist.Normal(b * A, 0.1))
     ...         pyro.sample("M", dist.Normal(D, 0.1))
@@ -449,7 +448,7 @@ def predictive(
         rows = rows or {len(next(iter(posterior.observed.values())))}
     if n is None:
         if len(rows) != 1:
-            raise DataError("The posterior does not tell the number of units; pass n=...")
+            raise DataError("The number of units is not known from the posterior; pass n=...")
         n = rows.pop()
     info.confirm(n)
     types = {**priors.dtypes, **info.dtypes}

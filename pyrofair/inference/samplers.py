@@ -20,8 +20,6 @@ from pyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal, 
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pyrofair._arviz import to_arviz
-
 __all__ = [
     "GUIDES",
     "Chains",
@@ -29,7 +27,6 @@ __all__ = [
     "Guide",
     "NormalGuide",
     "Schedule",
-    "diagnose",
     "fall",
     "fit_guide",
     "fitting",
@@ -287,28 +284,3 @@ def _interrupted(used: list[_Chain], last: int, chains: int, draws: int) -> str:
     kept = f"{len(used)} of {chains} chains are done and used" if whole else f"its {last} of {draws} draws are used"
     left = f"; the {last} draws of the next one are left out, for chains are of one length" if whole and last else ""
     return f"Interrupted in chain {len(used) + whole} of {chains}: {kept}{left}."
-
-
-def diagnose(samples: Mapping[str, Tensor]) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]]:
-    """Return ArviZ's bulk effective sample size and split R-hat of each element of samples of shape (chain, draw, ...).
-
-    A single chain is compared half with half.
-    """
-    arrays = {name: values.numpy() for name, values in samples.items()}
-    halves = {name: _halves(values) if len(values) == 1 else values for name, values in arrays.items()}
-    found = []
-    for sampled, function, method in ((arrays, "ess", "bulk"), (halves, "rhat", "split")):
-        group = to_arviz({"posterior": sampled})["posterior"]
-        group = group.to_dataset() if hasattr(group, "to_dataset") else group
-        import arviz  # takes seconds, and to_arviz has imported it without its announcement
-
-        with np.errstate(divide="ignore", invalid="ignore"):  # of chains that never moved
-            table = getattr(arviz, function)(group, method=method)
-        found.append({name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in samples})
-    return found[0], found[1]
-
-
-def _halves(values: NDArray[Any]) -> NDArray[Any]:
-    """Split one chain, shape (1, draw, ...), in two."""
-    half = values.shape[1] // 2
-    return np.stack([values[0, :half], values[0, values.shape[1] - half :]])

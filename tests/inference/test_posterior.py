@@ -483,7 +483,7 @@ def test_settings_are_checked() -> None:
 
 
 def test_so_few_steps_that_nothing_can_be_told() -> None:
-    with pytest.warns(PyrofairWarning, match="2 steps are too few to tell whether the loss has settled"):
+    with pytest.warns(PyrofairWarning, match="2 steps are too few to fit anything"):
         fit_posterior(drawn, table(50), GRAPH, method="svi", steps=2, draws=4, progress=False, random_state=0)
 
 
@@ -613,7 +613,7 @@ def test_predictive_of_a_fit(nuts: Posterior) -> None:
 
 
 def test_predictive_refuses() -> None:
-    with pytest.raises(DataError, match=r"does not tell the number of units; pass n="):
+    with pytest.raises(DataError, match=r"number of units is not known from the posterior; pass n="):
         predictive(chain, {"b": [1.0, 2.0]})
     with pytest.raises(DataError, match=r"holds 'bb', which the program does not have.*Did you mean 'b'\?"):
         predictive(chain, {"bb": [1.0, 2.0]}, n=3)

@@ -644,7 +644,7 @@ def test_a_posterior_of_vectors():
     assert np.allclose(found.observed["M"], rows[NAMES])
     drawn = predictive(program, found, do={"A": 1}, n=20, random_state=0)
     assert drawn["M"].shape == (100, 20, K)
-    assert found.to_inference_data(drawn)["posterior_predictive"]["M"].dims[2] == "person"
+    assert found.to_inference_data(drawn)["posterior_predictive"]["M"].dims[2] == "unit"
     unfair = graph.unfair(through=["M"])
     first, second = SEM(program, unfair, posterior=found).nodes(2000, random_state=0)
     assert np.allclose((second - first)[NAMES].mean(), found.flat["b"].mean(0), atol=0.05)

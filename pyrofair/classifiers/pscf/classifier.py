@@ -421,9 +421,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         if y is not None:
             require_aligned(table, y)
             observed[column] = self._read_labels(y)
-        dims = {name: ["person"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
+        dims = {name: ["unit"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
         return to_arviz(
             {group: {name: np.asarray(x)[None] for name, x in of.items()} for group, of in sampled.items()}
             | ({"observed_data": observed} if observed else {}),
-            dims=dims | {site: ["person", f"{site}_dim"] for site in sites},
+            dims=dims | {site: ["unit", f"{site}_dim"] for site in sites},
         )
