@@ -195,35 +195,30 @@ class _NoiseReport:
 
     def __init__(self, evidence: Evidence, found: Findings, distributions: Mapping[str, Any], draws: int) -> None:
         self.evidence, self.draws = evidence, draws
-        self.parts: dict[str, dict[str, NDArray[Any]]] = {}
-        for site in (each for each in evidence.nodes if each in evidence.observed):
+        self.sites = [site for site in evidence.nodes if site in evidence.observed]
+        shape = (evidence.n, len(self.sites))
+        self.parts = {name: np.full(shape, "", object) for name in ("method", "note")}
+        self.parts |= {name: np.full(shape, np.nan) for name in ("ess", "r_hat")}
+        for site in self.sites:
             method, note = "exact", "determined by the row"
             if site not in evidence.explained:
                 method, note = "none", "set in both worlds; its noise feeds no other node"
+            elif site in distributions and site not in evidence.implicit:
+                note = "its value is its noise"
             elif site in distributions:
-                method, note = self._of_distribution(site, distributions[site])
+                method = "distribution function"
+                if not is_point(distributions[site], evidence.coupling):
+                    again = "its noise is drawn anew where its distribution is another one"
+                    note = again if evidence.coupling == "independent" else "known up to what gives the value"
             elif site in found.declared:
                 method = "declared inverse"
             elif not evidence.keys[site]:
                 note = "no noise of its own"
             self._put(site, slice(None), method=method, note=note)
 
-    def _of_distribution(self, site: str, distribution: Any) -> tuple[str, str]:
-        if site not in self.evidence.implicit:
-            return "exact", "its value is its noise"
-        if is_point(distribution, self.evidence.coupling):
-            return "distribution function", "determined by the row"
-        if self.evidence.coupling == "independent":
-            return "distribution function", "its noise is drawn anew where its distribution is another one"
-        return "distribution function", "known up to what gives the value"
-
     def _put(self, site: str, rows: Any, **entries: Any) -> None:
-        n = self.evidence.n
-        if site not in self.parts:
-            empty = {"method": np.full(n, "", object), "note": np.full(n, "", object)}
-            self.parts[site] = empty | {"ess": np.full(n, np.nan), "r_hat": np.full(n, np.nan)}
         for name, value in entries.items():
-            self.parts[site][name][rows] = value
+            self.parts[name][rows, self.sites.index(site)] = value
 
     def block(self, block: Block, found: Findings, rows: Tensor, effective: Tensor, proposals: Tensor) -> None:
         """Record how a block of nodes was inferred by importance."""
@@ -234,12 +229,8 @@ class _NoiseReport:
             note = f"noise {', '.join(block.keys)} weighed" + (f" jointly with {others}" if others else "")
             prior = f"{site} does not depend on its noise in this row: it stays as its prior"
             left = ~found.done[site][rows].numpy()
-            entries = {
-                "method": np.where(flat, "prior", "importance"),
-                "ess": np.minimum(ess, self.draws),
-                "note": np.where(flat, prior, note),
-            }
-            self._put(site, at[left], **{name: values[left] for name, values in entries.items()})
+            methods, notes = np.where(flat, "prior", "importance"), np.where(flat, prior, note)
+            self._put(site, at[left], method=methods[left], ess=np.minimum(ess, self.draws)[left], note=notes[left])
         for site in block.drawn:
             note = f"its distribution reads {', '.join(block.keys)}"
             self._put(site, at, method="importance", ess=np.minimum(ess, self.draws), note=note)
@@ -255,10 +246,8 @@ class _NoiseReport:
 
     def gradients(self, method: str, effective: Mapping[str, Tensor], r_hat: Mapping[str, Tensor]) -> None:
         """Record how all noise was inferred by chains or a guide."""
-        for site in self.evidence.explained:
+        for site in filter(self.evidence.keys.get, self.evidence.explained):
             keys = self.evidence.keys[site]
-            if not keys:
-                continue
             entries: dict[str, Any] = {"method": method, "note": "each node observed with a normal error"}
             if mine := [effective[key].numpy() for key in keys if key in effective]:
                 entries["ess"] = np.min(mine, 0)
@@ -277,11 +266,9 @@ class _NoiseReport:
 
     def table(self) -> pd.DataFrame:
         """Return a row for each unit and node: unit, node, method, ess, r_hat, note."""
-        sites, index = list(self.parts), self.evidence.index
-        columns = {"unit": index.repeat(len(sites)), "node": np.tile(np.array(sites, object), len(index))}
-        for name in ("method", "ess", "r_hat", "note"):
-            columns[name] = np.stack([self.parts[site][name] for site in sites], 1).ravel()
-        return pd.DataFrame(columns)
+        index = self.evidence.index
+        columns = {"unit": index.repeat(len(self.sites)), "node": np.tile(np.array(self.sites, object), len(index))}
+        return pd.DataFrame(columns | {name: self.parts[name].ravel() for name in ("method", "ess", "r_hat", "note")})
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -467,9 +454,8 @@ class Abduction:
                 return evaluation.worlds(bound, shown, some)
 
             found, moments = self._predict((sensitive, *set_to), set_to, act)
-        worlds = []
+        worlds, path = [], (graph.sensitive, graph.outcome)
         for world, regime in zip(found, equations.unfair.regimes, strict=True):
-            path = (graph.sensitive, graph.outcome)
             label: Any = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
             frame = world.rows.assign(**{graph.sensitive_column: label})
             worlds.append(replace(world, rows=frame[list(self.columns.values())]))
@@ -586,14 +572,12 @@ class Abduction:
     def _split(self, affected: frozenset[str]) -> tuple[Tensor, Tensor]:
         """Return the units whose noise is determined as far as it matters to some nodes, and the others."""
         evidence = self.evidence
-        vary = np.zeros(evidence.n, dtype=bool)
+        implicit = affected & evidence.implicit & self.distributions.keys()
+        intervals = any(not is_point(self.distributions[site], evidence.coupling) for site in implicit)
+        vary = torch.full((evidence.n,), intervals)
         for key in evidence.keys_of(affected):
-            vary[self.noise_values[key].rows] = True
-        for site in affected & evidence.implicit & self.distributions.keys():
-            if not is_point(self.distributions[site], evidence.coupling):
-                vary[:] = True
-        units = torch.arange(evidence.n)
-        return units[torch.from_numpy(~vary)], units[torch.from_numpy(vary)]
+            vary[torch.from_numpy(self.noise_values[key].rows)] = True
+        return (~vary).nonzero().squeeze(1), vary.nonzero().squeeze(1)
 
     def _noise_of(self, rows: Tensor, repeat: int) -> dict[str, Tensor]:
         """Return the noise of some units, shape (m * repeat, ...)."""
@@ -645,20 +629,17 @@ def abduct(
         approximation.
     inverses
         For some nodes a function from the row's nodes (a dictionary of tensors of shape (n,)) to their noise: a tensor,
-        or a dictionary of them if the node reads several noise sites. Its result is checked in the equation.
+        or a dictionary of them if the node reads several noise sites. The equation checks its result.
     draws
         The number of posterior draws of each unit whose noise is not determined.
     tolerance
-        The width of the kernel or the standard deviation of the error, in the units of the nodes: one for all, or one
-        for each node.
+        The width of the kernel or the standard deviation of the error, in units of the nodes: for all, or for each.
     guide
-        For ``"svi"``: ``"normal"`` (noise independent) or ``"multivariate"`` (all noise of all units jointly normal:
-        for few units).
+        For ``"svi"``: ``"normal"`` (independent) or ``"multivariate"`` (all noise jointly normal: for few units).
     coupling
         How the noise of a node drawn without explicit noise is coupled across worlds, as in :class:`pyrofair.SEM`.
     parameters
-        The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
-        warning.
+        The value of each parameter, a site outside the plate; otherwise one draw of the prior, with a warning.
     random_state
         Seeds the draws.
 
@@ -670,8 +651,7 @@ def abduct(
     Raises
     ------
     DataError
-        If the table or a setting does not fit, a row is impossible under the program, or the method cannot serve a
-        node; the message names the node, the row and the value.
+        If the table or a setting does not fit, a row is impossible, or the method cannot serve a node.
 
     References
     ----------
@@ -700,13 +680,12 @@ def abduct(
         require_instance("parameters", parameters, Mapping, "a dictionary from parameters to values, or None")
     if not isinstance(program, Equations):
         require_callable("program", program, "a Pyro program of the number of units")
-    one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
+    one = {name: [value] for name, value in (parameters or {}).items()}
     if isinstance(program, Equations):
         rows = read_units(program, df)
     else:
         rows = read_rows(program, df, nodes, at_parameters(program, one))
-    run = rows.program
-    priors = read_priors(run, rows.info, one)
+    priors = read_priors(rows.program, rows.info, one)
     values = _read_parameters(priors, parameters or {})
     if priors.names and not values:
         remedy = f"Give a value of each: parameters={{{priors.names[0]!r}: ...}}."
@@ -746,14 +725,8 @@ def _abduct(
     with isolated(seed):
         wide = _takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.observed))
     with isolated(seed), _precision(wide=wide):
-        evidence = Evidence.read(
-            rows,
-            coupling=coupling,
-            sensitive=sensitive,
-            parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
-            wide=wide,
-        )
-        distributions = require_possible(evidence).distributions
+        evidence = Evidence.read(rows, coupling=coupling, sensitive=sensitive, parameters=parameters, wide=wide)
+        distributions = require_possible(evidence)
         return _infer(evidence, settings, rows.columns, distributions, seed)
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.programs.noise import at_noise, noise_like
-from pyrofair.programs.provenance import Program, is_deterministic
+from pyrofair.programs.provenance import Program, at_parameters, is_deterministic
 from pyrofair.programs.sites import PEOPLE, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
@@ -167,7 +168,7 @@ class Evidence:
         *,
         coupling: Coupling,
         sensitive: str | None,
-        parameters: Mapping[str, Tensor],
+        parameters: Mapping[str, npt.ArrayLike],
         wide: bool,
     ) -> Evidence:
         """Put the values of rows, and parameters, in the types of their sites.
@@ -176,8 +177,9 @@ class Evidence:
         log-probability is masked or scaled.
         """
         info, index = rows.info, rows.index
-        with quiet(), poutine.trace() as tracer, _InType(parameters):
-            rows.program(2)
+        held = {name: np.asarray(value)[None] for name, value in parameters.items()}
+        with quiet(), poutine.trace() as tracer:
+            at_parameters(rows.program, held)(2)
         met: dict[str, Any] = {n: site["value"] for n, site in tracer.trace.nodes.items() if site["type"] == "sample"}
         observed = {}
         for site, values in rows.observed.items():
@@ -387,18 +389,6 @@ def repeat_each(values: Tensor, repeat: int) -> Tensor:
     return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
 
 
-class _InType(Messenger):
-    """Give sites values in the type that their distributions draw."""
-
-    def __init__(self, values: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.values = values
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.values and msg["value"] is None:
-            msg["value"], msg["done"] = self.values[msg["name"]].to(msg["fn"]().dtype), True
-
-
 def unequal(stored: Tensor, given: Tensor) -> Tensor:
     """Return which numbers are other ones in the type that they are stored in, but for the rounding of real numbers."""
     if stored.is_floating_point():
@@ -466,15 +456,13 @@ class _Reader(Messenger):
             raise StopTracing
 
 
-def require_possible(evidence: Evidence) -> Reading:
+def require_possible(evidence: Evidence) -> dict[str, Any]:
     """Refuse rows with a value that its distribution cannot take, and return the distributions of drawn nodes."""
     drawn = [site for site in evidence.observed if site in evidence.info.random]
     given = evidence.given()
-    if not drawn:
-        return Reading()
-    reading = evidence.run(given, drawn)
+    distributions = evidence.run(given, drawn).distributions if drawn else {}
     for site in drawn:
-        d, value = reading.distributions[site], given[site]
+        d, value = distributions[site], given[site]
         possible = d.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
         if not evidence.keys[site] and bool(possible.all()) and d.support.is_discrete:
             possible = possible & (d.log_prob(value) > -torch.inf)
@@ -483,4 +471,4 @@ def require_possible(evidence: Evidence) -> Reading:
             f"{d.support}, and gives it no probability. Correct the row, or the program."
         )
         evidence.refuse(~possible, site, text)
-    return reading
+    return distributions

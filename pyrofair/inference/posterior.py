@@ -185,23 +185,20 @@ def fit_posterior(
     graph_or_unfair
         The causal graph, or unfair paths in it.
     method
-        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal distribution, in the
-        unconstrained space, fitted by stochastic variational inference; fast, but too narrow where it does not fit.
+        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal distribution in the
+        unconstrained space, by variational inference; fast, but too narrow where it does not fit.
     guide
         SVI: ``"normal"``, independent for each parameter (mean-field), or ``"multivariate"``, with all correlations.
     draws, warmup, chains
-        The draws of each chain; NUTS: the steps thrown away before. Chains run one after the other, each from a random
-        start. SVI draws one chain.
+        The draws of each chain, and NUTS's steps before them. Chains run one after the other; SVI draws one chain.
     steps, learning_rate
-        SVI: the number of steps of Adam, and the size of the first; they shrink to a twentieth of it. The guide is
-        averaged over the last steps.
+        SVI: the number of steps of Adam, and the size of the first; they shrink to a twentieth of it.
     progress
         Whether to show a progress bar.
     random_state
         Seeds everything; the global generators and Pyro's parameter store are left as they were.
     levels
-        For a node site whose values are codes 0, 1, ..., the labels that the table holds, as in
-        :class:`pyrofair.SEM`.
+        For a node site with the codes 0, 1, ..., the labels that the table holds, as in :class:`pyrofair.SEM`.
 
     Returns
     -------
@@ -220,9 +217,8 @@ def fit_posterior(
     Warns
     -----
     PyrofairWarning
-        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled; if the fit was
-        interrupted (Ctrl-C), in which case the steps done so far are used, or the chains that are done (or the draws of
-        the first, if they are four at least); if no node depends on a parameter.
+        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled; if Ctrl-C ended the
+        fit, in which case the steps or chains done so far are used; if no node depends on a parameter.
 
     References
     ----------
@@ -460,7 +456,7 @@ def predictive(
                 f"The draws of the per-unit site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
                 f"{n}, ...) for n={n} units."
             )
-    axes = {site: shape.index(PEOPLE) if PEOPLE in shape else 0 for site, shape in info.shapes.items()}
+    axes = {site: shape.index(PEOPLE) for site, shape in info.shapes.items() if PEOPLE in shape}
     kept = {site: each.movedim(1, axes[site] + 1) if site in axes else each for site, each in kept.items()}
     found: dict[str, list[NDArray[Any]]] = {}
     with isolated(seed_from(random_state)), torch.no_grad():
@@ -468,7 +464,8 @@ def predictive(
             run = poutine.condition(program, data={site: each[i] for site, each in kept.items()})
             with evaluating(n, "units are drawn from it"):
                 sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
-            for site, axis in axes.items():
+            for site in info.shapes:
                 require_finite(site, sites[site]["value"])
-                found.setdefault(site, []).append(np.moveaxis(sites[site]["value"].numpy(), axis, 0))
+                value = sites[site]["value"].numpy()
+                found.setdefault(site, []).append(np.moveaxis(value, axes[site], 0) if site in axes else value)
     return {site: np.stack(each) for site, each in found.items()}

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
@@ -119,24 +120,19 @@ def fit_guide(
 ) -> tuple[Any, list[float]]:
     """Fit a normal guide to all unknowns of a model without arguments, and return it and the loss of each step.
 
-    Call it, and draw from the guide, inside :func:`fitting`.
-    Its numbers are averaged over the last steps, which removes most of their noise. With ``keep`` Ctrl-C ends the fit
-    with the steps that are done.
+    Call it, and draw from the guide, inside :func:`fitting`. Its numbers are averaged over the last steps, to remove
+    most of their noise. With ``keep`` Ctrl-C ends the fit with the steps that are done.
     """
     family = GUIDES[guide](model, init_loc_fn=init)
     family()  # makes its numbers
     numbers = list(family.parameters())
     average = [each.detach().clone() for each in numbers]
     elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
+    loss = partial(elbo.differentiable_loss, model, family)
     losses: list[float] = []
-
-    def loss(_: None) -> Tensor:
-        found: Tensor = elbo.differentiable_loss(model, family)  # type: ignore[no-untyped-call]
-        return found
-
     memory = max(1.0 - 1.0 / (WINDOW * schedule.steps), 0.0)
     try:
-        for value in run_svi(loss, numbers, repeat(None), schedule, average=average, memory=memory):
+        for value in run_svi(lambda _: loss(), numbers, repeat(None), schedule, average=average, memory=memory):
             on_step(len(losses), value)
             losses.append(value)
     except KeyboardInterrupt:
@@ -156,7 +152,7 @@ class Fall(NamedTuple):
     error: float
 
     def settled(self, tolerance: float, errors: float = 2.0) -> bool:
-        """Tell whether it is at most the tolerance, so many standard errors allowed for."""
+        """Return whether it is at most the tolerance, so many standard errors allowed for."""
         return self.drop + errors * self.error <= tolerance
 
 
@@ -192,7 +188,7 @@ def sizes_of(model: Callable[[], Any]) -> dict[str, int]:
 class Chains:
     """Draws of chains: sites (chain, draw, ...), diverging and log-density (chain, draw), acceptance of each chain.
 
-    ``text`` says what an interruption left; it is empty otherwise.
+    ``text`` describes what an interruption left; it is empty otherwise.
     """
 
     samples: dict[str, Tensor]
