@@ -344,7 +344,8 @@ def test_a_column_named_like_a_parameter_is_refused() -> None:
     df = units(200)[["A", "M", "Y"]].rename(columns={"M": "A__bias_1"})
     graph = pf.CausalGraph("A -> A__bias_1; {A A__bias_1} -> Y", sensitive="A", outcome="Y")
     with pytest.raises(
-        DataError, match=r"distribution of 'A' has the name 'A__bias_1' .* column 'A__bias_1' too. Rename"
+        DataError,
+        match=r"distribution of 'A' has the name 'A__bias_1', which is that of the column 'A__bias_1' too. Rename",
     ):
         learn(df, graph)
 
