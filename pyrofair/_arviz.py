@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import require_real
 
-__all__ = ["equal_tailed", "summarise", "to_arviz"]
+__all__ = ["diagnose", "equal_tailed", "summarise", "to_arviz"]
 
 
 def to_arviz(
@@ -28,7 +28,7 @@ def to_arviz(
     Variables of sampled groups have shape (chain, draw, ...), those of ``"observed_data"`` no such axes; ``coords`` are
     the labels along each dimension, and ``dims`` name the dimensions of a variable after chain and draw.
     """
-    make = _maker()
+    make = _arviz().from_dict
     named = {group: {name: np.asarray(values) for name, values in of.items()} for group, of in groups.items()}
     labels = {name: list(values) for name, values in (coords or {}).items()}
     axes = {name: list(names) for name, names in (dims or {}).items()}
@@ -54,8 +54,7 @@ def summarise(data: Any, *, level: float = 0.95) -> pd.DataFrame:
     change one.
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    group = data["posterior"]
-    group = group.to_dataset() if hasattr(group, "to_dataset") else group
+    group = _variables(data)
     chains, draws = (int(group.sizes[name]) for name in ("chain", "draw"))
     flat = [each.to_numpy().reshape(chains * draws, -1) for each in group.data_vars.values()]
     values = np.concatenate(flat, axis=1)
@@ -70,6 +69,27 @@ def summarise(data: Any, *, level: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(columns, index=rows)
 
 
+def diagnose(samples: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], ...]:
+    """Return the bulk effective sample size and split R-hat of each element of samples, shape (chain, draw, ...).
+
+    The halves of a single chain are compared.
+    """
+    halves = {}
+    for name, values in samples.items():
+        half = values.shape[1] // 2
+        halves[name] = np.stack([values[0, :half], values[0, -half:]]) if len(values) == 1 else values
+    sampled, compared = (_variables(to_arviz({"posterior": each})) for each in (samples, halves))
+    with np.errstate(divide="ignore", invalid="ignore"):  # of chains that never moved
+        tables = _arviz().ess(sampled, method="bulk"), _arviz().rhat(compared, method="split")
+    return tuple({name: table[name].to_numpy().astype(np.float64) for name in samples} for table in tables)
+
+
+def _variables(data: Any) -> Any:
+    """Return the posterior of ArviZ data as an xarray.Dataset."""
+    group = data["posterior"]
+    return group.to_dataset() if hasattr(group, "to_dataset") else group
+
+
 def _labels(name: str, values: Any) -> list[str]:
     """Return the name of each number of a variable, as ArviZ names them."""
     inner = [dim for dim in values.dims if dim not in ("chain", "draw")]
@@ -79,10 +99,7 @@ def _labels(name: str, values: Any) -> list[str]:
 
 def _diagnose(group: Any) -> dict[str, NDArray[np.float64]]:
     """Return the standard errors, effective sample sizes and R-hat of each number in several chains."""
-    _maker()  # imports ArviZ quietly
-    import arviz
-
-    tools: Any = arviz
+    tools = _arviz()
     asked = {
         "mcse_mean": tools.mcse(group, method="mean"),
         "mcse_sd": tools.mcse(group, method="sd"),
@@ -96,11 +113,11 @@ def _diagnose(group: Any) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _maker() -> Any:
+def _arviz() -> Any:
     """Import ArviZ, which takes seconds, only where it is needed, and without its announcement."""
     with warnings.catch_warnings():
         # ArviZ 0.23 announces ArviZ 1 once a day; this module serves both.
         warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing a major refactor", FutureWarning)
-        from arviz import from_dict
+        import arviz
 
-    return from_dict
+    return arviz

@@ -484,7 +484,7 @@ def settings(random: Random) -> Case:
 
 SHORT = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 THROUGH = SHORT.unfair("A -> M -> Y")
-PEOPLE = pd.DataFrame({"A": [0, 1] * 6, "M": np.linspace(-1.0, 1.5, 12).round(2), "Y": [0, 1, 1] * 4})
+UNITS = pd.DataFrame({"A": [0, 1] * 6, "M": np.linspace(-1.0, 1.5, 12).round(2), "Y": [0, 1, 1] * 4})
 Site = Callable[[int, Any], Any]
 
 
@@ -622,9 +622,9 @@ def programs(random: Random) -> Case:
         "SEM.worlds": lambda: pf.SEM(program, THROUGH, posterior=draws).worlds(5, random_state=0),
         "SEM.truth": lambda: pf.SEM(program, THROUGH, posterior=draws).truth(Says(), n=20, random_state=0),
         "SEM.counterfactual": lambda: pf.SEM(program, THROUGH, posterior=draws).counterfactual(
-            PEOPLE.head(4), draws=5, random_state=0
+            UNITS.head(4), draws=5, random_state=0
         ),
-        "abduct": lambda: pf.inference.abduct(program, PEOPLE.head(4), nodes=["A", "M", "Y"], draws=5, random_state=0),
+        "abduct": lambda: pf.inference.abduct(program, UNITS.head(4), nodes=["A", "M", "Y"], draws=5, random_state=0),
         "fit_posterior": lambda: _posterior(program=program),
         "predictive": lambda: pf.inference.predictive(program, draws, n=3, random_state=0),
         "predictive(do)": lambda: pf.inference.predictive(program, draws, do={"M": 1.0}, n=3, random_state=0),
@@ -655,7 +655,7 @@ def plain(n: int) -> None:
 
 
 def _posterior(**settings: Any) -> Any:
-    given = {"program": plain, "df": PEOPLE, "graph_or_unfair": SHORT, "method": "svi", "draws": 4, "steps": 4}
+    given = {"program": plain, "df": UNITS, "graph_or_unfair": SHORT, "method": "svi", "draws": 4, "steps": 4}
     return pf.fit_posterior(**{**given, "progress": False, "random_state": 0} | settings)
 
 
@@ -666,13 +666,13 @@ def _effects(**settings: Any) -> Any:
 
 
 def _abduced(**settings: Any) -> Any:
-    given = {"df": PEOPLE.head(3), "draws": 5, "parameters": {"b": 0.4}, "random_state": 0} | settings
+    given = {"df": UNITS.head(3), "draws": 5, "parameters": {"b": 0.4}, "random_state": 0} | settings
     return pf.inference.abduct(given.pop("program", plain), given.pop("df"), **given)
 
 
 def _counterfactual(**settings: Any) -> Any:
     sem = pf.SEM(plain, THROUGH, posterior={"b": [0.1, 0.5]})
-    return sem.counterfactual(**{"df": PEOPLE.head(3), "draws": 5, "random_state": 0} | settings)
+    return sem.counterfactual(**{"df": UNITS.head(3), "draws": 5, "random_state": 0} | settings)
 
 
 def _predicted(**settings: Any) -> Any:
@@ -702,7 +702,7 @@ def _kept(what: str) -> Any:
             "effects": lambda: _effects(),
             "PSCF": lambda: pf.PSCF(
                 THROUGH, epochs=1, samples=3, hidden=4, encoder_hidden=(4,), progress=False, random_state=0
-            ).fit(PEOPLE[["A", "M"]], PEOPLE["Y"]),
+            ).fit(UNITS[["A", "M"]], UNITS["Y"]),
             "Counterfactuals": lambda: _counterfactual(),
             "Abduction": lambda: _abduced(),
         }
@@ -761,9 +761,9 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _method("posterior", "to_inference_data"): ("predictive",),
     _method("effects", "summary"): ("level",),
     _method("PSCF", "truth", scenario=plain, n=10): ("scenario", "n", "random_state"),
-    _method("PSCF", "predict_proba", X=PEOPLE): ("X",),
-    _method("PSCF", "fair_values", X=PEOPLE): ("X",),
-    _method("PSCF", "to_inference_data", X=PEOPLE, draws=2): ("X", "y", "draws", "random_state"),
+    _method("PSCF", "predict_proba", X=UNITS): ("X",),
+    _method("PSCF", "fair_values", X=UNITS): ("X",),
+    _method("PSCF", "to_inference_data", X=UNITS, draws=2): ("X", "y", "draws", "random_state"),
     _method("Counterfactuals", "scores", model=Says()): ("model", "threshold"),
     _method("Abduction", "do", values={"M": 1.0}): ("values",),
     _named(pf.identify, unfair=UNFAIR): ("unfair", "target"),
@@ -950,9 +950,9 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     "axes": (lambda: pf.audits.plot_feasible_region(0.5, ax=3.5), "ax=3.5 must be axes"),  # type: ignore[arg-type]
     "no levels": (lambda: pf.audits.plot_feasible_region([]), "levels=.. must hold one level"),
     "an unseen outcome": (
-        lambda: _kept("PSCF").to_inference_data(PEOPLE, PEOPLE["Y"].replace(1, 2), draws=2), "y holds 2, .* saw 0 and 1"
+        lambda: _kept("PSCF").to_inference_data(UNITS, UNITS["Y"].replace(1, 2), draws=2), "y holds 2, .* saw 0 and 1"
     ),
-    "no nodes": (lambda: pf.inference.abduct(plain, PEOPLE, nodes=[], parameters={"b": 0.4}), "nodes=.. names no site"),
+    "no nodes": (lambda: pf.inference.abduct(plain, UNITS, nodes=[], parameters={"b": 0.4}), "nodes=.. names no site"),
     "a complex value": (lambda: _set(A=1j), "site 'A' is 1j; it must be a number"),
     "a program that fails": (
         lambda: pf.inference.predictive(negative_scale, {"b": [1.0, -1.0]}, n=3),

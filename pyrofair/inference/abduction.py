@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +40,7 @@ from pyrofair.inference.counterfactuals import (
     pool,
 )
 from pyrofair.inference.evidence import Evidence, GivenRows, read_rows, read_units, repeat_each, require_possible
-from pyrofair.inference.gradients import CHAINS, draw_nuts, draw_svi
-from pyrofair.inference.importance import Block, blocks_of, draw_block, in_batches
+from pyrofair.inference.importance import BATCH, CHAINS, Block, blocks_of, draw_block, draw_by_gradients, in_batches
 from pyrofair.inference.inversion import Findings, Inverse, solve
 from pyrofair.inference.samplers import NormalGuide
 from pyrofair.programs.couplings import (
@@ -64,10 +63,8 @@ from pyrofair.programs.structural_equations import Equations
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
 from pyrofair.tables.labels import require_do
 
-__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals", "read_inverses"]
+__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals"]
 
-BATCH = 1_000_000
-"""A run holds at most so many units times draws."""
 FEW, R_HAT = 30.0, 1.05
 """Below so many effective draws, or above such an R-hat, a warning names the noise as poorly known."""
 TRIED = 61
@@ -179,13 +176,12 @@ def _noise_of_units(
                 continue
             own[site], mean, variance = noise_given(site, distribution, given[site], coupling)
             moments[site] = mean, variance
-            discrete = distribution.support.is_discrete
-            impossible = (variance <= 0) if discrete else ~torch.isfinite(own[site])
+            impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
             if bool(impossible.any()):
                 row = int(rows[int(impossible.int().argmax()) // repeat])
                 raise DataError(
-                    f"{evidence.describe(site, row)} has no probability under the program, given what the other "
-                    "nodes imply for the noise. Correct the row or the program."
+                    f"{evidence.describe(row, site)} has no probability under the program, given what the other nodes "
+                    "imply for the noise. Correct the row or the program."
                 )
             natural[site] = at_noise(site, distribution, own[site], coupling)
         pairs[site] = own[site], partner(own[site], coupling)
@@ -202,37 +198,30 @@ class _NoiseReport:
 
     def __init__(self, evidence: Evidence, found: Findings, distributions: Mapping[str, Any], draws: int) -> None:
         self.evidence, self.draws = evidence, draws
-        self.parts: dict[str, dict[str, NDArray[Any]]] = {}
-        for site in evidence.nodes:
-            if site not in evidence.observed:
-                continue
+        self.sites = [site for site in evidence.nodes if site in evidence.observed]
+        shape = (evidence.n, len(self.sites))
+        self.parts = {name: np.full(shape, "", object) for name in ("method", "note")}
+        self.parts |= {name: np.full(shape, np.nan) for name in ("ess", "r_hat")}
+        for site in self.sites:
             method, note = "exact", "determined by the row"
             if site not in evidence.explained:
                 method, note = "none", "set in both worlds; its noise feeds no other node"
+            elif site in distributions and site not in evidence.implicit:
+                note = "its value is its noise"
             elif site in distributions:
-                method, note = self._of_distribution(site, distributions[site])
+                method = "distribution function"
+                if not is_point(distributions[site], evidence.coupling):
+                    again = "its noise is drawn anew where its distribution is another one"
+                    note = again if evidence.coupling == "independent" else "known up to what gives the value"
             elif site in found.declared:
                 method = "declared inverse"
             elif not evidence.keys[site]:
                 note = "no noise of its own"
             self._put(site, slice(None), method=method, note=note)
 
-    def _of_distribution(self, site: str, distribution: Any) -> tuple[str, str]:
-        if site not in self.evidence.implicit:
-            return "exact", "its value is its noise"
-        if is_point(distribution, self.evidence.coupling):
-            return "distribution function", "determined by the row"
-        if self.evidence.coupling == "independent":
-            return "distribution function", "its noise is drawn anew where its distribution is another one"
-        return "distribution function", "known up to what gives the value"
-
     def _put(self, site: str, rows: Any, **entries: Any) -> None:
-        n = self.evidence.n
-        if site not in self.parts:
-            empty = {"method": np.full(n, "", object), "note": np.full(n, "", object)}
-            self.parts[site] = empty | {"ess": np.full(n, np.nan), "r_hat": np.full(n, np.nan)}
         for name, value in entries.items():
-            self.parts[site][name][rows] = value
+            self.parts[name][rows, self.sites.index(site)] = value
 
     def block(self, block: Block, found: Findings, rows: Tensor, effective: Tensor, proposals: Tensor) -> None:
         """Record how a block of nodes was inferred by importance."""
@@ -243,12 +232,8 @@ class _NoiseReport:
             note = f"noise {', '.join(block.keys)} weighed" + (f" jointly with {others}" if others else "")
             prior = f"{site} does not depend on its noise in this row: it stays as its prior"
             left = ~found.done[site][rows].numpy()
-            entries = {
-                "method": np.where(flat, "prior", "importance"),
-                "ess": np.minimum(ess, self.draws),
-                "note": np.where(flat, prior, note),
-            }
-            self._put(site, at[left], **{name: values[left] for name, values in entries.items()})
+            methods, notes = np.where(flat, "prior", "importance"), np.where(flat, prior, note)
+            self._put(site, at[left], method=methods[left], ess=np.minimum(ess, self.draws)[left], note=notes[left])
         for site in block.drawn:
             note = f"its distribution reads {', '.join(block.keys)}"
             self._put(site, at, method="importance", ess=np.minimum(ess, self.draws), note=note)
@@ -264,10 +249,8 @@ class _NoiseReport:
 
     def gradients(self, method: str, effective: Mapping[str, Tensor], r_hat: Mapping[str, Tensor]) -> None:
         """Record how all noise was inferred by chains or a guide."""
-        for site in self.evidence.explained:
+        for site in filter(self.evidence.keys.get, self.evidence.explained):
             keys = self.evidence.keys[site]
-            if not keys:
-                continue
             entries: dict[str, Any] = {"method": method, "note": "each node observed with a normal error"}
             if mine := [effective[key].numpy() for key in keys if key in effective]:
                 entries["ess"] = np.min(mine, 0)
@@ -286,11 +269,9 @@ class _NoiseReport:
 
     def table(self) -> pd.DataFrame:
         """Return a row for each unit and node: unit, node, method, ess, r_hat, note."""
-        sites, index = list(self.parts), self.evidence.index
-        columns = {"unit": index.repeat(len(sites)), "node": np.tile(np.array(sites, object), len(index))}
-        for name in ("method", "ess", "r_hat", "note"):
-            columns[name] = np.stack([self.parts[site][name] for site in sites], 1).ravel()
-        return pd.DataFrame(columns)
+        index = self.evidence.index
+        columns = {"unit": index.repeat(len(self.sites)), "node": np.tile(np.array(self.sites, object), len(index))}
+        return pd.DataFrame(columns | {name: self.parts[name].ravel() for name in ("method", "ess", "r_hat", "note")})
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -305,13 +286,17 @@ class Settings:
     """How noise is inferred; see :func:`abduct`."""
 
     method: Method = "auto"
-    inverses: Mapping[str, Inverse] = field(default_factory=dict)
+    inverses: Mapping[str, Inverse] | None = None
     draws: int = 1000
     tolerance: float | Mapping[str, float] | None = None
     guide: NormalGuide = "normal"
 
     def __post_init__(self) -> None:
         require_choice("method", self.method, METHODS)
+        if self.inverses is not None:
+            require_instance("inverses", self.inverses, Mapping, "a dictionary from nodes to functions, or None")
+            for name, inverse in self.inverses.items():
+                require_callable(f"inverses[{name!r}]", inverse, "a function from the row's nodes to their noise")
         require_choice("guide", self.guide, get_args(NormalGuide))
         require_integer("draws", self.draws)
         named = self.tolerance if isinstance(self.tolerance, Mapping) else {}
@@ -319,12 +304,18 @@ class Settings:
         for name, width in (widths or {"tolerance": self.tolerance}).items():
             if width is not None and not isinstance(width, Mapping):
                 require_real(name, width, above=0.0)  # a width in the units of a node
-        if self.method in ("nuts", "svi") and self.tolerance is None:
+        if self.by_gradients and self.tolerance is None:
             raise DataError(
                 f"method={self.method!r} needs tolerance=, the standard deviation of a normal error with which each "
-                "node is observed (an approximation: the posterior is right as it goes to 0). Name one number, or one "
-                "for each node."
+                "node is observed (an approximation): one number, or one for each node."
             )
+        if self.by_gradients and self.inverses:
+            raise DataError(f"method={self.method!r} uses no inverses; leave them out, or use method='auto'.")
+
+    @property
+    def by_gradients(self) -> bool:
+        """Whether Pyro's inference draws all noise."""
+        return self.method in ("nuts", "svi")
 
     def width(self, site: str) -> float | None:
         """Return the tolerance of a node."""
@@ -466,9 +457,8 @@ class Abduction:
                 return evaluation.worlds(bound, shown, some)
 
             found, moments = self._predict((sensitive, *set_to), set_to, act)
-        worlds = []
+        worlds, path = [], (graph.sensitive, graph.outcome)
         for world, regime in zip(found, equations.unfair.regimes, strict=True):
-            path = (graph.sensitive, graph.outcome)
             label: Any = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
             frame = world.rows.assign(**{graph.sensitive_column: label})
             worlds.append(replace(world, rows=frame[list(self.columns.values())]))
@@ -497,13 +487,16 @@ class Abduction:
             site = site_of[name]
             if site in found:
                 raise DataError(f"do names the node {site!r} twice, by its site and by its column. Keep one of them.")
-            self._require_index(name, given)
+            if isinstance(given, pd.Series | pd.DataFrame) and not given.index.equals(self.evidence.index):
+                raise DataError(
+                    f"The index of do[{name!r}] is not that of the table. Align the values (values.loc[df.index]), or "
+                    "pass values.to_numpy() if their order is right."
+                )
             try:
                 numbers = torch.tensor(np.array(given, dtype=np.float64, order="C")).expand(self.evidence.n)
             except (TypeError, ValueError, RuntimeError) as error:
                 raise DataError(
-                    f"The value of {site!r} must be a number, or {self.evidence.n} of them, one for each row; got "
-                    f"{given!r}."
+                    f"The value of {site!r} must be a number, or {self.evidence.n} of them; got {given!r}."
                 ) from error
             value = numbers.to(self.evidence.observed[site].dtype)
             possible = torch.isfinite(numbers) & (value.double() - numbers).abs().le(1e-6 * numbers.abs())
@@ -521,22 +514,14 @@ class Abduction:
             given = [name for name in names if name in values]
             if missing := [name for name in names if given and name not in values]:
                 raise DataError(
-                    f"do sets {', '.join(given)}, but not {', '.join(missing)}: they are one vector, drawn jointly, "
-                    "and the program does not define which of them causes which. Set all of them, or give each "
-                    "component a site and an equation of its own."
+                    f"do sets {', '.join(given)}, but not {', '.join(missing)}: they are one vector, drawn jointly. "
+                    "Set all of them, or give each component a site and an equation of its own."
                 )
             inside = possible([values[name] for name in names]) if given else torch.ones(1, dtype=torch.bool)
             if not bool(inside.all()):
                 row = int((~inside).int().argmax())
                 shown = ", ".join(f"{name} = {values[name][row].item():g}" for name in names)
                 raise DataError(f"do sets {shown}, values that the vector cannot take. Correct them.")
-
-    def _require_index(self, name: str, given: Any) -> None:
-        if isinstance(given, pd.Series | pd.DataFrame) and not given.index.equals(self.evidence.index):
-            raise DataError(
-                f"The index of do[{name!r}] is not that of the table, so its values would go to units by position "
-                "only. Align them (values.loc[df.index]), or pass values.to_numpy() if the order is right."
-            )
 
     # -- units in batches ----------------------------------------------------------------------------------------------
 
@@ -556,7 +541,7 @@ class Abduction:
         batches += [(rows, self.draws) for rows in in_batches(varying, BATCH // self.draws)]
         known: list[World] = []
         drawn: list[dict[str, list[Tensor]]] = []
-        moments: Moments = {}
+        moments: dict[tuple[str, str], NDArray[np.float64]] = {}
         for rows, repeat in batches:
             noise, uniforms = _noise_of_units(evidence, rows, repeat, self._noise_of(rows, repeat))
             evaluation = Evaluation(evidence.program, evidence.info, evidence.nodes, evidence.implicit, noise)
@@ -572,11 +557,10 @@ class Abduction:
                     else:
                         samples.setdefault(site, []).append(each)
             for site, pair in uniforms.items():
-                empty = torch.empty(2, evidence.n, dtype=torch.float64)
-                kept = moments.setdefault(site, (empty[0], empty[1]))
                 mean, variance = (part.double().reshape(len(rows), repeat) for part in pair)
-                kept[0][rows] = mean.mean(1)
-                kept[1][rows] = (variance.mean(1) + mean.var(1, correction=0)).sqrt()
+                spread = (variance.mean(1) + mean.var(1, correction=0)).sqrt()
+                for name, found in (("mean", mean.mean(1)), ("sd", spread)):
+                    moments.setdefault((f"u({site})", name), np.empty(evidence.n))[rows.numpy()] = found.numpy()
         result = []
         for points, samples in zip(known, drawn, strict=True):
             nodes = {}
@@ -586,22 +570,17 @@ class Abduction:
                     nodes[column] = PartiallyKnown.of(points[site].numpy(), varying.numpy(), every)
             frame = pd.DataFrame({column: each.point for column, each in nodes.items()}, index=evidence.index)
             result.append(CounterfactualWorld(frame, nodes, self.draws if len(varying) else 1, not len(varying)))
-        parts: dict[tuple[str, str], NDArray[np.float64]] = {}
-        for site, (mean, sd) in moments.items():
-            parts[f"u({site})", "mean"], parts[f"u({site})", "sd"] = mean.double().numpy(), sd.double().numpy()
-        return result, parts
+        return result, moments
 
     def _split(self, affected: frozenset[str]) -> tuple[Tensor, Tensor]:
         """Return the units whose noise is determined as far as it matters to some nodes, and the others."""
         evidence = self.evidence
-        vary = np.zeros(evidence.n, dtype=bool)
+        implicit = affected & evidence.implicit & self.distributions.keys()
+        intervals = any(not is_point(self.distributions[site], evidence.coupling) for site in implicit)
+        vary = torch.full((evidence.n,), intervals)
         for key in evidence.keys_of(affected):
-            vary[self.noise_values[key].rows] = True
-        for site in affected & evidence.implicit & self.distributions.keys():
-            if not is_point(self.distributions[site], evidence.coupling):
-                vary[:] = True
-        units = torch.arange(evidence.n)
-        return units[torch.from_numpy(~vary)], units[torch.from_numpy(vary)]
+            vary[torch.from_numpy(self.noise_values[key].rows)] = True
+        return (~vary).nonzero().squeeze(1), vary.nonzero().squeeze(1)
 
     def _noise_of(self, rows: Tensor, repeat: int) -> dict[str, Tensor]:
         """Return the noise of some units, shape (m * repeat, ...)."""
@@ -653,20 +632,17 @@ def abduct(
         approximation.
     inverses
         For some nodes a function from the row's nodes (a dictionary of tensors of shape (n,)) to their noise: a tensor,
-        or a dictionary of them if the node reads several noise sites. Its result is checked in the equation.
+        or a dictionary of them if the node reads several noise sites. The equation checks its result.
     draws
         The number of posterior draws of each unit whose noise is not determined.
     tolerance
-        The width of the kernel or the standard deviation of the error, in the units of the nodes: one for all, or one
-        for each node.
+        The width of the kernel or the standard deviation of the error, in units of the nodes: for all, or for each.
     guide
-        For ``"svi"``: ``"normal"`` (noise independent) or ``"multivariate"`` (all noise of all units jointly normal:
-        for few units).
+        For ``"svi"``: ``"normal"`` (independent) or ``"multivariate"`` (all noise jointly normal: for few units).
     coupling
         How the noise of a node drawn without explicit noise is coupled across worlds, as in :class:`pyrofair.SEM`.
     parameters
-        The value of each parameter, a site outside the plate. Without them one draw of their prior is used, with a
-        warning.
+        The value of each parameter, a site outside the plate; otherwise one draw of the prior, with a warning.
     random_state
         Seeds the draws.
 
@@ -678,8 +654,7 @@ def abduct(
     Raises
     ------
     DataError
-        If the table or a setting does not fit, a row is impossible under the program, or the method cannot serve a
-        node; the message names the node, the row and the value.
+        If the table or a setting does not fit, a row is impossible, or the method cannot serve a node.
 
     References
     ----------
@@ -699,7 +674,7 @@ def abduct(
     >>> pearl.do({"H": 2.0}).rows.round(4).to_dict("list")
     {'X': [0.5], 'H': [2.0], 'Y': [1.9]}
     """
-    settings = Settings(method, read_inverses(inverses), draws, tolerance, guide)
+    settings = Settings(method, inverses, draws, tolerance, guide)
     require_seed(random_state)
     require_couplings([coupling])
     if nodes is not None:
@@ -708,29 +683,17 @@ def abduct(
         require_instance("parameters", parameters, Mapping, "a dictionary from parameters to values, or None")
     if not isinstance(program, Equations):
         require_callable("program", program, "a Pyro program of the number of units")
-    one = {name: [value] for name, value in parameters.items()} if isinstance(parameters, Mapping) else {}
+    one = {name: [value] for name, value in (parameters or {}).items()}
     if isinstance(program, Equations):
         rows = read_units(program, df)
     else:
         rows = read_rows(program, df, nodes, at_parameters(program, one))
-    run = rows.program
-    priors = read_priors(run, rows.info, one)
+    priors = read_priors(rows.program, rows.info, one)
     values = _read_parameters(priors, parameters or {})
     if priors.names and not values:
         remedy = f"Give a value of each: parameters={{{priors.names[0]!r}: ...}}."
         warnings.warn(priors.unknown(remedy), PyrofairWarning, stacklevel=2)
     return _abduct(rows, settings, coupling=coupling, parameters=values, seed=seed_from(random_state))
-
-
-def read_inverses(inverses: object) -> dict[str, Inverse]:
-    """Return the functions from a row to its noise by node; anything but a dictionary of them is a DataError."""
-    if inverses is None:
-        return {}
-    require_instance("inverses", inverses, Mapping, "a dictionary from nodes to functions, or None")
-    found: dict[str, Inverse] = dict(cast("Mapping[str, Inverse]", inverses))
-    for name, inverse in found.items():
-        require_callable(f"inverses[{name!r}]", inverse, "a function from the row's nodes to their noise")
-    return found
 
 
 def _read_parameters(priors: Priors, given: Mapping[Any, Any]) -> dict[str, npt.NDArray[Any]]:
@@ -763,22 +726,11 @@ def _abduct(
     """Infer the noise of observed units, except that of a sensitive attribute that will be set."""
     settings.require_nodes(tuple(rows.columns))
     with isolated(seed):
-        wide = _takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.values))
+        wide = _takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.observed))
     with isolated(seed), _precision(wide=wide):
-        evidence = Evidence.read(
-            rows.program,
-            rows.info,
-            rows.nodes,
-            rows.values,
-            rows.index,
-            coupling=coupling,
-            sensitive=sensitive,
-            parameters={name: torch.as_tensor(np.asarray(value)) for name, value in parameters.items()},
-            wide=wide,
-        )
-        distributions = require_possible(evidence).distributions
-        posterior = _by_gradients if settings.method in ("nuts", "svi") else _by_draws
-        return posterior(evidence, settings, rows.columns, distributions, seed)
+        evidence = Evidence.read(rows, coupling=coupling, sensitive=sensitive, parameters=parameters, wide=wide)
+        distributions = require_possible(evidence)
+        return _infer(evidence, settings, rows.columns, distributions, seed)
 
 
 def counterfactuals(
@@ -814,36 +766,41 @@ def counterfactuals(
     return pool(parts) if len(parts) > 1 else parts[0]
 
 
-# -- exactly, or by draws ----------------------------------------------------------------------------------------------
-
-
-def _by_draws(
+def _infer(
     evidence: Evidence, settings: Settings, columns: dict[str, str], distributions: dict[str, Any], seed: int
 ) -> Abduction:
-    found = solve(evidence, settings.inverses, lines=settings.method != "importance")
-    blocks = blocks_of(evidence, found)
-    if settings.method == "exact":
-        _require_solved(evidence, found, blocks)
+    """Solve equations for the noise, and draw what is left of it: block by block, or all of it by gradients."""
+    found = solve(evidence, settings.inverses or {}, lines=settings.method in ("auto", "exact"))
     report = _NoiseReport(evidence, found, distributions, settings.draws)
     noise_values = {key: PartiallyKnown.of(values.double().numpy()) for key, values in found.noise.items()}
-    for block in blocks:
-        rows, noise, effective, proposals = draw_block(
-            evidence, found, block, settings.draws, settings.width, pivots=settings.method == "auto"
-        )
-        report.block(block, found, rows, effective, proposals)
+
+    def learn(key: str, rows: Tensor, values: Tensor) -> None:
+        none = np.full((evidence.n, *values.shape[2:]), np.nan)
+        point = noise_values[key].point if key in noise_values else none
+        noise_values[key] = PartiallyKnown.of(point, rows.numpy(), values.double().numpy(), collapse=False)
+
+    size, chains = settings.draws, 1
+    if not settings.by_gradients:
+        blocks = blocks_of(evidence, found)
+        if settings.method == "exact":
+            _require_solved(evidence, found, blocks)
+        for block in blocks:
+            rows, noise, effective, proposals = draw_block(
+                evidence, found, block, settings.draws, settings.width, pivots=settings.method == "auto"
+            )
+            report.block(block, found, rows, effective, proposals)
+            for key, values in noise.items():
+                unknown = ~found.is_known(key)[rows]
+                learn(key, rows[unknown], values if bool(unknown.all()) else values[unknown])
+    elif evidence.keys_of(evidence.explained):
+        guide = settings.guide if settings.method == "svi" else None
+        noise, sizes, r_hat = draw_by_gradients(evidence, settings.require_width, settings.draws, guide)
+        report.gradients(f"svi ({guide})" if guide else "nuts", sizes, r_hat)
         for key, values in noise.items():
-            unknown = ~found.is_known(key)[rows]
-            none = np.full((evidence.n, *values.shape[2:]), np.nan)
-            point = noise_values[key].point if key in noise_values else none
-            every = (values if bool(unknown.all()) else values[unknown]).double().numpy()
-            noise_values[key] = PartiallyKnown.of(point, rows[unknown].numpy(), every, collapse=False)
-    return Abduction(
-        evidence, columns, _in_order(evidence, noise_values), distributions, report.table(), settings.draws, 1, seed
-    )
-
-
-def _in_order(evidence: Evidence, values: Mapping[str, PartiallyKnown]) -> dict[str, PartiallyKnown]:
-    return {key: values[key] for key in evidence.info.sites if key in values}
+            learn(key, torch.arange(evidence.n), values)
+            size, chains = values.shape[1], 1 if guide else CHAINS
+    ordered = {key: noise_values[key] for key in evidence.info.sites if key in noise_values}
+    return Abduction(evidence, columns, ordered, distributions, report.table(), size, chains, seed)
 
 
 def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]) -> None:
@@ -851,43 +808,14 @@ def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]
         for site in block.drawn:
             raise DataError(
                 f"method='exact' cannot serve {site!r}: its distribution reads the noise "
-                f"{', '.join(evidence.keys[site])}, "
-                "which other nodes do not determine. Use method='auto' or 'importance'."
+                f"{', '.join(evidence.keys[site])}, which other nodes do not determine. Use method='auto' or "
+                "'importance'."
             )
         for site in block.computed:
             left = ~found.done[site] & ~found.flat[site]
             if bool(left.any()):
-                row = int(left.int().argmax())
                 raise DataError(
-                    f"{evidence.describe(site, row)}: method='exact' cannot solve the equation of {site!r} for its "
-                    f"noise ({', '.join(evidence.keys[site])}): it is not affine in one unknown. Declare an inverse, "
-                    f"inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
+                    f"{evidence.describe(int(left.int().argmax()), site)}: method='exact' cannot solve the equation of "
+                    f"{site!r} for its noise ({', '.join(evidence.keys[site])}): it is not affine in one unknown. "
+                    f"Declare an inverse, inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
                 )
-
-
-# -- by gradients ------------------------------------------------------------------------------------------------------
-
-
-def _by_gradients(
-    evidence: Evidence, settings: Settings, columns: dict[str, str], distributions: dict[str, Any], seed: int
-) -> Abduction:
-    if settings.inverses:
-        raise DataError(f"method={settings.method!r} uses no inverses; leave them out, or use method='auto'.")
-    found = solve(evidence, {}, lines=False)
-    report = _NoiseReport(evidence, found, distributions, settings.draws)
-    chains = 1
-    noise: dict[str, Tensor] = {}
-    if evidence.keys_of(evidence.explained):
-        if settings.method == "nuts":
-            noise, effective, r_hat = draw_nuts(evidence, settings.require_width, settings.draws)
-            chains = CHAINS
-            report.gradients("nuts", effective, r_hat)
-        else:
-            noise, ess = draw_svi(evidence, settings.require_width, settings.draws, settings.guide)
-            report.gradients(f"svi ({settings.guide})", {} if ess is None else dict.fromkeys(noise, ess), {})
-    size = next(iter(noise.values())).shape[1] if noise else settings.draws
-    values = {}
-    for key, draws in noise.items():
-        unknown = np.full((evidence.n, *draws.shape[2:]), np.nan)
-        values[key] = PartiallyKnown.of(unknown, np.arange(evidence.n), draws.double().numpy(), collapse=False)
-    return Abduction(evidence, columns, _in_order(evidence, values), distributions, report.table(), size, chains, seed)

@@ -120,16 +120,15 @@ class CounterfactualWorld:
     Parameters
     ----------
     rows : DataFrame of n rows
-        The value of each node, or its posterior mean where it is not determined; of a node with labels its most
-        frequent one.
+        The value of each node, or its posterior mean where it is not determined (of labels the most frequent one).
     nodes : dict
-        For each node whose values are numbers these, drawn where they are not determined; of a node with labels codes.
+        The numbers of each node, of labels their codes, drawn where they are not determined.
     count : int
         The number of draws; 1 if all is determined.
     exact : bool
         Whether the rows determine all noise that matters here.
     labels, dtypes : dict
-        For some nodes the label of each code, shape (k,), and for some columns the pandas type that they take.
+        For some nodes the label of each code, shape (k,), and for some columns their pandas type.
     """
 
     rows: pd.DataFrame
@@ -351,10 +350,7 @@ def methods_of(diagnostics: pd.DataFrame) -> str:
 
 def checks_of(diagnostics: pd.DataFrame) -> str:
     """Return the least effective sample size and the largest R-hat as text, as far as they are known."""
-    checks = {
-        "least effective sample size": diagnostics["ess"].min(),
-        "largest R-hat": diagnostics["r_hat"].max(),
-    }
+    checks = {"least effective sample size": diagnostics["ess"].min(), "largest R-hat": diagnostics["r_hat"].max()}
     return ", ".join(f"{name} {value:.4g}" for name, value in checks.items() if np.isfinite(value))
 
 
@@ -384,25 +380,24 @@ def frame_of(parts: Mapping[tuple[str, str], NDArray[np.float64]], index: pd.Ind
 def pool(parts: Sequence[Counterfactuals]) -> Counterfactuals:
     """Pool the counterfactuals of the same units at several draws of a program's parameters, with equal weights."""
     draws = max(part.count for part in parts)
-    worlds = [_pool_worlds([part.worlds[i] for part in parts], draws) for i in (0, 1)]
+
+    def pooled(each: Sequence[Mapping[str, PartiallyKnown]]) -> dict[str, PartiallyKnown]:
+        return {key: PartiallyKnown.pooled([values[key] for values in each], draws) for key in each[0]}
+
+    def world(i: int) -> CounterfactualWorld:
+        nodes = pooled([part.worlds[i].nodes for part in parts])
+        rows = parts[0].worlds[i].rows.assign(**{name: each.point for name, each in nodes.items()})
+        return CounterfactualWorld(rows, nodes, draws * len(parts), False)
+
     means = np.stack([part.noise.xs("mean", axis=1, level="of").to_numpy() for part in parts])
     spreads = np.stack([part.noise.xs("sd", axis=1, level="of").to_numpy() for part in parts])
     noise = parts[0].noise.copy()
     noise.loc[:, (slice(None), "mean")] = means.mean(0)
     noise.loc[:, (slice(None), "sd")] = np.sqrt((spreads**2).mean(0) + means.var(0))
-    keys = parts[0].noise_values
-    values = {key: PartiallyKnown.pooled([part.noise_values[key] for part in parts], draws) for key in keys}
     diagnostics = parts[0].diagnostics.copy()
     diagnostics["ess"] = np.sum([part.diagnostics["ess"].to_numpy() for part in parts], 0)
     diagnostics["note"] = diagnostics["note"] + f" ({len(parts)} draws of the parameters)"
-    first, second = worlds
+    values = pooled([part.noise_values for part in parts])
     return replace(
-        parts[0], worlds=(first, second), noise=noise, noise_values=values, diagnostics=diagnostics, chains=1
+        parts[0], worlds=(world(0), world(1)), noise=noise, noise_values=values, diagnostics=diagnostics, chains=1
     )
-
-
-def _pool_worlds(worlds: Sequence[CounterfactualWorld], draws: int) -> CounterfactualWorld:
-    names = worlds[0].nodes
-    values = {name: PartiallyKnown.pooled([world.nodes[name] for world in worlds], draws) for name in names}
-    rows = worlds[0].rows.assign(**{name: each.point for name, each in values.items()})
-    return CounterfactualWorld(rows, values, draws * len(worlds), False)

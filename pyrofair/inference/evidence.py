@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from torch import Tensor
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs.couplings import Coupling, at_noise, noise_like
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
+from pyrofair.programs.parameters import at_parameters
 from pyrofair.programs.provenance import Program, is_deterministic
 from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
@@ -33,7 +35,7 @@ __all__ = ["Evidence", "GivenRows", "Reading", "read_rows", "read_units", "repea
 
 @dataclass(frozen=True, eq=False)
 class GivenRows:
-    """The values of observed sites, shape (n,) each, the covariates among them, and what was read off their program.
+    """A program with what was read off it, and n rows: ``observed`` holds the values of sites, covariates too, (n,).
 
     ``nodes`` are the node sites, observed or not, in causal order; ``columns`` names the column of each observed site,
     in the order of the table; ``index`` holds the units' labels.
@@ -42,7 +44,7 @@ class GivenRows:
     program: Program
     info: ProgramSites
     nodes: tuple[str, ...]
-    values: dict[str, NDArray[np.float64]]
+    observed: dict[str, NDArray[np.float64]]
     columns: dict[str, str]
     index: pd.Index[Any]
 
@@ -58,8 +60,8 @@ def read_units(equations: Equations, df: pd.DataFrame) -> GivenRows:
     table = read_table(df, list(columns.values()))
     program, covariates = covariates_of_rows(equations.program, equations.info.sites, df)
     warn_unused(df, graph, covariate_names(equations.program))
-    place = {column: i for i, column in enumerate(df.columns)}
-    columns = dict(sorted(columns.items(), key=lambda pair: place[pair[1]]))
+    order = list(df.columns)
+    columns = dict(sorted(columns.items(), key=lambda pair: order.index(pair[1])))
     values = {}
     for site, column in columns.items():
         if site == equations.sensitive:
@@ -78,7 +80,7 @@ def read_rows(
 ) -> GivenRows:
     """Read rows of a program without a graph: the columns named like its sites, or their components, are its nodes.
 
-    ``nodes`` names the observed ones; ``probe`` is run on a few units instead of the program, its parameters set, say.
+    ``nodes`` names the observed ones; ``probe`` is run on a few units instead of the program, with its parameters set.
     """
     read_table(df, [])  # a table at all
     have = list(map(str, df.columns))
@@ -110,8 +112,7 @@ def read_rows(
 def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
     if is_categorical(values):
         raise DataError(
-            f"The column {values.name!r} holds categories, but the program's values are numbers. Code them as "
-            "the program does."
+            f"The column {values.name!r} holds categories, but the program's values are numbers. Code them as it does."
         )
     return values.to_numpy(dtype=np.float64)
 
@@ -162,52 +163,48 @@ class Evidence:
     @classmethod
     def read(
         cls,
-        program: Program,
-        info: ProgramSites,
-        nodes: tuple[str, ...],
-        table: Mapping[str, NDArray[np.float64]],
-        index: pd.Index[Any],
+        rows: GivenRows,
         *,
         coupling: Coupling,
-        sensitive: str | None = None,
-        parameters: Mapping[str, Tensor] | None = None,
-        wide: bool = False,
+        sensitive: str | None,
+        parameters: Mapping[str, npt.ArrayLike],
+        wide: bool,
     ) -> Evidence:
-        """Put values, shape (n,) for each observed site, and parameters in the types of their sites.
+        """Put the values of rows, and parameters, in the types of their sites.
 
         Refused are fractions of an integer site, sites of more than one number a unit, and sites that matter whose
         log-probability is masked or scaled.
         """
-        with quiet(), poutine.trace() as tracer, _InType(parameters or {}):
-            program(2)
+        info, index = rows.info, rows.index
+        held = {name: np.asarray(value)[None] for name, value in parameters.items()}
+        with quiet(), poutine.trace() as tracer:
+            at_parameters(rows.program, held)(2)
         met: dict[str, Any] = {n: site["value"] for n, site in tracer.trace.nodes.items() if site["type"] == "sample"}
         observed = {}
-        for site, values in table.items():
+        for site, values in rows.observed.items():
             if len(info.shapes[site]) > 1:
                 raise DataError(
                     f"The site {site!r} has more than one number a unit, so no column can hold it. Give each of its "
                     "numbers a site of its own."
                 )
-            kind = info.dtypes[site]
+            dtype = info.dtypes[site]
             numbers = torch.tensor(np.array(values, order="C"))  # torch takes no negative strides, as of df[::-1]
-            observed[site] = numbers.to(torch.float64 if kind.is_floating_point and wide else kind)
+            observed[site] = numbers.to(_widened(dtype, wide=wide))
             wrong = unequal(observed[site], numbers)
             if bool(wrong.any()):
                 at = int(wrong.int().argmax())
                 raise DataError(
                     f"Row {_show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
-                    f"{'True or False' if kind == torch.bool else 'an integer'} "
-                    f"({str(kind).removeprefix('torch.')})."
+                    f"{'True or False' if dtype == torch.bool else 'an integer'} ({str(dtype).removeprefix('torch.')})."
                 )
         spare = {name: met[name].narrow(info.shapes[name].index(UNITS), 0, 1) for name in info.random - info.observed}
         fixed = {name: met[name] for name in info.parameters}
-        found = cls(program, info, nodes, observed, index, coupling, sensitive, fixed, spare, wide)
+        found = cls(rows.program, info, rows.nodes, observed, index, coupling, sensitive, fixed, spare, wide)
         for site in (*observed, *found.keys_of(observed)):
             if site in info.weighted:
                 raise DataError(
                     f"The log-probability of the site {site!r} is masked or scaled in the program (poutine.mask, "
-                    "poutine.scale, .mask()), so what a row says of a unit's noise is not what the program draws. "
-                    "Pass the program without it."
+                    "poutine.scale, .mask()), so it is not that of what the program draws. Pass the program without it."
                 )
         return found
 
@@ -215,24 +212,26 @@ class Evidence:
         """Return a placeholder for m units of a random site."""
         return self.spare[site].expand(self.info.shape(site, m))
 
+    def axis(self, key: str) -> int:
+        """Return which dimension of a random site counts the units."""
+        return self.info.shapes[key].index(UNITS)
+
     def by_rows(self, key: str, value: Tensor) -> Tensor:
         """Return the value of a random site with units first, as its noise is kept, shape (m, ...)."""
-        return value.movedim(self.info.shapes[key].index(UNITS), 0)
+        return value.movedim(self.axis(key), 0)
 
     def as_site(self, key: str, noise: Tensor) -> Tensor:
         """Return noise that is kept with units first in the shape of its site."""
-        return noise.movedim(0, self.info.shapes[key].index(UNITS))
+        return noise.movedim(0, self.axis(key))
 
     def possible(self, key: str, d: Any, noise: Tensor) -> Tensor:
-        """Tell for which units noise, shape (m, ...), is in the support of its distribution, shape (m,)."""
-        inside: Tensor = d.support.check(self.as_site(key, noise))
-        inside = inside.movedim(self.info.shapes[key].index(UNITS), 0)
+        """Return for which units noise, shape (m, ...), is in the support of its distribution, shape (m,)."""
+        inside = self.by_rows(key, d.support.check(self.as_site(key, noise)))
         return inside.reshape(len(noise), -1).all(-1)
 
     def in_type(self, site: str, noise: Tensor) -> Tensor:
         """Return the values of an explicit noise site in the type that the program takes."""
-        kind = self.spare[site].dtype
-        return noise.to(torch.float64 if kind.is_floating_point and self.wide else kind)
+        return noise.to(_widened(self.spare[site].dtype, wide=self.wide))
 
     @property
     def n(self) -> int:
@@ -302,7 +301,7 @@ class Evidence:
         return tuple(site for site in self.info.sites if site in met and site in self.info.random)
 
     def is_root(self, key: str) -> bool:
-        """Tell whether a noise site is one number whose value leaves no other noise to be weighed by it."""
+        """Return whether a noise site is one number whose value leaves no other noise to be weighed by it."""
         alone = key not in self.implicit and len(self.info.shapes[key]) == 1
         return alone and not any(above in self.readers for above in self.above[key])
 
@@ -333,15 +332,14 @@ class Evidence:
         ``given`` holds the observed values, shape (m,), ``noise`` what is known of all units, shape (m, ...), and
         ``partly`` of some; other noise that the sites read is drawn. The run ends once it has met the sites.
         """
-        chosen, m = frozenset(sites), len(next(iter(given.values())))
-        self.info.confirm(m)
-        handler = _Reader(self, given, noise or {}, partly or {}, chosen)
+        handler = _Reader(self, given, noise or {}, partly or {}, frozenset(sites))
+        self.info.confirm(handler.m)
         with quiet(), handler, suppress(StopTracing):
-            self.program(m)
+            self.program(handler.m)
         return handler.reading
 
     def close(self, site: str, natural: Tensor, given: Mapping[str, Tensor]) -> Tensor:
-        """Tell where a computed value is the observed one up to rounding, shape (m,)."""
+        """Return where a computed value is the observed one up to rounding, shape (m,)."""
         value = given[site].to(torch.get_default_dtype())
         return (natural - value).abs() <= self.leeway(site, value)
 
@@ -358,23 +356,21 @@ class Evidence:
         sizes = {s: max(v.double().abs().mean().item() for v in (given[s], natural[s])) for s in computed}
         return {site: size if 0.0 < size < torch.inf else 1.0 for site, size in sizes.items()}
 
-    def describe(self, site: str, row: int) -> str:
-        """Return the unit's label, its value of a site, and at which parents, for messages."""
-        parents = [s for s in self.info.causes(site, self.nodes)[0] if s in self.observed]
-        at = ", ".join(f"{s}={self.observed[s][row].item():g}" for s in parents)
-        value = self.observed[site][row].item()
-        return f"Row {self.label(row)}: {site} = {value:g}" + (f" given {at}" if at else "")
+    def describe(self, row: int, *sites: str) -> str:
+        """Return the unit's label, its values of some sites, and at which parents, for messages."""
+        texts = []
+        for site in sites:
+            parents = [s for s in self.info.causes(site, self.nodes)[0] if s in self.observed]
+            at = ", ".join(f"{s}={self.observed[s][row].item():g}" for s in parents)
+            texts.append(f"{site} = {self.observed[site][row].item():g}" + (f" given {at}" if at else ""))
+        return f"Row {_show_label(self.index, row)}: {'; '.join(texts)}"
 
     def refuse(self, wrong: Tensor, site: str, text: str | Callable[[int], str], rows: Tensor | None = None) -> None:
         """Refuse the first of some units (all) that is wrong, shape (m,), by a text, or a function of its index."""
         if bool(wrong.any()):
             first = int(wrong.int().argmax())
-            said = text if isinstance(text, str) else text(first)
-            raise DataError(self.describe(site, first if rows is None else int(rows[first])) + said)
-
-    def label(self, row: int) -> str:
-        """Return a unit's label as text."""
-        return _show_label(self.index, row)
+            row = first if rows is None else int(rows[first])
+            raise DataError(self.describe(row, site) + (text if isinstance(text, str) else text(first)))
 
 
 def _show_label(index: pd.Index[Any], row: int) -> str:
@@ -383,31 +379,25 @@ def _show_label(index: pd.Index[Any], row: int) -> str:
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 
+def _widened(dtype: torch.dtype, *, wide: bool) -> torch.dtype:
+    return torch.float64 if dtype.is_floating_point and wide else dtype
+
+
 def repeat_each(values: Tensor, repeat: int) -> Tensor:
     """Repeat each value: an expanded view copied, several times faster than ``repeat_interleave``."""
     return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
 
 
-class _InType(Messenger):
-    """Give sites values in the type that their distributions draw."""
-
-    def __init__(self, values: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.values = values
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.values and msg["value"] is None:
-            msg["value"], msg["done"] = self.values[msg["name"]].to(msg["fn"]().dtype), True
-
-
 def unequal(stored: Tensor, given: Tensor) -> Tensor:
-    """Tell which numbers are other ones in the type that they are stored in, but for the rounding of real numbers."""
+    """Return which numbers are other ones in the type that they are stored in, but for the rounding of real numbers."""
     if stored.is_floating_point():
         return torch.zeros(stored.shape, dtype=torch.bool)
     return stored.double() != given.double()
 
 
 class _Reader(Messenger):
+    """Hold the observed sites, and note what the equations of some of them give."""
+
     def __init__(
         self,
         evidence: Evidence,
@@ -465,19 +455,19 @@ class _Reader(Messenger):
             raise StopTracing
 
 
-def require_possible(evidence: Evidence) -> Reading:
+def require_possible(evidence: Evidence) -> dict[str, Any]:
     """Refuse rows with a value that its distribution cannot take, and return the distributions of drawn nodes."""
     drawn = [site for site in evidence.observed if site in evidence.info.random]
     given = evidence.given()
-    if not drawn:
-        return Reading()
-    reading = evidence.run(given, drawn)
+    distributions = evidence.run(given, drawn).distributions if drawn else {}
     for site in drawn:
-        d, value = reading.distributions[site], given[site]
+        d, value = distributions[site], given[site]
         possible = d.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
         if not evidence.keys[site] and bool(possible.all()) and d.support.is_discrete:
             possible = possible & (d.log_prob(value) > -torch.inf)
-        what = f"{type(d).__name__}, has the support {d.support}, and gives it no probability"
-        text = f" is impossible under the program: its distribution there, {what}. Correct the row, or the program."
+        text = (
+            f" is impossible under the program: its distribution there, {type(d).__name__}, has the support "
+            f"{d.support}, and gives it no probability. Correct the row, or the program."
+        )
         evidence.refuse(~possible, site, text)
-    return reading
+    return distributions

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ class Findings:
     """What is known of the noise of n units so far.
 
     For each noise site ``noise`` holds its values, shape (n, ...), and ``known`` of which units they are known, shape
-    (n,). For each observed site computed from noise ``done`` tells whether its value is explained, and ``flat`` whether
+    (n,). For each observed site computed from noise ``done`` holds whether its value is explained, and ``flat`` whether
     the noise has no bearing on it, shape (n,). ``declared`` are the sites solved by a declared inverse.
     """
 
@@ -41,8 +41,15 @@ class Findings:
     declared: set[str] = field(default_factory=set)
 
     def is_known(self, key: str) -> Tensor:
-        """Tell of which units a noise site is known, shape (n,)."""
+        """Return of which units a noise site is known, shape (n,)."""
         return self.known.get(key, torch.zeros(self.n, dtype=torch.bool))
+
+    def is_open(self, evidence: Evidence, site: str, key: str | None = None) -> Tensor:
+        """Return for which units an equation is unsolved, and all its noise (but one site) is known, shape (n,)."""
+        rows = ~self.done[site]
+        for other in evidence.keys[site]:
+            rows = rows & (self.is_known(other) if other != key else True)
+        return rows
 
     def learn(self, key: str, rows: Tensor, values: Tensor) -> None:
         """Note the noise of some units."""
@@ -61,8 +68,7 @@ class Findings:
         }
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A node as a straight line in one noise site, all else held: ``start + slope * noise``, shape (m,) each.
 
     ``flat``: the slope is zero.
@@ -140,9 +146,9 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
     than its equation gives, or the noise it would need is outside its support), or an inverse that does not invert.
     """
     found = Findings(evidence.n)
+    nowhere = torch.zeros(evidence.n, dtype=torch.bool)
     explained = [s for s in evidence.explained if s not in evidence.info.random]
-    found.done = {site: torch.zeros(evidence.n, dtype=torch.bool) for site in explained}
-    found.flat = {site: torch.zeros(evidence.n, dtype=torch.bool) for site in explained}
+    found.done, found.flat = ({site: nowhere.clone() for site in explained} for _ in range(2))
     for site in inverses:
         _apply_inverse(evidence, found, site, inverses[site])
     tried: dict[tuple[str, str], Tensor] = {}
@@ -152,33 +158,21 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
         for site in explained:
             progress |= _check(evidence, found, site)
             for key in evidence.keys[site]:
-                tried.setdefault((site, key), torch.zeros(evidence.n, dtype=torch.bool))
-                rows = _solvable(evidence, found, site, key) & ~tried[site, key]
-                if lines and site != evidence.sensitive and bool(rows.any()):
-                    tried[site, key] |= rows
+                if not lines or site == evidence.sensitive or not evidence.is_root(key):
+                    continue
+                before = tried.get((site, key), nowhere)
+                rows = found.is_open(evidence, site, key) & ~found.is_known(key) & ~before
+                if bool(rows.any()):
+                    tried[site, key] = before | rows
                     progress |= _solve_one(evidence, found, site, key, rows.nonzero().squeeze(1))
         for key in evidence.readers if lines and not progress else ():
             progress |= _solve_vector(evidence, found, key)
     return found
 
 
-def _solvable(evidence: Evidence, found: Findings, site: str, key: str) -> Tensor:
-    """Tell for which units a noise site is the only unknown of an equation, shape (n,)."""
-    nowhere = torch.zeros(found.n, dtype=torch.bool)
-    if not evidence.is_root(key):
-        return nowhere
-    rows = ~found.done[site] & ~found.is_known(key)
-    for other in evidence.keys[site]:
-        rows = rows & (found.is_known(other) if other != key else True)
-    return rows
-
-
 def _check(evidence: Evidence, found: Findings, site: str) -> bool:
-    """Where all the noise of a node is known, check that its value follows, and tell whether any unit is new."""
-    rows = ~found.done[site]
-    for key in evidence.keys[site]:
-        rows = rows & found.is_known(key)
-    at = rows.nonzero().squeeze(1)
+    """Where all the noise of a node is known, check that its value follows, and return whether any unit is new."""
+    at = found.is_open(evidence, site).nonzero().squeeze(1)
     if not len(at):
         return False
     given = evidence.given(at)
@@ -244,9 +238,7 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     sites: list[str] = []
     for site in found.done:
         if key in evidence.keys[site] and site != evidence.sensitive and len(sites) < size:
-            alone = rows & ~found.done[site]
-            for other in evidence.keys[site]:
-                alone = alone & (found.is_known(other) if other != key else True)
+            alone = rows & found.is_open(evidence, site, key)
             if bool(alone.any()):
                 rows = alone
                 sites.append(site)

@@ -52,7 +52,7 @@ class Likelihood:
     A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
     log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A computed node that no
     parameter reaches is only set. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as
-    the program says, at the rows.
+    in Pyro, at the rows.
 
     ``rows`` are the values of each node site, shape (n,), or those of a vector-valued site, see ``vectors``;
     ``inverted`` names the noise of each computed node that has a density, and ``idle`` holds noise that does not bear
@@ -77,8 +77,8 @@ class Likelihood:
     @property
     def observed(self) -> dict[str, NDArray[Any]]:
         """The values of each node site, individuals first, shape (n, ...)."""
-        places = {site: vector.dim for site, vector in self.vectors.items()}
-        return {site: np.moveaxis(values.numpy(), places.get(site, 0), 0) for site, values in self.rows.items()}
+        axes = {site: vector.dim for site, vector in self.vectors.items()}
+        return {site: np.moveaxis(values.numpy(), axes.get(site, 0), 0) for site, values in self.rows.items()}
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
@@ -87,8 +87,9 @@ class Likelihood:
             inside = d.support.check(noise)
             if not bool(inside.all()):  # distributions may refuse such values, or return a number all the same
                 noise = torch.where(inside.reshape(*inside.shape, *[1] * d.event_dim), noise, d.sample())
-            density = d.log_prob(noise).masked_fill(~inside, -torch.inf)
-            pyro.factor(f"{node}__log_density", counts(density - _sum_events(slope.abs().log(), d)).sum())
+            density, steep = d.log_prob(noise).masked_fill(~inside, -torch.inf), slope.abs().log()
+            steep = steep.flatten(steep.ndim - d.event_dim).sum(-1) if d.event_dim else steep
+            pyro.factor(f"{node}__log_density", counts(density - steep).sum())
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
         """Run the program and return f0 and f1, shaped as the node, the distribution of the noise and how it counts."""
@@ -110,16 +111,6 @@ class Likelihood:
                 raise _unusable(node, f"does not read its noise {noise!r} by operations of torch")
             found[node] = start[node], slope, run.distributions[noise], run.counts[noise]
         return found
-
-    def natural(self, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run the program with the noise at given values, shape (n,), and return what each node would be."""
-        with _Rows(self, noise) as run:
-            self.program(self.n)
-        return run.natural
-
-
-def _sum_events(values: Tensor, d: Any) -> Tensor:
-    return values.flatten(values.ndim - d.event_dim).sum(-1) if d.event_dim else values
 
 
 class _Rows(Messenger):
@@ -158,8 +149,8 @@ def read_likelihood(
     """Set the nodes of a program to the rows of a table, and determine what is left unknown.
 
     The column of the outcome may be absent; its parameters are then not learned. ``levels`` names for a node site whose
-    values are codes 0, 1, ..., the labels that the table holds. A PosteriorError says why a program cannot be fitted as
-    written, a DataError or GraphError why the table does not fit it.
+    values are codes 0, 1, ..., the labels that the table holds. A PosteriorError refuses a program that cannot be
+    fitted as written, a DataError or GraphError a table that does not fit it.
     """
     info = read_sites(program)
     reads = info.dependencies
@@ -194,15 +185,16 @@ def read_likelihood(
     if uninformed:
         warnings.warn(
             f"No node of the table depends on the parameter {', '.join(map(repr, uninformed))}, as far as torch can "
-            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and see whether a "
-            "column is missing.",
+            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and check the columns.",
             PyrofairWarning,
             stacklevel=3,
         )
     info.confirm(len(df))
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
-        busy = {*rows, *inverted.values(), *latent, *evidence}
-        idle = _draw(program, len(df), [s for s in info.random if s not in busy])
+        with poutine.trace() as tracer:
+            program(len(df))
+        drawn: Any = tracer.trace.nodes
+        idle = {s: drawn[s]["value"] for s in info.random - {*rows, *inverted.values(), *latent, *evidence}}
         shapes = {site: info.shape(site, len(df)) for site in info.sites}
         likelihood = Likelihood(
             program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes, shapes, vectors
@@ -263,8 +255,7 @@ def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) ->
     if not is_numeric_dtype(values.dtype):
         raise DataError(
             f"The column {column!r} holds {values.iloc[0]!r}, and the program's sites are numbers. Name its "
-            f"labels, that of code 0 first, levels={{{site!r}: [...]}}, or code it as the program does, 0, 1, 2, ..., "
-            "before."
+            f"labels, that of code 0 first, levels={{{site!r}: [...]}}, or code it as the program does, 0, 1, 2, ..."
         )
     return values.to_numpy(dtype=np.float64, copy=True)
 
@@ -277,8 +268,8 @@ def _roles(
     Evidence is like a drawn node: its value is given.
     """
     above = {node: _above(node, reads.reads, rows) for node in rows}
-    hidden = {s for node in graph.latent for s in (node,) if s in info.random}
-    noise = {node: [s for s in info.sites if s in above[node] & info.random and s not in hidden] for node in rows}
+    hidden = {*graph.latent} & info.random
+    noise = {node: [s for s in info.sites if s in above[node] & info.random - hidden] for node in rows}
     users = {s: {node for node in rows if s in noise[node]} for node in rows for s in noise[node]}
     settled = {node for node in rows if not above[node] & (parameters | hidden)}
     while loose := {node for node in settled if any(users[s] - settled for s in noise[node])}:
@@ -311,21 +302,14 @@ def _above(node: str, reads: Mapping[str, frozenset[str]], rows: Sequence[str]) 
     return found
 
 
-def _draw(program: Program, n: int, sites: list[str]) -> dict[str, Tensor]:
-    with poutine.trace() as tracer:
-        program(n)
-    nodes: Any = tracer.trace.nodes
-    return {site: nodes[site]["value"] for site in sites}
-
-
 # -- checks with parameters drawn from their priors -------------------------------------------------------------------
 
 
 def _unusable(node: str, why: str) -> PosteriorError:
     return PosteriorError(
-        f"The node {node!r} {why}. Write the node as a drawn site with a density, pyro.sample({node!r}, "
-        f"distribution), or as f0(parents) + f1(parents) * U with one continuous noise "
-        f"U = pyro.sample('U_{node}', distribution) that no other node reads."
+        f"The node {node!r} {why}. Write it as a drawn site, pyro.sample({node!r}, distribution), or as "
+        f"f0(parents) + f1(parents) * U with one continuous noise U = pyro.sample('U_{node}', distribution) that no "
+        "other node reads."
     )
 
 
@@ -400,14 +384,17 @@ def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
 
 
 def _check_affine(likelihood: Likelihood, trace: Any, node: str, ends: tuple[Tensor, Tensor], d: Any) -> None:
-    start, slope = ends
-    replayed: Callable[..., Any] = poutine.replay(likelihood.natural, trace=trace)
+    (start, slope), name = ends, likelihood.inverted[node]
     drawn = d.sample()
     for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5)):
-        others = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
-        value = replayed(others | {likelihood.inverted[node]: noise})[node]
+        values = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()} | {
+            name: noise
+        }
+        with poutine.replay(trace=trace), _Rows(likelihood, values) as run:
+            likelihood.program(likelihood.n)
         expected = start + slope * noise
         size = start.abs() + (slope * noise).abs() + 1e-3
+        value = run.natural[node]
         off = ((value - expected).abs() / size)[torch.isfinite(value) & torch.isfinite(expected)]
         if bool((off > TOLERANCE).any()):
-            raise _unusable(node, f"is not affine in its noise {likelihood.inverted[node]!r}")
+            raise _unusable(node, f"is not affine in its noise {name!r}")

@@ -17,7 +17,7 @@ from pyro import poutine
 from pyro.infer.autoguide import init_to_median
 from tqdm.auto import tqdm
 
-from pyrofair._arviz import summarise, to_arviz
+from pyrofair._arviz import diagnose, summarise, to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     require_callable,
@@ -33,7 +33,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likelihood
-from pyrofair.inference.samplers import NormalGuide, Schedule, diagnose, fall, fit_guide, fitting, run_nuts, sizes_of
+from pyrofair.inference.samplers import NormalGuide, Schedule, fall, fit_guide, fitting, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import at_parameters, read_priors, require_posterior, thin
@@ -104,7 +104,6 @@ class Posterior:
             groups["sample_stats"] = self.sample_stats
         elif self.losses is not None:
             groups["sample_stats"] = {"loss": self.losses[None]}
-        dims = {site: ["person"] for site in self.observed}
         if predictive is not None:
             require_instance("predictive", predictive, Mapping, "a dictionary from sites to their draws, or None")
             shape = next(iter(self.samples.values())).shape[:2]
@@ -116,8 +115,8 @@ class Posterior:
                         "...), a row for each posterior draw. Draw it with draws=None."
                     )
             groups["posterior_predictive"] = {s: v.reshape(*shape, *v.shape[1:]) for s, v in drawn.items()}
-            dims = {site: ["person"] for site in (*self.observed, *drawn)}
-        return to_arviz(groups, dims=dims)
+        units = (*self.observed, *groups.get("posterior_predictive", {}))
+        return to_arviz(groups, dims={site: ["unit"] for site in units})
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Return mean, standard deviation and equal-tailed interval of each parameter.
@@ -186,23 +185,20 @@ def fit_posterior(
     graph_or_unfair
         The causal graph, or unfair paths in it.
     method
-        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal distribution, in the
-        unconstrained space, fitted by stochastic variational inference; fast, but too narrow where it does not fit.
+        ``"nuts"``, the No-U-Turn sampler: exact but for Monte-Carlo error; or ``"svi"``: a normal distribution in the
+        unconstrained space, by variational inference; fast, but too narrow where it does not fit.
     guide
         SVI: ``"normal"``, independent for each parameter (mean-field), or ``"multivariate"``, with all correlations.
     draws, warmup, chains
-        The draws of each chain; NUTS: the steps thrown away before. Chains run one after the other, each from a random
-        start. SVI draws one chain.
+        The draws of each chain, and NUTS's steps before them. Chains run one after the other; SVI draws one chain.
     steps, learning_rate
-        SVI: the number of steps of Adam, and the size of the first; they shrink to a twentieth of it. The guide is
-        averaged over the last steps.
+        SVI: the number of steps of Adam, and the size of the first; they shrink to a twentieth of it.
     progress
         Whether to show a progress bar.
     random_state
         Seeds everything; the global generators and Pyro's parameter store are left as they were.
     levels
-        For a node site whose values are codes 0, 1, ..., the labels that the table holds, as in
-        :class:`pyrofair.SEM`.
+        For a node site with the codes 0, 1, ..., the labels that the table holds, as in :class:`pyrofair.SEM`.
 
     Returns
     -------
@@ -221,9 +217,8 @@ def fit_posterior(
     Warns
     -----
     PyrofairWarning
-        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled; if the fit was
-        interrupted (Ctrl-C), in which case the steps done so far are used, or the chains that are done (or the draws of
-        the first, if they are four at least); if no node depends on a parameter.
+        If NUTS has split R-hat above 1.01 or divergences; if the loss of SVI may not have settled; if Ctrl-C ended the
+        fit, in which case the steps or chains done so far are used; if no node depends on a parameter.
 
     References
     ----------
@@ -235,7 +230,7 @@ def fit_posterior(
     >>> import pyro, pyro.distributions as dist
     >>> def program(n):
     ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
     ...         pyro.deterministic("M", b * A + U)
@@ -288,7 +283,8 @@ def _by_nuts(
         likelihood, likelihood.parameters, draws=draws, warmup=warmup, chains=chains, keep=True, progress=progress
     )
     texts = [found.text] if found.text else []
-    sizes, mixing = diagnose(found.samples)
+    samples = {name: values.numpy() for name, values in found.samples.items()}
+    sizes, mixing = diagnose(samples)
     r_hat = {name: float(values.max()) for name, values in mixing.items()}
     # An R-hat that is not a number comes from a chain that never moved.
     if unmixed := {name: value for name, value in r_hat.items() if not value <= R_HAT}:
@@ -308,7 +304,6 @@ def _by_nuts(
         "divergences": int(diverging.sum()),
         "acceptance": found.acceptance,
     }
-    samples = {name: values.numpy() for name, values in found.samples.items()}
     return samples, {"diagnostics": diagnostics, "sample_stats": {"diverging": diverging, "lp": found.lp}}, texts
 
 
@@ -334,8 +329,8 @@ def _by_svi(
     trend = fall(losses)
     if math.isnan(trend.error):
         texts.append(
-            f"{len(losses)} steps are too few to tell whether the loss has settled, and to fit anything. Take steps="
-            "4000, the default, or as many as the loss takes to settle."
+            f"{len(losses)} steps are too few to fit anything, and to judge whether the loss has settled. Take "
+            "steps=4000, the default, or as many as the loss takes to settle."
         )
     elif not trend.settled(SETTLED * math.sqrt(sum(sizes_of(likelihood).values()))):
         texts.append(
@@ -378,7 +373,7 @@ def predictive(
     """Draw units from a program with posterior parameters, after an intervention if one is named.
 
     It is ``pyro.infer.Predictive`` of ``do(program, values)``, except that draws of each intervened site and of all its
-    descendants are dropped and drawn anew: Predictive would replay them, a mediator's say, and the intervention would
+    descendants are dropped and drawn anew: Predictive would replay them, and the intervention would
     have no effect below.
 
     Parameters
@@ -419,7 +414,7 @@ def predictive(
     >>> import pyro.distributions as dist
     >>> def program(n):
     ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
-    ...     with pyro.plate("people", n):
+    ...     with pyro.plate("units", n):
     ...         A = pyro.sample("A", dist.Bernoulli(0.5))
     ...         D = pyro.sample("D", dist.Normal(b * A, 0.1))
     ...         pyro.sample("M", dist.Normal(D, 0.1))
@@ -449,7 +444,7 @@ def predictive(
         rows = rows or {len(next(iter(posterior.observed.values())))}
     if n is None:
         if len(rows) != 1:
-            raise DataError("The posterior does not tell the number of units; pass n=...")
+            raise DataError("The number of units is not known from the posterior; pass n=...")
         n = rows.pop()
     info.confirm(n)
     types = {**priors.dtypes, **info.dtypes}
@@ -461,7 +456,7 @@ def predictive(
                 f"The draws of the per-unit site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
                 f"{n}, ...) for n={n} units."
             )
-    axes = {site: shape.index(UNITS) if UNITS in shape else 0 for site, shape in info.shapes.items()}
+    axes = {site: shape.index(UNITS) for site, shape in info.shapes.items() if UNITS in shape}
     kept = {site: each.movedim(1, axes[site] + 1) if site in axes else each for site, each in kept.items()}
     found: dict[str, list[NDArray[Any]]] = {}
     with isolated(seed_from(random_state)), torch.no_grad():
@@ -469,7 +464,8 @@ def predictive(
             run = poutine.condition(program, data={site: each[i] for site, each in kept.items()})
             with evaluating(n, "units are drawn from it"):
                 sites: Any = poutine.trace(intervene(run, values) if values else run).get_trace(n).nodes
-            for site, axis in axes.items():
+            for site in info.shapes:
                 require_finite(site, sites[site]["value"])
-                found.setdefault(site, []).append(np.moveaxis(sites[site]["value"].numpy(), axis, 0))
+                value = sites[site]["value"].numpy()
+                found.setdefault(site, []).append(np.moveaxis(value, axes[site], 0) if site in axes else value)
     return {site: np.stack(each) for site, each in found.items()}

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
@@ -20,8 +21,6 @@ from pyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal, 
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pyrofair._arviz import to_arviz
-
 __all__ = [
     "GUIDES",
     "Chains",
@@ -29,7 +28,6 @@ __all__ = [
     "Guide",
     "NormalGuide",
     "Schedule",
-    "diagnose",
     "fall",
     "fit_guide",
     "fitting",
@@ -122,24 +120,19 @@ def fit_guide(
 ) -> tuple[Any, list[float]]:
     """Fit a normal guide to all unknowns of a model without arguments, and return it and the loss of each step.
 
-    Call it, and draw from the guide, inside :func:`fitting`.
-    Its numbers are averaged over the last steps, which removes most of their noise. With ``keep`` Ctrl-C ends the fit
-    with the steps that are done.
+    Call it, and draw from the guide, inside :func:`fitting`. Its numbers are averaged over the last steps, to remove
+    most of their noise. With ``keep`` Ctrl-C ends the fit with the steps that are done.
     """
     family = GUIDES[guide](model, init_loc_fn=init)
     family()  # makes its numbers
     numbers = list(family.parameters())
     average = [each.detach().clone() for each in numbers]
     elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
+    loss = partial(elbo.differentiable_loss, model, family)
     losses: list[float] = []
-
-    def loss(_: None) -> Tensor:
-        found: Tensor = elbo.differentiable_loss(model, family)  # type: ignore[no-untyped-call]
-        return found
-
     memory = max(1.0 - 1.0 / (WINDOW * schedule.steps), 0.0)
     try:
-        for value in run_svi(loss, numbers, repeat(None), schedule, average=average, memory=memory):
+        for value in run_svi(lambda _: loss(), numbers, repeat(None), schedule, average=average, memory=memory):
             on_step(len(losses), value)
             losses.append(value)
     except KeyboardInterrupt:
@@ -159,7 +152,7 @@ class Fall(NamedTuple):
     error: float
 
     def settled(self, tolerance: float, errors: float = 2.0) -> bool:
-        """Tell whether it is at most the tolerance, so many standard errors allowed for."""
+        """Return whether it is at most the tolerance, so many standard errors allowed for."""
         return self.drop + errors * self.error <= tolerance
 
 
@@ -195,7 +188,7 @@ def sizes_of(model: Callable[[], Any]) -> dict[str, int]:
 class Chains:
     """Draws of chains: sites (chain, draw, ...), diverging and log-density (chain, draw), acceptance of each chain.
 
-    ``text`` says what an interruption left; it is empty otherwise.
+    ``text`` describes what an interruption left; it is empty otherwise.
     """
 
     samples: dict[str, Tensor]
@@ -287,28 +280,3 @@ def _interrupted(used: list[_Chain], last: int, chains: int, draws: int) -> str:
     kept = f"{len(used)} of {chains} chains are done and used" if whole else f"its {last} of {draws} draws are used"
     left = f"; the {last} draws of the next one are left out, for chains are of one length" if whole and last else ""
     return f"Interrupted in chain {len(used) + whole} of {chains}: {kept}{left}."
-
-
-def diagnose(samples: Mapping[str, Tensor]) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]]:
-    """Return ArviZ's bulk effective sample size and split R-hat of each element of samples of shape (chain, draw, ...).
-
-    A single chain is compared half with half.
-    """
-    arrays = {name: values.numpy() for name, values in samples.items()}
-    halves = {name: _halves(values) if len(values) == 1 else values for name, values in arrays.items()}
-    found = []
-    for sampled, function, method in ((arrays, "ess", "bulk"), (halves, "rhat", "split")):
-        group = to_arviz({"posterior": sampled})["posterior"]
-        group = group.to_dataset() if hasattr(group, "to_dataset") else group
-        import arviz  # takes seconds, and to_arviz has imported it without its announcement
-
-        with np.errstate(divide="ignore", invalid="ignore"):  # of chains that never moved
-            table = getattr(arviz, function)(group, method=method)
-        found.append({name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in samples})
-    return found[0], found[1]
-
-
-def _halves(values: NDArray[Any]) -> NDArray[Any]:
-    """Split one chain, shape (1, draw, ...), in two."""
-    half = values.shape[1] // 2
-    return np.stack([values[0, :half], values[0, values.shape[1] - half :]])

@@ -77,7 +77,7 @@ RESERVED = ("people", "row", "rows")
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A table as a program's values: each column and the weights, shape (n,), and the indices of both kinds of rows."""
+    """A table as tensors: each column and the weights, shape (n,), and the indices of training and held-out rows."""
 
     columns: Mapping[str, Tensor]
     weight: Tensor
@@ -98,7 +98,7 @@ class Rows:
 class Settings:
     """How a distribution is fitted: the guide, and at most so many steps of Adam on batches of so many rows.
 
-    Without patience the last parameters are kept, whatever the held-out rows say.
+    Without patience the last parameters are kept.
     """
 
     posterior: Guide
@@ -169,19 +169,13 @@ def _fit(
 ) -> Fit:
     """Fit a distribution by stochastic variational inference, until held-out rows get no likelier.
 
-    The point of a distribution with one optimum is found by Newton's method instead, to the end, whatever held-out rows
-    say.
-
-    What is kept is the last state in which they are as likely as in the best one, but for a standard error of the
-    difference. The best one itself is often an early one by chance, and an early distribution is too near the marginal
-    one, which understates every effect.
+    The point of a distribution with one optimum is found by Newton's method instead, to the end. What is kept otherwise
+    is the last state in which held-out rows are as likely as in the best one, but for a standard error of the
+    difference: the best one is often early by chance, and so too near the marginal one, which understates effects.
 
     A distribution with correlated parameters is first fitted as a point, and its posterior starts as wide as the
-    curvature there (Laplace): held-out rows, which are judged at the median, would stop it long before its width has
-    settled.
-
-    ``start`` is a fit to start from instead of near the marginal distribution. With ``keep`` Ctrl-C keeps the best
-    parameters so far, marked as interrupted; of a posterior nothing is kept, for its width is known at the end only.
+    curvature there (Laplace), for held-out rows would stop it long before its width has settled. ``start`` is a fit to
+    start from. With ``keep`` Ctrl-C keeps the best point so far, marked as interrupted.
     """
     keep = keep and settings.posterior == "point"
     if settings.posterior == "point" and start is None and is_convex(mechanism):
@@ -196,7 +190,7 @@ def _fit(
         text = peak.text
         settings = replace(settings, learning_rate=NEAR_PEAK * settings.learning_rate)
         run = _Run(mechanism, rows, settings, None, peak)
-    best, kept, since = run.look(math.nan), run.state(), 0
+    best, kept, since = run.look(math.nan), _copies(run.average), 0
     weight = rows.weight[rows.held]
     try:
         for step, loss in run.steps():
@@ -207,7 +201,7 @@ def _fit(
             seen = run.look(loss)
             gain, error = _gain(seen - best, weight)
             if not gain + error < 0.0 or settings.patience is None:  # without held-out rows the last is the best, too
-                kept = run.state()
+                kept = _copies(run.average)
             if not gain <= 0.0:
                 best, since = seen, step
             if settings.patience is not None and step - since >= settings.patience:
@@ -222,9 +216,7 @@ def _fit(
 
 
 def _interrupted(mechanism: ConditionalDistribution) -> str:
-    return (
-        f"Interrupted while the distribution of {mechanism.column!r} was fitted; the best parameters so far are kept."
-    )
+    return f"Interrupted while fitting the distribution of {mechanism.column!r}; the best parameters so far are kept."
 
 
 def _unsettled(mechanism: ConditionalDistribution, history: Sequence[Mapping[str, float]], steps: int) -> str:
@@ -288,13 +280,11 @@ def _point(
 
 
 def _refit(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
-    """Fit a distribution again to the same rows with other weights, as far as these weights move it: a replicate.
+    """Fit a distribution again to the same rows with other weights than those of ``before``: a replicate.
 
-    The point of a distribution whose numbers a network computes keeps its hidden layers, and the last one, linear in
-    its parameters, moves to where the rows' weights bring it, by Newton's method to the end. If the distribution was no
-    optimum with its own weights (those of ``before``), the slope that was left is left again, so that equal weights
-    change nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are
-    set.
+    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end; a slope that
+    was left with the weights before is left again, so that equal weights change nothing. Points of parameters of one's
+    own are fitted by L-BFGS to the end, all others by the steps that are set.
     """
     mechanism = fit.mechanism
     if settings.posterior == "point" and fit.centre:
@@ -316,31 +306,28 @@ def _refit_last_layer(fit: Fit, rows: Rows, before: Rows) -> Fit:
         theta, loss = moved, value
     centre = new.write(theta, fit.centre)
     seen = log_likelihood(mechanism, centre, rows, rows.held)
-    return _point(
-        mechanism,
-        centre,
-        [{"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}],
-    )
+    entry = {"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}
+    return _point(mechanism, centre, [entry])
 
 
 def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
     """Fit a point to all rows at once by L-BFGS, starting from another."""
     run = _Run(fit.mechanism, rows, settings, fit)
     optimiser = torch.optim.LBFGS(run.own, max_iter=MOST_ITERATIONS, line_search_fn="strong_wolfe")
-    whole = run.loss()
+    total = run.loss()
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        loss = whole(rows.train) / len(rows.train)
+        loss = total(rows.train) / len(rows.train)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
     loss = float(optimiser.step(closure))  # type: ignore[no-untyped-call]
     if not all(bool(each.isfinite().all()) for each in run.own):
         raise DataError(f"The loss of {fit.mechanism.column!r} is {loss} with other weights.")
-    run.average = run.raw()
+    run.average = _copies(run.own)
     run.look(loss)
-    return run.finish(run.state(), "", False)
+    return run.finish(run.average, "", False)
 
 
 class _Run:
@@ -355,13 +342,13 @@ class _Run:
         peak: Fit | None = None,
     ) -> None:
         self.mechanism, self.rows, self.settings = mechanism, rows, settings
-        near = start or peak
-        if near is not None:
+        first: dict[str, Tensor] = {}
+        if near := start or peak:
             first = {name: value.clone() for name, value in near.centre.items()}  # guides write into what they get
-        else:
-            first = mechanism.numbers.start(mechanism.column) if isinstance(mechanism.numbers, Network) else {}
+        elif isinstance(mechanism.numbers, Network):
+            first = mechanism.numbers.start(mechanism.column)
         self.some = rows.train[: settings.batch_size]
-        with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide_fn=_is_row):
+        with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide=["row", "rows"]):
             self.model(self.some)
         sites: Any = tracer.trace.nodes
         self.parameters = [name for name, site in sites.items() if site["type"] == "sample"]
@@ -369,9 +356,8 @@ class _Run:
         size = sum(sites[name]["value"].numel() for name in self.parameters)
         if settings.posterior == "multivariate" and size > MOST_DENSE:
             raise DataError(
-                f"The distribution of {mechanism.column!r} has {size} parameters; posterior='multivariate' learns all "
-                f"their correlations, and takes at most {MOST_DENSE}. Use posterior='normal', parameters='linear', or "
-                "fewer hidden units."
+                f"The distribution of {mechanism.column!r} has {size} parameters; posterior='multivariate' takes at "
+                f"most {MOST_DENSE}. Use posterior='normal', parameters='linear', or fewer hidden units."
             )
         if self.parameters:
             init = init_to_value(values=first, fallback=init_to_median)
@@ -383,7 +369,7 @@ class _Run:
             self.own = list(self.guide.parameters())
             if start is not None:
                 self.put(start.state)
-            self.average = self.raw()
+            self.average = _copies(self.own)
         self.history: list[dict[str, float]] = [] if peak is None else [*peak.history]
         self.before = 0.0 if peak is None else peak.history[-1]["step"]
         self.done = 0
@@ -408,16 +394,10 @@ class _Run:
         with pyro.plate("rows", len(at)), poutine.scale(scale=self.rows.scale(at)):
             pyro.sample("row", distribution(values), obs=values[self.mechanism.column])
 
-    def raw(self) -> tuple[Tensor, ...]:
-        return tuple(each.detach().clone() for each in self.own)
-
     def put(self, state: tuple[Tensor, ...]) -> None:
         with torch.no_grad():
             for own, value in zip(self.own, state, strict=True):
                 own.copy_(value)
-
-    def state(self) -> tuple[Tensor, ...]:
-        return tuple(each.clone() for each in self.average)
 
     def steps(self) -> Iterator[tuple[int, float]]:
         """Take steps, and yield the number of each and the mean loss of a row since the last look."""
@@ -453,7 +433,7 @@ class _Run:
 
     def look(self, loss: float) -> Tensor:
         """Return the log-likelihood of each held-out row at the averaged parameters, and note its mean."""
-        kept = self.raw()
+        kept = _copies(self.own)
         self.put(self.average)
         each = _each(self.mechanism, self.median(), self.rows, self.rows.held)
         self.put(kept)
@@ -475,15 +455,15 @@ class _Run:
         return Fit(self.mechanism, centre, draws, state, tuple(self.history), text, interrupted)
 
 
+def _copies(numbers: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(each.detach().clone() for each in numbers)
+
+
 def _batches(rows: Tensor, size: int) -> Iterator[Tensor]:
     """Yield batches of rows in random order, epoch by epoch, without end."""
     while True:
         order = rows[torch.randperm(len(rows))]
         yield from order[: len(rows) // size * size].split(size)  # type: ignore[no-untyped-call]
-
-
-def _is_row(site: Any) -> bool:
-    return bool(site["name"] in ("row", "rows"))
 
 
 # -- all distributions ------------------------------------------------------------------------------------------------
@@ -552,9 +532,8 @@ def try_mechanisms(mechanisms: Sequence[ConditionalDistribution], rows: Rows) ->
             for name in _try(mechanism, rows.at(rows.train[:TRIED])):
                 if name in taken or name in RESERVED:
                     raise DataError(
-                        f"A parameter of the distribution of {mechanism.column!r} has the name {name!r} in the "
-                        f"program, which is that of {taken.get(name, 'a plate or a site of rows')} too. Rename one of "
-                        "them."
+                        f"A parameter of the distribution of {mechanism.column!r} has the name {name!r}, which is that "
+                        f"of {taken.get(name, 'a plate or a site of rows')} too. Rename one of them."
                     )
                 taken[name] = f"a parameter of the distribution of {mechanism.column!r}"
 
@@ -569,9 +548,9 @@ def _try(mechanism: ConditionalDistribution, values: Mapping[str, Tensor]) -> li
         raise
     except Exception as error:
         raise DataError(
-            f"The parameters of {mechanism.column!r} fail: {type(error).__name__}: {error}. Parameters of one's own "
-            "are a function without arguments that draws them (pyro.sample) and returns a function from the values "
-            f"read, a dictionary of tensors ({', '.join(mechanism.reads) or 'empty'}), to the family's numbers."
+            f"The parameters of {mechanism.column!r} fail: {type(error).__name__}: {error}. They are a function "
+            "without arguments that draws them (pyro.sample) and returns a function from the values read, a dictionary "
+            f"of tensors ({', '.join(mechanism.reads) or 'empty'}), to the family's numbers."
         ) from error
     nodes: Mapping[str, Any] = tracer.trace.nodes
     return [name for name, site in nodes.items() if site["type"] == "sample"]
@@ -649,13 +628,8 @@ def require_settings(settings: Settings, hidden: Sequence[int], fraction: float)
     """Refuse settings that are unknown or out of range."""
     require_choice("posterior", settings.posterior, tuple(GUIDES))
     require_layers("hidden", hidden)
-    numbers = {
-        "posterior_draws": settings.draws,
-        "steps": settings.steps,
-        "batch_size": settings.batch_size,
-        "patience": settings.patience,
-    }
-    for name, number in numbers.items():
-        require_integer(name, number)
+    require_integer("posterior_draws", settings.draws)
+    for name in ("steps", "batch_size", "patience"):
+        require_integer(name, getattr(settings, name))
     require_real("validation_fraction", fraction, least=0.0, below=1.0)
     require_rate(settings.learning_rate)

@@ -417,7 +417,7 @@ class LearnedMechanisms:
         require_integer("draws", draws)
         with self._quiet(random_state):
             groups = inference_groups(self.fits, self.rows, draws)
-        dims = {**{name: ["person"] for name in self.fits}, "loss": ["column"]}
+        dims = {**{name: ["unit"] for name in self.fits}, "loss": ["column"]}
         return to_arviz(groups, coords={"column": [*self.fits]}, dims=dims)
 
     def __repr__(self) -> str:

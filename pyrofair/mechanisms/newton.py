@@ -26,23 +26,23 @@ SOLVED = 1e-2
 """The equations of a step are solved to this share of their right side, in at most ``MOST_SOLVING`` rounds."""
 MOST_SOLVING = 60
 ARRIVED, MOST_MOVES = 1e-4, 8
-"""A mixture has moved by as much as its rows say if another step would gain this share of the first one's gain."""
+"""A mixture has moved far enough if another step would gain this share of the first one's gain."""
 
 
 def has_last_layer(mechanism: ConditionalDistribution) -> bool:
-    """Tell whether a network computes a distribution's numbers, and its family is one of ours, with curvatures."""
+    """Return whether a network computes a distribution's numbers, and its family is one of ours, with curvatures."""
     known = Binary | Categorical | Continuous | Integer
     return isinstance(mechanism.numbers, Network) and isinstance(mechanism.family, known)
 
 
 def is_convex(mechanism: ConditionalDistribution) -> bool:
-    """Tell whether a distribution has one optimum: a linear predictor of numbers in which it is simple."""
+    """Return whether a distribution has one optimum: a linear predictor of numbers in which it is simple."""
     network = mechanism.numbers
     return isinstance(network, Network) and len(network.shapes) == 1 and _is_simple(mechanism)
 
 
 def _is_simple(mechanism: ConditionalDistribution) -> bool:
-    """Tell whether it has one optimum in its own numbers: log-odds, logits, or those of one normal distribution."""
+    """Return whether it has one optimum in its own numbers: log-odds, logits, or those of one normal distribution."""
     family = mechanism.family
     one = isinstance(family, Continuous | Integer) and family.components == 1
     return isinstance(family, Binary | Categorical) or one
@@ -54,8 +54,8 @@ class LastLayer:
 
     ``inputs``, shape (n, k + 1), is what it reads of each row and a one; ``values`` and ``weight`` have shape (n,);
     ``precision``, shape (k + 1, 1), is that of the normal prior of each number. ``tilt``, a gradient of shape
-    (k + 1, size), is taken off the objective's: a replicate of a distribution that is no optimum, for held-out rows
-    stopped it early, moves by as much as its rows' weights say, and not towards the optimum.
+    (k + 1, size), is taken off the objective's, so that a replicate of a distribution stopped early moves by its rows'
+    weights, and not towards the optimum.
     """
 
     mechanism: ConditionalDistribution

@@ -26,7 +26,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.inference.abduction import Method, Settings, counterfactuals, read_inverses
+from pyrofair.inference.abduction import Method, Settings, counterfactuals
 from pyrofair.inference.counterfactuals import Counterfactuals
 from pyrofair.inference.inversion import Inverse
 from pyrofair.inference.samplers import NormalGuide
@@ -341,7 +341,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         woman  0  2.5
         man    0  2.5
         """
-        settings = Settings(method, read_inverses(inverses), draws, tolerance, guide)
+        settings = Settings(method, inverses, draws, tolerance, guide)
         require_seed(random_state)
         if do is not None:
             require_instance("do", do, Mapping, "a dictionary from nodes to values, or None")

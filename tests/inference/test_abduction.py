@@ -20,7 +20,7 @@ from pyro import poutine
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.inference import gradients
+from pyrofair.inference import importance
 from pyrofair.inference.abduction import METHODS, abduct
 from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise, noise_given, noise_of, quantile
 from pyrofair.programs.interventions import do
@@ -412,9 +412,9 @@ def test_floored_noise_is_that_of_rejecting_whole_units() -> None:
     sem = SEM(floored, FLOORED.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y"))
     found = sem.counterfactual(rows, draws=4000, random_state=0)
     assert found.draws is not None
-    told = found.diagnostics.set_index(["unit", "node"])
-    assert told.loc[(0, "M"), "method"] == "exact"
-    assert told.loc[(0, "D"), "method"] == told.loc[(0, "Q"), "method"] == "importance"
+    reported = found.diagnostics.set_index(["unit", "node"])
+    assert reported.loc[(0, "M"), "method"] == "exact"
+    assert reported.loc[(0, "D"), "method"] == reported.loc[(0, "Q"), "method"] == "importance"
     pairs = np.stack([found.noise_values[key].draws for key in ("U_Q", "U_D")], -1)
     for i, row in rows.iterrows():
         assert len(np.unique(pairs[i], axis=0)) > 0.9 * 4000
@@ -440,17 +440,17 @@ def test_the_papers_floored_hiring_scenario() -> None:
     units = draw(hiring, 300, seed=1)
     rows = table(units, "A Q D M")
     found = SEM(hiring, UNFAIR).counterfactual(rows, draws=300, random_state=0)
-    # D and M differ between the worlds by what the equations say, whatever the noise is.
+    # D and M differ between the worlds by what the equations give, whatever the noise is.
     np.testing.assert_allclose(found.switched["D"] - found.baseline["D"], 1.0, atol=1e-9)
     np.testing.assert_allclose(found.switched["M"], found.baseline["M"])
     women = rows["A"] == 0
     assert (found.baseline.loc[women, ["Q", "D", "M"]] == rows.loc[women, ["Q", "D", "M"]]).all(axis=None)
     flat = rows["Q"] == 0
     assert flat.any()
-    told = found.diagnostics[found.diagnostics["node"] == "M"].set_index("unit")
-    assert (told.loc[flat[flat].index, "method"] == "prior").all()
-    assert (told.loc[flat[~flat].index, "method"] == "exact").all()
-    assert "does not depend on its noise" in told.loc[flat.idxmax(), "note"]
+    reported = found.diagnostics[found.diagnostics["node"] == "M"].set_index("unit")
+    assert (reported.loc[flat[flat].index, "method"] == "prior").all()
+    assert (reported.loc[flat[~flat].index, "method"] == "exact").all()
+    assert "does not depend on its noise" in reported.loc[flat.idxmax(), "note"]
     for name, values in (("U_Q", units["U_Q"]), ("U_D", units["U_D"])):
         z = (values.numpy() - found.noise[name, "mean"]) / found.noise[name, "sd"]
         assert abs(z.mean()) < 4 / math.sqrt(len(z))
@@ -500,13 +500,13 @@ def test_shared_noise_is_inferred_from_all_nodes_that_read_it(method: Any, setti
         if error == 0.0:
             other = found.switched if row.A == 0 else found.baseline
             assert other.loc[i, "D"] == pytest.approx(row.D + (1 + mean) * (1 - 2 * row.A), abs=slack)
-    told = found.diagnostics[found.diagnostics["node"].isin(["D", "M"])]
+    reported = found.diagnostics[found.diagnostics["node"].isin(["D", "M"])]
     if method == "nuts":
-        assert (told["r_hat"] < 1.05).all()
-        assert (told["ess"] > 100).all()
+        assert (reported["r_hat"] < 1.05).all()
+        assert (reported["ess"] > 100).all()
     if method == "auto":
-        assert told["note"].str.contains("jointly with").all()
-        assert (told["ess"] > 100).all()
+        assert reported["note"].str.contains("jointly with").all()
+        assert (reported["ess"] > 100).all()
 
 
 @undeclared
@@ -541,9 +541,9 @@ def test_svi_with_independent_noise_and_its_effective_size() -> None:
     np.testing.assert_allclose(found.noise["U_D", "mean"], 1.5, atol=0.05)
     np.testing.assert_allclose(found.noise["U_M", "mean"], 0.7, atol=0.05)
     np.testing.assert_allclose(found.switched["D"], 4.0, atol=0.2)
-    told = found.diagnostics[found.diagnostics["method"] == "svi (normal)"]
-    assert (told["ess"] > 200).all()
-    assert told["r_hat"].isna().all()
+    reported = found.diagnostics[found.diagnostics["method"] == "svi (normal)"]
+    assert (reported["ess"] > 200).all()
+    assert reported["r_hat"].isna().all()
 
 
 def test_a_kernel_approaches_the_declared_inverse() -> None:
@@ -616,12 +616,12 @@ def test_each_unit_is_solved_for_the_noise_that_bears_on_it() -> None:
     with pytest.raises(DataError, match="'M' is continuous"):
         SEM(program, graph.unfair()).counterfactual(rows, method="importance")
     found = SEM(program, graph.unfair("A -> D -> Y")).counterfactual(rows[:2], draws=4000, random_state=0)
-    told = found.noise.xs("mean", axis=1, level="of")
-    np.testing.assert_allclose(told["B"], 1.0)
-    np.testing.assert_allclose(told["H[0]"], [1 / 2, 1 / 5], atol=0.04)
-    np.testing.assert_allclose(told["U_0"], [1 / 2, 0.0], atol=0.06)
-    np.testing.assert_allclose(told["U_1"], [0.0, 4 / 5], atol=0.08)
-    np.testing.assert_allclose(told["U_M"], [0.5, -0.5])
+    reported = found.noise.xs("mean", axis=1, level="of")
+    np.testing.assert_allclose(reported["B"], 1.0)
+    np.testing.assert_allclose(reported["H[0]"], [1 / 2, 1 / 5], atol=0.04)
+    np.testing.assert_allclose(reported["U_0"], [1 / 2, 0.0], atol=0.06)
+    np.testing.assert_allclose(reported["U_1"], [0.0, 4 / 5], atol=0.08)
+    np.testing.assert_allclose(reported["U_M"], [0.5, -0.5])
     np.testing.assert_allclose(found.switched["D"], [0.5, 1.0], atol=0.2)
     # M = 0 has a probability if B = 0, and only a density if B = 1.
     graph = CausalGraph("A -> D -> Y; M -> Y", sensitive="A", outcome="Y", latent=["D"])
@@ -640,7 +640,7 @@ def test_noise_behind_a_latent_step_matters_in_the_other_world() -> None:
     found = SEM(program, graph.unfair("A -> L -> D -> Y")).counterfactual(
         pd.DataFrame({"A": [0, 1], "D": [0.4, 1.0]}), draws=4000, random_state=0
     )
-    # A woman's row says nothing of S; a man's D is the sum of S and noise of variance 1.25.
+    # A woman's row does not bear on S; a man's D is the sum of S and noise of variance 1.25.
     np.testing.assert_allclose(found.switched["D"], [0.4, 1.0], atol=0.08)
     np.testing.assert_allclose(found.worlds[1].sd["D"], [1.0, 0.0], atol=0.06)
     np.testing.assert_allclose(found.baseline["D"], [0.4, 1.0 - 1.0 / 2.25], atol=0.05)
@@ -768,8 +768,8 @@ def test_the_outcome_is_evidence_if_it_is_given() -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradients, "WARMUP", 30)
-    monkeypatch.setattr(gradients, "STEPS", 30)
+    monkeypatch.setattr(importance, "WARMUP", 30)
+    monkeypatch.setattr(importance, "STEPS", 30)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -999,7 +999,7 @@ def test_rounding_does_not_make_a_row_impossible() -> None:
 
 def test_floored_rows_that_no_noise_gives() -> None:
     rows = pd.DataFrame({"A": [0, 0], "Q": [1.0, 1.0], "D": [2.0, 2.5], "M": [1.0, 1.0]})
-    with pytest.raises(DataError, match=r"Row 1 is impossible.*of 1,0.* draws of the noise U_D none gives D = 2.5"):
+    with pytest.raises(DataError, match=r"Row 1: D = 2.5 given .* is impossible.*none of 1,0.* draws of the noise U_D"):
         SEM(floored, FLOORED.unfair("A -> Y")).counterfactual(rows, draws=100)
 
 

@@ -34,7 +34,7 @@ def program_of(
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 2.0))
         outside(b)
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(0.0, 1.0))
             M = pyro.deterministic("M", b * A + U) if noisy else pyro.sample("M", dist.Normal(b * A, 1.0))
@@ -129,10 +129,10 @@ ABOUT_B: dict[str, tuple[Callable[[int], None], Callable[[np.ndarray], np.ndarra
 }
 
 
-@pytest.mark.parametrize("kind", ABOUT_B)
-def test_the_density_holds_the_evidence(kind: str) -> None:
+@pytest.mark.parametrize("case", ABOUT_B)
+def test_the_density_holds_the_evidence(case: str) -> None:
     """Up to a constant the log-density of b is that by hand, the per-unit noise being integrated out."""
-    program, evidence = ABOUT_B[kind]
+    program, evidence = ABOUT_B[case]
     model = read_likelihood(program, ROWS, GRAPH)
     found = []
     for b in (2.0, 3.5):
@@ -149,33 +149,33 @@ def test_the_density_holds_the_evidence(kind: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The chains have not mixed")  # the exact posterior judges them
 @pytest.mark.parametrize(
-    ("kind", "method", "draws"),
+    ("case", "method", "draws"),
     [
         ("observed site", "svi", 400),
         ("factor", "nuts", 150),
         *[
-            pytest.param(kind, method, 500, marks=pytest.mark.slow)
-            for kind in ABOUT_B
+            pytest.param(case, method, 500, marks=pytest.mark.slow)
+            for case in ABOUT_B
             for method in ("nuts", "svi")
-            if kind != "noise that only evidence reads" or method == "nuts"  # mean-field guides are too narrow there
+            if case != "noise that only evidence reads" or method == "nuts"  # mean-field guides are too narrow there
         ],
     ],
 )
-def test_the_posterior_is_that_of_quadrature(kind: str, method: Literal["nuts", "svi"], draws: int) -> None:
-    program, evidence = ABOUT_B[kind]
+def test_the_posterior_is_that_of_quadrature(case: str, method: Literal["nuts", "svi"], draws: int) -> None:
+    program, evidence = ABOUT_B[case]
     mean, sd = by_quadrature(evidence)
     settings: dict[str, Any] = {"draws": draws, "warmup": 100, "chains": 1 + (draws == 500), "steps": 1000}
     found = fit_posterior(program, ROWS, GRAPH, method=method, progress=False, random_state=0, **settings)
     assert found.flat["b"].mean() == pytest.approx(mean, abs=0.25 * sd)
     assert found.flat["b"].std() == pytest.approx(sd, rel=0.25)
-    if kind in ("observed site", "factor"):
+    if case in ("observed site", "factor"):
         assert mean == pytest.approx(3.16, abs=0.02)
 
 
 def test_a_mask_and_a_scale_on_noise_count_in_the_density_of_its_node() -> None:
     def program(n: int, mask: Any = None, scale: float = 1.0) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 2.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             with poutine.scale(scale=scale), poutine.mask(mask=True if mask is None else mask == A):
                 U = pyro.sample("U", dist.Normal(0.0, 1.0))
@@ -199,7 +199,7 @@ def test_evidence_of_each_row_is_handed_over_with_the_program() -> None:
 
     def program(n: int, covariates: dict[str, torch.Tensor]) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 2.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("M", dist.Normal(b * A, 1.0))
             pyro.sample("S", dist.Normal(b * covariates["x"], 1.0), obs=covariates["s"])
@@ -253,7 +253,7 @@ def test_evidence_that_cannot_count_is_refused(program: Any, error: type[Excepti
 def test_whole_numbers_are_not_cut_to_fit() -> None:
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("M", dist.Categorical(logits=torch.stack([0.0 * A, b * A, 0.0 * A], -1)))
 
@@ -263,7 +263,7 @@ def test_whole_numbers_are_not_cut_to_fit() -> None:
 
 # -- worlds -----------------------------------------------------------------------------------------------------------
 
-ABOUT_PEOPLE: dict[str, tuple[Callable[[int], None], str]] = {
+ABOUT_UNITS: dict[str, tuple[Callable[[int], None], str]] = {
     "selection": (
         program_of(lambda b, A, U, M: pyro.sample("S", dist.Bernoulli(logits=3.0 * M), obs=ones(A))),
         "'S' is evidence .* reads 'M'",
@@ -301,9 +301,9 @@ ABOUT_PEOPLE: dict[str, tuple[Callable[[int], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ABOUT_PEOPLE)
-def test_evidence_about_people_is_refused_by_name(kind: str) -> None:
-    program, match = ABOUT_PEOPLE[kind]
+@pytest.mark.parametrize("case", ABOUT_UNITS)
+def test_evidence_about_units_is_refused_by_name(case: str) -> None:
+    program, match = ABOUT_UNITS[case]
     posterior = {"b": [2.0]}
     entries: list[Callable[[], Any]] = [
         lambda: CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y"),
@@ -321,15 +321,15 @@ def test_evidence_about_people_is_refused_by_name(kind: str) -> None:
         SEM(program, UNFAIR, posterior=posterior).nodes(10)
 
 
-@pytest.mark.parametrize("kind", ["observed site", "factor", "conditioned site", "factor outside", "no evidence"])
-def test_evidence_about_parameters_alone_changes_no_world(kind: str) -> None:
-    """Once b is given, it says nothing more."""
-    sem = SEM(ABOUT_B[kind][0], UNFAIR, posterior={"b": [2.0]})
+@pytest.mark.parametrize("case", ["observed site", "factor", "conditioned site", "factor outside", "no evidence"])
+def test_evidence_about_parameters_alone_changes_no_world(case: str) -> None:
+    """Once b is given, it adds nothing."""
+    sem = SEM(ABOUT_B[case][0], UNFAIR, posterior={"b": [2.0]})
     baseline, switched = sem.nodes(50, random_state=0)
     np.testing.assert_allclose(switched["M"] - baseline["M"], 2.0, atol=1e-5)
     found = sem.counterfactual(pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]}), random_state=0)
     np.testing.assert_allclose(found.switched["M"], [2.5, 2.5], atol=1e-5)
-    np.testing.assert_allclose(predictive(ABOUT_B[kind][0], {"b": [2.0]}, n=3, do={"M": 1.0})["M"], 1.0)
+    np.testing.assert_allclose(predictive(ABOUT_B[case][0], {"b": [2.0]}, n=3, do={"M": 1.0})["M"], 1.0)
 
 
 @pytest.mark.parametrize("node", ["A", "M", "Q"])
@@ -338,7 +338,7 @@ def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
     """``obs_mask`` gives some units' value, so that no world moves it."""
 
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             known = pyro.sample("known", dist.Bernoulli(0.5))
             given = {"half": known > 0, "all": known >= 0, "none": known < 0}[mask]
             settings = {name: {"obs": torch.ones(n), "obs_mask": given} if name == node else {} for name in "AQM"}
@@ -360,7 +360,7 @@ def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
 def test_what_is_observed_at_some_places_is_refused(name: str) -> None:
     def program(n: int) -> None:
         given = {"obs": torch.full((n,), 7.0), "obs_mask": torch.arange(n) % 2 == 0}
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(0.0, 1.0), **(given if name == "U" else {}))
             pyro.sample("M", dist.Normal(A + U, 1.0), **(given if name == "M" else {}))
@@ -373,7 +373,7 @@ def test_what_is_observed_at_some_places_is_refused(name: str) -> None:
 
 def test_a_node_that_reads_what_is_given_is_refused() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0), obs=torch.full((n,), 7.0))
             pyro.sample("M", dist.Normal(A + Q, 1.0))
@@ -384,7 +384,7 @@ def test_a_node_that_reads_what_is_given_is_refused() -> None:
 
 def test_noise_observed_in_part_is_refused() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             half = pyro.sample("known", dist.Bernoulli(0.5)) > 0
             U = pyro.sample("U", dist.Normal(0.0, 1.0), obs=torch.zeros(n), obs_mask=half)
@@ -397,14 +397,14 @@ def test_noise_observed_in_part_is_refused() -> None:
 
 
 @pytest.mark.parametrize("how", ["mask", "scale", "masked distribution"])
-def test_a_row_is_not_weighed_by_a_masked_or_scaled_law(how: str) -> None:
+def test_a_row_is_not_weighed_by_a_masked_or_scaled_distribution(how: str) -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             handler = {"mask": poutine.mask(mask=False), "scale": poutine.scale(scale=0.5)}.get(how, poutine.block())
-            law = dist.Normal(A, 1.0)
+            distribution = dist.Normal(A, 1.0)
             with handler if how != "masked distribution" else poutine.scale(scale=1.0):
-                pyro.sample("M", law.mask(A > 0) if how == "masked distribution" else law)
+                pyro.sample("M", distribution.mask(A > 0) if how == "masked distribution" else distribution)
 
     sem = SEM(program, UNFAIR)
     baseline, switched = sem.nodes(10, random_state=0)
@@ -418,7 +418,7 @@ def test_a_row_is_not_weighed_by_a_masked_or_scaled_law(how: str) -> None:
 def test_noise_that_nothing_reads_changes_nothing() -> None:
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 2.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("idle", dist.Poisson(torch.exp(b)))
             pyro.sample("M", dist.Normal(b * A, 1.0))

@@ -38,7 +38,7 @@ def computed(n: int) -> None:
     """Case B1 with coefficients to learn: A = 1[U_A > 0], M = b A + U_M, Y = c A + d M + U_Y."""
     b, c, d = (pyro.sample(name, dist.Normal(0.0, PRIOR)) for name in "bcd")
     pyro.deterministic("through_m", b * d)
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         U_A = pyro.sample("U_A", dist.Normal(0.0, 1.0))
         U_M = pyro.sample("U_M", dist.Normal(0.0, 1.0))
         U_Y = pyro.sample("U_Y", dist.Normal(0.0, 1.0))
@@ -50,7 +50,7 @@ def computed(n: int) -> None:
 def drawn(n: int) -> None:
     """The same, its nodes drawn without explicit noise."""
     b, c, d = (pyro.sample(name, dist.Normal(0.0, PRIOR)) for name in "bcd")
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         M = pyro.sample("M", dist.Normal(b * A, 1.0))
         pyro.sample("Y", dist.Normal(c * A + d * M, 1.0))
@@ -174,7 +174,7 @@ def test_change_of_variables(noise: Any, density: Callable[[Any], Any]) -> None:
 
     def program(n: int) -> None:
         s, t = pyro.sample("s", dist.Normal(0.0, 1.0)), pyro.sample("t", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             W = pyro.sample("W", dist.LogNormal(0.0, 1.0))
             U = pyro.sample("U", noise)
@@ -196,7 +196,7 @@ def test_change_of_variables(noise: Any, density: Callable[[Any], Any]) -> None:
 def test_a_common_cause_stays_unknown() -> None:
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, PRIOR))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             H = pyro.sample("H", dist.Normal(0.0, 1.0))
             U = pyro.sample("U", dist.Normal(0.0, 0.5))
@@ -219,7 +219,7 @@ def test_a_common_cause_stays_unknown() -> None:
 def test_labels_and_outcome_are_coded_by_the_graph() -> None:
     def program(n: int) -> None:
         c = pyro.sample("c", dist.Normal(0.0, 1.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("Y", dist.Bernoulli(logits=c * A))
 
@@ -238,7 +238,7 @@ def test_labels_and_outcome_are_coded_by_the_graph() -> None:
 def test_a_table_of_labels_is_fitted_as_its_codes() -> None:
     def program(n: int) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 2.0))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             D = pyro.sample("D", dist.Bernoulli(logits=b * A))
             pyro.sample("Y", dist.Bernoulli(logits=D))
@@ -393,7 +393,7 @@ def with_m(
 
     def program(n: int) -> None:
         b = pyro.sample("b", prior())
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Normal(0.0, 1.0))
             V = pyro.sample("V", dist.Normal(0.0, 1.0))
@@ -450,7 +450,7 @@ def test_other_programs_that_cannot_be_fitted() -> None:
     assert "scale" not in pyro.get_param_store()
 
     def certain(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("M", dist.Normal(A, 1.0))
 
@@ -483,14 +483,14 @@ def test_settings_are_checked() -> None:
 
 
 def test_so_few_steps_that_nothing_can_be_told() -> None:
-    with pytest.warns(PyrofairWarning, match="2 steps are too few to tell whether the loss has settled"):
+    with pytest.warns(PyrofairWarning, match="2 steps are too few to fit anything"):
         fit_posterior(drawn, table(50), GRAPH, method="svi", steps=2, draws=4, progress=False, random_state=0)
 
 
 def test_a_loss_that_is_not_a_number() -> None:
     def program(n: int) -> None:
         width = pyro.sample("width", dist.LogNormal(0.0, 0.1))
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U = pyro.sample("U", dist.Uniform(0.0, 1.0))
             pyro.deterministic("M", A + width * U)
@@ -505,8 +505,8 @@ def test_a_loss_that_is_not_a_number() -> None:
 
 
 def test_inference_data(nuts: Posterior) -> None:
-    drawn_people = predictive(computed, nuts, random_state=0)
-    data = nuts.to_inference_data({site: drawn_people[site] for site in ("M", "Y")})
+    drawn_units = predictive(computed, nuts, random_state=0)
+    data = nuts.to_inference_data({site: drawn_units[site] for site in ("M", "Y")})
     assert data["posterior"]["through_m"].shape == (2, 200)
     assert data["observed_data"]["A"].shape == (N,)
     assert data["posterior_predictive"]["Y"].shape == (2, 200, N)
@@ -516,7 +516,7 @@ def test_inference_data(nuts: Posterior) -> None:
     assert "through_m" in table_.index
     assert "U_M" not in table_.index
     with pytest.raises(DataError, match=r"predictive\['M'\] has the shape \(7, 300\); expected \(400, units, \.\.\.\)"):
-        nuts.to_inference_data({"M": drawn_people["M"][:7]})
+        nuts.to_inference_data({"M": drawn_units["M"][:7]})
 
 
 def test_a_summary_holds_what_one_chain_and_one_draw_tell(capfd: pytest.CaptureFixture[str]) -> None:
@@ -531,8 +531,8 @@ def test_a_summary_holds_what_one_chain_and_one_draw_tell(capfd: pytest.CaptureF
     assert one.loc["v[1]", "mean"] == pytest.approx(draws["v"][0, 0, 1], abs=1e-6)
     two = Posterior({"b": rng.normal(size=(2, 50))}, ("b",), {}, "nuts", {}).summary()
     assert "r_hat" in two
-    said = capfd.readouterr()
-    assert "Shape validation" not in said.out + said.err
+    printed = capfd.readouterr()
+    assert "Shape validation" not in printed.out + printed.err
 
 
 def test_an_effect_posterior_of_one_draw_has_a_summary(capfd: pytest.CaptureFixture[str]) -> None:
@@ -557,7 +557,7 @@ def test_inference_data_of_svi_holds_the_loss() -> None:
 
 def chain(n: int) -> None:
     b = pyro.sample("b", dist.Normal(0.0, 5.0))
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
         A = pyro.sample("A", dist.Bernoulli(0.5))
         D = pyro.sample("D", dist.Normal(b * A, 0.1))
@@ -588,7 +588,7 @@ def test_stale_values_of_descendants_are_dropped() -> None:
 
 def test_descendants_that_torch_does_not_show_are_dropped_too() -> None:
     def program(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             pyro.sample("D", dist.Normal(torch.as_tensor(3.0 * A.numpy()), 0.1))
 
@@ -613,7 +613,7 @@ def test_predictive_of_a_fit(nuts: Posterior) -> None:
 
 
 def test_predictive_refuses() -> None:
-    with pytest.raises(DataError, match=r"does not tell the number of units; pass n="):
+    with pytest.raises(DataError, match=r"number of units is not known from the posterior; pass n="):
         predictive(chain, {"b": [1.0, 2.0]})
     with pytest.raises(DataError, match=r"holds 'bb', which the program does not have.*Did you mean 'b'\?"):
         predictive(chain, {"bb": [1.0, 2.0]}, n=3)
@@ -730,7 +730,7 @@ def test_several_models_summary_and_plot() -> None:
     assert not plt.get_fignums()
 
 
-def test_effect_posterior_warns_of_few_people() -> None:
+def test_effect_posterior_warns_of_few_units() -> None:
     given = {"b": np.linspace(1.99, 2.01, 10), "c": np.zeros(10), "d": np.zeros(10)}
     with pytest.warns(PyrofairWarning, match=r"With 500 units the Monte-Carlo error is up to .* Take n=\d+000"):
         effect_posterior(computed, UNFAIR, STRONG, given, n=500, progress=False, random_state=0)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from pyro.infer.autoguide import init_to_median
 
+from pyrofair._arviz import diagnose
 from pyrofair.inference.samplers import (
     Schedule,
-    diagnose,
     fall,
     fit_guide,
     fitting,
@@ -93,7 +93,7 @@ def test_chains_hold_constrained_draws_and_diagnostics() -> None:
     assert found.samples["b"].shape == found.lp.shape == found.diverging.shape == (2, 30)
     assert (found.samples["b"] > 0).all()
     assert not found.text
-    sizes, mixing = diagnose(found.samples)
+    sizes, mixing = diagnose({name: values.numpy() for name, values in found.samples.items()})
     assert sizes["a"].shape == mixing["a"].shape == (3,)
 
 
@@ -101,6 +101,6 @@ def test_one_chain_is_compared_half_with_half() -> None:
     rng = np.random.default_rng(0)
     still, moved = rng.normal(size=(2, 1, 400))
     moved[:, 200:] += 3.0
-    _, mixing = diagnose({"still": torch.tensor(still), "moved": torch.tensor(moved)})
+    _, mixing = diagnose({"still": still, "moved": moved})
     assert mixing["still"] < 1.05
     assert mixing["moved"] > 1.5

@@ -403,9 +403,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
                 known = " and ".join(map(repr, self.classes_.tolist()))
                 raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
             observed[column] = np.asarray(values == self.unfair.graph.positive, dtype=np.float64)
-        dims = {name: ["person"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
+        dims = {name: ["unit"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
         return to_arviz(
             {group: {name: np.asarray(x)[None] for name, x in of.items()} for group, of in sampled.items()}
             | ({"observed_data": observed} if observed else {}),
-            dims=dims | {site: ["person", f"{site}_dim"] for site in sites},
+            dims=dims | {site: ["unit", f"{site}_dim"] for site in sites},
         )

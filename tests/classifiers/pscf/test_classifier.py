@@ -743,7 +743,7 @@ def test_inference_data() -> None:
     data = fitted().to_inference_data(X.iloc[:9], y.iloc[:9], draws=6)
     posterior, predicted = data["posterior"], data["posterior_predictive"]
     assert posterior["H_D"].shape == (1, 6, 9, 1)
-    assert posterior["fair_D"].dims == ("chain", "draw", "person")
+    assert posterior["fair_D"].dims == ("chain", "draw", "unit")
     assert posterior["fair_score"].shape == predicted["D"].shape == predicted["Y"].shape == (1, 6, 9)
     np.testing.assert_allclose(data["observed_data"]["D"], X["D"].iloc[:9], rtol=1e-6)
     np.testing.assert_array_equal(data["observed_data"]["Y"], y.iloc[:9])
