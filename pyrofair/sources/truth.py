@@ -1,16 +1,19 @@
-"""Ground truth of a model's unfairness: effects over units whose outcomes in both worlds are known."""
+"""Effects of a model over units whose outcomes in both worlds are known, and their posterior."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import pairwise, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from pyrofair._arviz import equal_tailed, summarise, to_arviz
+from pyrofair._figures import ShownFigure
 from pyrofair._validation import require_choice, require_real
 from pyrofair.effects.estimate import Estimate
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide, positive_scores
@@ -18,10 +21,12 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
 
 __all__ = [
+    "QUANTITIES",
+    "ROUNDING",
     "DecisionRule",
+    "EffectPosterior",
     "ScoreNoise",
     "Truth",
-    "coupling_text",
     "describe_groups",
     "measure_truth",
     "spread_of_groups",
@@ -29,6 +34,12 @@ __all__ = [
 
 ScoreNoise = Literal["shared", "own"]
 Vector = NDArray[np.float64]
+
+LABELS = {"mean_unfair_effect": "mean unfair effect", "piu": "PIU", "p_y0": "P(Y0 = 1)", "p_ypi": "P(Ypi = 1)"}
+QUANTITIES = tuple(LABELS)
+ROUNDING = 1e-9
+"""A spread of probabilities below this is none."""
+BLUE, GREY = "#0072B2", "#666666"
 
 
 class Compared(NamedTuple):
@@ -72,11 +83,6 @@ class DecisionRule:
         return (
             f"score > {self.threshold:g}" if self.decisions == "threshold" else f"drawn, score noise {self.score_noise}"
         )
-
-
-def coupling_text(coupling: str, coupled: Sequence[str]) -> str:
-    """Return how the noise of nodes without explicit noise is coupled, in words."""
-    return f"{coupling} noise of {', '.join(coupled)}" if coupled else "all noise explicit"
 
 
 @dataclass(frozen=True)
@@ -168,16 +174,137 @@ class Truth:
         )
 
     def __str__(self) -> str:
-        rule = DecisionRule(self.decisions, self.threshold, self.score_noise)
         means = "; means over draws" if self.parameters.used > 1 else ""
         given = f"parameters: {self.parameters}{means}\n" if self.parameters.names else ""
         return (
-            f"truth over {self.n} units (decisions: {rule}; {coupling_text(self.coupling, self.coupled)})\n{given}"
+            f"truth over {self.n} units ({_describe(self)})\n{given}"
             f"mean unfair effect  {self.mean_unfair_effect}\n"
             f"PIU                 {self.piu}\n"
             f"conditional sd      {self.conditional_sd}  ({self.grouping})\n"
             f"paper's condmean    {self.paper_condmean:.4f}"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EffectPosterior:
+    """The posterior of the effects of models: for each draw of the SEM's parameters their effects in both worlds.
+
+    Attributes
+    ----------
+    samples : dict of str to ndarray of shape (chain, draw, model)
+        ``mean_unfair_effect``, ``piu``, ``p_y0`` and ``p_ypi`` (P(Y = 1) in the baseline and in the switched world).
+    errors : dict of str to ndarray of shape (chain, draw, model)
+        Their Monte-Carlo standard errors. All draws see the same units, so that these errors move all draws alike:
+        the spread of the samples does not hold them.
+    models : tuple of str
+        The models.
+    n : int
+        The number of units that each draw was evaluated with.
+    decisions, score_noise, threshold : str, str, float
+        How decisions are made of scores, as in :meth:`pyrofair.SEM.truth`.
+    coupling : str
+        How the noise of nodes drawn without explicit noise is coupled across the worlds.
+    coupled : tuple of str
+        These nodes; if there are none, the coupling plays no part.
+    level : float
+        Of the intervals: equal-tailed in the table, in the summary and in the picture.
+    """
+
+    samples: dict[str, NDArray[np.float64]] = field(repr=False)
+    errors: dict[str, NDArray[np.float64]] = field(repr=False)
+    models: tuple[str, ...]
+    n: int
+    decisions: Decisions
+    score_noise: ScoreNoise
+    threshold: float
+    coupling: str
+    coupled: tuple[str, ...]
+    level: float
+
+    def __str__(self) -> str:
+        draws = self.samples["piu"][..., 0].size
+        lines = [f"posterior of effects: {draws} draws, {self.n} units each; {_describe(self)}"]
+        lines += [
+            f"{self._name(row.quantity, row.model)}: {row.estimate:.4f}, {100 * self.level:g} % interval "
+            f"[{row.lower:.4f}, {row.upper:.4f}] (Monte-Carlo error {row.mc_error:.4f})"
+            for row in self.table.itertuples(index=False)
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _name(self, quantity: Any, model: Any) -> str:
+        """Return a quantity in words, with the model's name if there are several."""
+        return LABELS[quantity] + (f", {model}" if len(self.models) > 1 else "")
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each model and quantity.
+
+        Columns: model, decisions, score_noise, coupling, quantity, estimate (posterior mean), sd, lower and upper
+        (equal-tailed interval), mc_error (root mean square over draws), draws, n.
+        """
+        rows = []
+        for (index, model), quantity in product(enumerate(self.models), QUANTITIES):
+            drawn = self.samples[quantity][..., index].ravel()
+            sd = drawn.std() if drawn.std() > ROUNDING else 0.0
+            error = float(np.sqrt(np.mean(self.errors[quantity][..., index] ** 2)))
+            how = (model, self.decisions, self.score_noise, self.coupling, quantity)
+            rows.append((*how, drawn.mean(), sd, *equal_tailed(drawn, self.level), error, drawn.size, self.n))
+        names = "model decisions score_noise coupling quantity estimate sd lower upper mc_error draws n"
+        return pd.DataFrame(rows, columns=names.split())
+
+    def to_inference_data(self) -> Any:
+        """Return the draws as ArviZ data: the quantities as posterior, a dimension for the models."""
+        dims = {quantity: ["model"] for quantity in QUANTITIES}
+        return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
+
+    def summary(self, level: float | None = None) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each quantity, and convergence diagnostics.
+
+        One chain has no R-hat and no effective sample sizes; one draw has means alone.
+
+        Parameters
+        ----------
+        level
+            Of the interval, by default that of the table.
+
+        Returns
+        -------
+        DataFrame with a row for each quantity of each model
+            As :meth:`pyrofair.Posterior.summary`.
+
+        Raises
+        ------
+        DataError
+            If the level is not between 0 and 1.
+        """
+        with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
+            return summarise(self.to_inference_data(), level=self.level if level is None else level)
+
+    def plot(self) -> Figure:
+        """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
+        drawn = np.concatenate([self.samples[quantity].reshape(-1, len(self.models)) for quantity in QUANTITIES], 1)
+        names = [self._name(*row) for row in product(QUANTITIES, self.models)]
+        height = np.arange(len(names))[::-1]
+        figure = ShownFigure(figsize=(8.0, 1.2 + 0.35 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        axes.axvline(0.0, color=GREY, linestyle="--", linewidth=1, zorder=0)
+        axes.hlines(height, *equal_tailed(drawn, self.level), color=BLUE, linewidth=1.5)
+        axes.hlines(height, *equal_tailed(drawn, 0.5), color=BLUE, linewidth=4)
+        axes.plot(np.median(drawn, axis=0), height, "o", color=BLUE, markerfacecolor="white")
+        axes.set_yticks(height, names)
+        axes.set_xlabel(f"median, quartiles and equal-tailed {100 * self.level:g} % interval")
+        axes.set_title(f"posterior; {_describe(self)}", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        return figure
+
+
+def _describe(found: Truth | EffectPosterior) -> str:
+    """Return in words how decisions are made and how noise is coupled."""
+    rule = DecisionRule(found.decisions, found.threshold, found.score_noise)
+    noise = f"{found.coupling} noise of {', '.join(found.coupled)}" if found.coupled else "all noise explicit"
+    return f"decisions: {rule}; {noise}"
 
 
 def measure_truth(

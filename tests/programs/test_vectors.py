@@ -26,7 +26,7 @@ from pyrofair.programs.noise import Noise
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
-from pyrofair.sources.effect_posterior import effect_posterior
+from pyrofair.sources import effect_posterior
 
 K = 3
 B = torch.tensor([1.0, -0.5, 2.0])
