@@ -156,7 +156,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     each world the other features are drawn from P(V | parents, A = arm of V), learned by
     :func:`pyrofair.learn_mechanisms`; where these distributions have few values, all of them are taken with their
     probabilities instead. Unlike weights, this needs no overlap of the mediators, only mechanisms that extrapolate to
-    where they are used.
+    where they are used. It is :class:`~pyrofair.effects.Refittable`, :class:`~pyrofair.effects.Diagnosed` and
+    :class:`~pyrofair.effects.SampleSplit`.
 
     Parameters
     ----------
@@ -175,10 +176,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components
         How mechanisms are learned, as in :func:`pyrofair.learn_mechanisms`.
-    propensity
-        The model of P(A | what A does not cause), as in :class:`pyrofair.IPW`.
-    folds
-        The folds of cross-fitting it, as there.
+    propensity, folds
+        The model of P(A | what A does not cause), and the folds of cross-fitting it, as in :class:`pyrofair.IPW`.
     progress
         Whether bars are shown.
     random_state
@@ -194,11 +193,6 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     References
     ----------
     Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same distribution by weights.
-
-    Notes
-    -----
-    It is :class:`~pyrofair.effects.Refittable`, :class:`~pyrofair.effects.Diagnosed` and
-    :class:`~pyrofair.effects.SampleSplit`.
 
     Examples
     --------
@@ -259,10 +253,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotIdentifiedError
-            If the data do not identify the effect.
-        DataError
-            If the table or a setting is unfit.
+        NotIdentifiedError, DataError
+            If the data do not identify the effect; if the table or a setting is unfit.
         KeyboardInterrupt
             At Ctrl-C; the object is then unchanged.
         """
@@ -336,8 +328,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
         """Return for each world the observed groups whose fitted rows it rests on.
 
-        These are the groups that mechanisms are learned from and, if the sensitive attribute causes a part of what both
-        worlds share, the baseline group, whose rows show it.
+        Mechanisms are learned from them; the baseline group shows what both worlds share, if A causes a part of it.
         """
         check_is_fitted(self, "split_")
         shown = {self.unfair.regimes[0].on_fair} if self.graph_.caused else set()
@@ -462,14 +453,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        n
-            The number of units, drawn at random; by default all different values of the shared features.
-        random_state
-            Seeds the draws.
-        df
-            Other rows than the fitted ones, for their shared features.
-        sample_weight
-            Weights of these rows, shape (n,).
+        n, random_state
+            The number of units, drawn at random (by default all different values of the shared features), and a seed.
+        df, sample_weight
+            Other rows than the fitted ones, for their shared features, and their weights, shape (m,).
 
         Returns
         -------

@@ -160,17 +160,14 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        df
-            A table of n rows with the columns of all observed nodes but the outcome.
-        sample_weight
-            Weights of shape (n,); they enter the propensities and every estimate.
+        df, sample_weight
+            n rows with the columns of all observed nodes but the outcome, and their weights (n,) in propensities and
+            in every estimate.
 
         Raises
         ------
-        NotIdentifiedError
-            If the data do not identify the effect.
-        DataError
-            If the table or a setting is unfit.
+        NotIdentifiedError, DataError
+            If the data do not identify the effect; if the table or a setting is unfit.
         PositivityError
             If too much of the target population has no counterpart, or the features separate the two groups.
         """
@@ -257,12 +254,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotIdentifiedError
-            If the data do not identify the effect on the outcome.
-        DataError
-            If ``arm`` names another group.
-        PositivityError
-            As for :meth:`fit`.
+        NotIdentifiedError, DataError, PositivityError
+            If the data do not identify that effect; if ``arm`` names another group; as for :meth:`fit`.
         """
         check_is_fitted(self, "groups_")
         other = copy.copy(self)
@@ -274,12 +267,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """Return the source with each single group weighted in both worlds.
 
         Under the assumptions both estimate the same; if they disagree, a propensity is misspecified or overlap fails,
-        never a latent cause alone.
-
-        Parameters
-        ----------
-        names
-            Which of ``"group 0"`` and ``"group 1"``; by default those that have support in both worlds.
+        never a latent cause alone. ``names`` are among ``"group 0"`` and ``"group 1"``; by default those that have
+        support in both worlds.
         """
         found: dict[str, IPW] = {}
         if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
@@ -351,19 +340,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         return rows
 
     def weights(self, regime: Regime, df: pd.DataFrame | None = None) -> pd.Series[float]:
-        """Return the unnormalised weight of each row in a world, 0 outside the weighted group.
+        """Return the unnormalised weight of each row in a world, 0 outside the weighted group, as a Series.
 
-        Parameters
-        ----------
-        regime
-            One of ``unfair.regimes``.
-        df
-            Other rows than the fitted ones, weighted with the fitted propensities.
-
-        Returns
-        -------
-        Series on the index of the rows
-            Its mean is 1 in expectation; the mean of ``weights * score`` is the paper's estimate.
+        Its mean is 1 in expectation; the mean of ``weights * score`` is the paper's estimate. ``regime`` is one of
+        ``unfair.regimes``, and ``df`` holds other rows than the fitted ones, weighted with the fitted propensities.
         """
         rows = self._rows(df, None)
         part = self.estimand_.of(regime)
@@ -384,21 +364,15 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         ----------
         n, random_state
             Not used here: the rows are the observed ones.
-        df
-            Other rows than the fitted ones, weighted with the fitted propensities.
-        sample_weight
-            Weights of these rows, shape (n,).
+        df, sample_weight
+            Other rows than the fitted ones, weighted with the fitted propensities, and their weights, shape (m,). A
+            ``DataError`` if they lack the weighted group.
 
         Returns
         -------
         baseline, switched
             The rows of the weighted group as the classifier reads them, with the sensitive attribute set to the value
             that the outcome reads in that world. ``(weight * score).sum()`` is the estimate of P(Y = 1).
-
-        Raises
-        ------
-        DataError
-            If these rows lack the weighted group.
         """
         if n is not None:
             raise DataError(f"n={shown(n)} cannot be chosen: IPW draws no rows, it weights those observed. Omit n.")

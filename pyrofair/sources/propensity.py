@@ -225,10 +225,8 @@ class FromClassifier(Propensity):
     outside. ``folds=1`` fits one clone on all rows, which serves models of few parameters.
     """
 
-    recodes = False
-
-    def __init__(self, classifier: Any, folds: int = FOLDS, seed: int = 0) -> None:
-        self.classifier, self.folds, self.seed = classifier, folds, seed
+    def __init__(self, classifier: Any, folds: int = FOLDS, seed: int = 0, *, recodes: bool = False) -> None:
+        self.classifier, self.folds, self.seed, self.recodes = classifier, folds, seed, recodes
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Fit a clone for each fold, on the rows that have a weight."""
@@ -263,15 +261,13 @@ class FromClassifier(Propensity):
         return np.asarray(np.mean([_chance(model, data) for model in self.models_], axis=0))
 
     def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the table as the classifier gets it: as it is, or with text and objects as categories."""
+        """Return the table as it is or, if the classifier ``recodes``, with text and objects as categories."""
         codes = {name: encode_levels(X[name], levels) for name, levels in self.levels_.items()}
         return X.assign(**{c: pd.Categorical.from_codes(codes[c], categories=self.levels_[c]) for c in codes})
 
 
 class Boosted(FromClassifier):
     """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
-
-    recodes = True
 
     def __init__(self, seed: int, folds: int = FOLDS) -> None:
         trees = HistGradientBoostingClassifier(
@@ -283,7 +279,7 @@ class Boosted(FromClassifier):
             categorical_features="from_dtype",
             random_state=seed,
         )
-        super().__init__(trees, folds, seed)
+        super().__init__(trees, folds, seed, recodes=True)
 
 
 def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
@@ -689,12 +685,11 @@ def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) ->
         return ""
     value, prefix = max(absent, key=lambda key: int(absent[key].sum()))
     graph = part.regime.unfair.graph
-    columns = ", ".join(graph.columns_of(prefix)) or "nothing"
     whose = "all" if group is None else f"group {group}'s"
     return (
-        f"given {columns}, the probability of {graph.sensitive_column}={graph.label(value)!r} is at most "
-        f"{chance[value, prefix].max():.1g} in {whose} {int(member.sum())} rows, so the two groups have no such "
-        "features in common."
+        f"given {', '.join(graph.columns_of(prefix)) or 'nothing'}, the probability of "
+        f"{graph.sensitive_column}={graph.label(value)!r} is at most {chance[value, prefix].max():.1g} in {whose} "
+        f"{int(member.sum())} rows, so the two groups have no such features in common."
     )
 
 

@@ -90,6 +90,8 @@ CONSTRAINTS: dict[str, Constraint] = {
 class SEM(BaseEstimator):  # type: ignore[misc]
     """Potential outcomes computed by a structural equation model: ``do`` on the parents, the noise shared.
 
+    It is :class:`~pyrofair.effects.Diagnosed`. It cannot be refitted, for the program is given.
+
     Parameters
     ----------
     program
@@ -103,35 +105,29 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         What the worlds share: ``"noise"``, the unit; or ``"shared"``, only the nodes that no unfair path touches, the
         others being drawn anew in each world.
     coupling
-        How the noise of a node drawn without explicit noise is coupled across the worlds: ``"gumbel"``, Gumbel-max
-        for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
-        coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
-        for categories), ``"independent"``, or ``"antithetic"``. Categories in the order of their codes are declared by
-        :class:`pyrofair.programs.OrderedCategorical` or Pyro's ``OrderedLogistic``. Of a vector each component is
-        coupled given those before it.
+        How the noise of a node drawn without explicit noise is coupled across the worlds: ``"gumbel"``, Gumbel-max for
+        categories without an order, whatever their codes, and monotone for all others; ``"monotone"`` (one uniform
+        through the quantile function, that of the codes for categories), ``"independent"``, or ``"antithetic"``.
+        Ordered categories are declared by :class:`pyrofair.programs.OrderedCategorical` or Pyro's ``OrderedLogistic``.
+        Of a vector each component is coupled given those before it.
     posterior
         Draws of the parameters: what :func:`pyrofair.fit_posterior` returns, or for each an array of shape
         (draws, ...). Units are spread over up to 50 of them, picked at random, at least 100 units to each; a unit's
         two worlds share one. Without it one draw of their prior is used, with a warning.
     draws
-        With ``unit="shared"``: the draws of each unit, at least 2: one draw does not estimate a unit's mean.
+        With ``unit="shared"``: the draws of each unit, at least 2.
     random_state
         Seeds calls without a seed of their own.
     levels
-        For a node site whose values are codes 0, 1, ..., their labels, used in all tables. (The sensitive attribute has
-        those of the graph.)
+        For a node site whose values are codes 0, 1, ..., their labels in all tables; the sensitive attribute has those
+        of the graph.
     dtypes
         For some columns their pandas type in both worlds, such as ``df.dtypes``. By default that of the table given to
-        ``worlds``, or else to ``fit``; without any table, numbers are as the program has them. Numbers that a type
-        cannot hold exactly, such as fractions in a column of integers, stay as they are.
+        ``worlds``, or else to ``fit``, or else the program's. Numbers that a type cannot hold exactly stay as they are.
 
     References
     ----------
     Chikahara et al. (2021), section 2.2 and appendix A; Pearl (2009), chapter 7.
-
-    Notes
-    -----
-    It is :class:`~pyrofair.effects.Diagnosed`. It cannot be refitted, for the program is given.
 
     Examples
     --------
@@ -173,21 +169,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_mechanisms(cls, learned: LearnedMechanisms, unfair: UnfairPaths, **settings: Any) -> Self:
-        """Return learned mechanisms as a source: an SEM with their posterior.
+        """Return mechanisms learned by :func:`pyrofair.learn_mechanisms` as an SEM with their posterior.
 
-        Parameters
-        ----------
-        learned
-            What :func:`pyrofair.learn_mechanisms` returns.
-        unfair
-            The unfair paths, in the graph that the mechanisms were learned along; others are refused.
-        settings
-            As for :class:`pyrofair.SEM`: ``unit``, ``coupling``, ``draws``, ...
-
-        Raises
-        ------
-        DataError, GraphError
-            If they are no unfair paths, or those of another graph.
+        The unfair paths must be those of the graph that they were learned along (``GraphError``); ``settings`` are
+        those of :class:`pyrofair.SEM`, such as ``unit``, ``coupling`` and ``draws``.
         """
         require_graph(unfair, learned.graph)
         if learned.levels:
@@ -251,15 +236,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     # -- both worlds --------------------------------------------------------------------------------------------------
 
     def nodes(self, n: int, random_state: int | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return every node of the program in both worlds, for the same n units.
+        """Return every node of the program in both worlds, DataFrames of n rows: row i of both is one unit.
 
         A node that reaches the outcome by several paths which disagree (a recanting witness) is shown as the outcome
         reads it, and so is the sensitive attribute. Latent nodes of several numbers are left out.
-
-        Returns
-        -------
-        baseline, switched : DataFrames of n rows
-            Row i of both is one unit; in the program's precision, as in ``worlds``.
         """
         require_units("n", n)
         require_seed(random_state)
@@ -292,8 +272,8 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         baseline, switched : CounterfactualSample
-            In the types of the table, if there is one; else in the program's precision, mostly float32: put ``rows`` in
-            float64 before scoring them by hand.
+            In the types of the table, or else in the program's precision, mostly float32: put ``rows`` in float64
+            before scoring them by hand.
         """
         _require_weights(sample_weight, df)
         require_seed(random_state)
@@ -463,9 +443,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         model, settings
             As for :meth:`truth`.
         couplings
-            The couplings to compare, by default monotone, independent and antithetic; with nominal categories among the
-            coupled sites Gumbel and independent, which do not depend on how these are coded. All imply the same
-            distribution of the data, and the same results if all noise is explicit.
+            By default monotone, independent and antithetic; with nominal categories among the coupled sites Gumbel and
+            independent, which do not depend on their codes. All imply the same distribution of the data, and the same
+            results if all noise is explicit.
 
         Returns
         -------
@@ -507,7 +487,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return seed_from(self.random_state if random_state is None else random_state)
 
     def _is_given(self) -> bool:
-        return self.posterior is not None and not (isinstance(self.posterior, Mapping) and not self.posterior)
+        return self.posterior is not None and (not isinstance(self.posterior, Mapping) or bool(self.posterior))
 
     def _held(self, *, warn: bool = True) -> dict[str, NDArray[Any]]:
         """Return the posterior draws of the parameters, or none, with a warning to the caller's caller."""
@@ -546,8 +526,8 @@ def effect_posterior(
     For each draw of the parameters both worlds are made for the same units: the noise has the same seed in all draws,
     so that draws differ by their parameters and not by chance.
 
-    *Assumes* that the program's equations hold, and that the posterior of their parameters is sound. A model fitted on
-    the rows that the posterior rests on is taken as given: its own uncertainty plays no part.
+    *Assumes* that the program's equations hold, and that the posterior of their parameters is sound. The model is taken
+    as given: its own uncertainty plays no part.
 
     Parameters
     ----------
@@ -559,20 +539,16 @@ def effect_posterior(
         Anything with ``predict_proba``, or a dictionary of such models by name.
     posterior
         What :func:`pyrofair.fit_posterior` returns, or for each parameter its draws, shape (draws, ...).
-    n
-        The number of units.
+    n, random_state
+        The number of units, and the seed that draws them.
     draws
         The number of posterior draws to use, spread evenly; by default all.
-    decisions, score_noise, threshold
-        As in :meth:`pyrofair.SEM.truth`.
-    coupling
-        As in :class:`pyrofair.SEM`.
+    decisions, score_noise, threshold, coupling
+        As in :meth:`pyrofair.SEM.truth` and :class:`pyrofair.SEM`.
     level
         Of the intervals.
     progress
         Whether to show a progress bar.
-    random_state
-        Seeds the units.
 
     Raises
     ------
@@ -583,7 +559,7 @@ def effect_posterior(
     Warns
     -----
     PyrofairWarning
-        If the Monte-Carlo error is more than half the posterior's spread: take more units.
+        If the Monte-Carlo error is more than half the posterior's spread.
 
     References
     ----------

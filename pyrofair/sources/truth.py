@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -42,15 +42,6 @@ ROUNDING = 1e-9
 BLUE, GREY = "#0072B2", "#666666"
 
 
-class Compared(NamedTuple):
-    """The probabilities of a positive decision of n units in both worlds, their effects, and how likely they differ."""
-
-    c0: Vector
-    c1: Vector
-    effect: Vector
-    differs: Vector
-
-
 @dataclass(frozen=True)
 class DecisionRule:
     """How decisions are made of scores, as :class:`Truth` describes; settings out of range raise ``DataError``."""
@@ -71,13 +62,16 @@ class DecisionRule:
         worlds: Sequence[pd.DataFrame],
         graph: CausalGraph,
         order: Sequence[str] | None = None,
-    ) -> Compared:
-        """Return the decisions of a model about the same n units in both worlds, noise averaged out, shapes (n,)."""
+    ) -> tuple[Vector, Vector, Vector, Vector]:
+        """Return of the same n units the probabilities of a positive decision, effects, and probabilities to differ.
+
+        These are c0, c1, t and p of :class:`Truth`, each of shape (n,).
+        """
         c0, c1 = (
             decide(positive_scores(name, model, rows, graph, order), self.decisions, self.threshold) for rows in worlds
         )
         own = self.decisions == "score" and self.score_noise == "own"
-        return Compared(c0, c1, c1 - c0, c0 + c1 - 2.0 * c0 * c1 if own else np.abs(c1 - c0))
+        return c0, c1, c1 - c0, c0 + c1 - 2.0 * c0 * c1 if own else np.abs(c1 - c0)
 
     def __str__(self) -> str:
         return (
@@ -114,8 +108,7 @@ class Truth:
         subtracted; it cannot be estimated in a group of one unit, which counts as it is.
     paper_condmean : float
         The formula in the paper's appendix G.2 to the letter, ``sqrt((sum_k mu_k - mu) / K)`` over the K groups, with
-        ``mu_k`` the share of the group whose decisions differ and ``mu`` the plain mean of the ``mu_k``. It lacks the
-        square, has an indicator where definition 1 has a difference, and weighs groups equally, so it equals
+        ``mu_k`` the share of the group whose decisions differ and ``mu`` the plain mean of the ``mu_k``. It equals
         ``sqrt(mu * (K - 1) / K)`` and is no spread. (Read as a sum of ``mu_k - mu`` it is 0 for every model.) It has no
         standard error because K grows with n.
     grouping : str
@@ -262,22 +255,8 @@ class EffectPosterior:
     def summary(self, level: float | None = None) -> pd.DataFrame:
         """Return mean, standard deviation and equal-tailed interval of each quantity, and convergence diagnostics.
 
-        One chain has no R-hat and no effective sample sizes; one draw has means alone.
-
-        Parameters
-        ----------
-        level
-            Of the interval, by default that of the table.
-
-        Returns
-        -------
-        DataFrame with a row for each quantity of each model
-            As :meth:`pyrofair.Posterior.summary`.
-
-        Raises
-        ------
-        DataError
-            If the level is not between 0 and 1.
+        The table, with a row for each quantity of each model, is that of :meth:`pyrofair.Posterior.summary`; its level
+        is by default that of :attr:`table`.
         """
         with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
             return summarise(self.to_inference_data(), level=self.level if level is None else level)
@@ -329,15 +308,19 @@ def measure_truth(
     group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
     ends = np.cumsum([0, *(sizes or [n])])
     parts = [slice(start, end) for start, end in pairwise(ends)]
-    cells = [_cells(group[part]) for part in parts]
-    spreads = [spread_of_groups(effect[part], *cell) for part, cell in zip(parts, cells, strict=True)]
-    letter = [_to_the_letter(differs[part], *cell) for part, cell in zip(parts, cells, strict=True)]
+    spreads, letter, counts = [], [], []
+    for part in parts:
+        _, cell, size = np.unique(group[part], return_inverse=True, return_counts=True)
+        mu = np.bincount(cell, differs[part]) / size
+        spreads.append(spread_of_groups(effect[part], cell, size))
+        letter.append(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
+        counts.append(size)
     return Truth(
         mean_unfair_effect=Estimate.pooled([Estimate.of(effect[part]) for part in parts]),
         piu=Estimate.pooled([Estimate.of(differs[part]) for part in parts]),
         conditional_sd=Estimate.pooled(spreads),
         paper_condmean=float(np.mean(letter)),
-        grouping=describe_groups(list(factual.columns), np.concatenate([size for _, size in cells]), len(parts)),
+        grouping=describe_groups(list(factual.columns), np.concatenate(counts), len(parts)),
         decisions=rule.decisions,
         score_noise=rule.score_noise,
         threshold=rule.threshold,
@@ -346,18 +329,6 @@ def measure_truth(
         n=n,
         parameters=parameters,
     )
-
-
-def _cells(group: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the group of each unit, numbered from 0 without gaps, and the sizes of the groups."""
-    _, cell, size = np.unique(group, return_inverse=True, return_counts=True)
-    return cell.astype(np.int64), size.astype(np.int64)
-
-
-def _to_the_letter(differs: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> float:
-    """Return the formula of the paper's appendix G.2."""
-    mu = np.bincount(group, differs) / size
-    return float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
 
 
 def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
