@@ -1,4 +1,4 @@
-"""Laws that every source of potential outcomes obeys; a new source is one more line in ``SOURCES``."""
+"""Properties that every source of potential outcomes has; a new source is one more line in ``SOURCES``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROTOCOLS = ("PotentialOutcomes", "Refittable", "Diagnosed", "Stratified", "Samp
 
 @dataclass(frozen=True)
 class Case:
-    """A source, and which laws do not bind it.
+    """A source, and which properties it need not have.
 
     ``normalized``: its weights sum to 1. ``row_order``: the order of the rows is of no matter; it is where they are
     dealt into folds or held out. ``mirror``: the same source once 0 and 1 change names, if it is another one.
@@ -211,7 +211,7 @@ def estimate(name: str, unfair: UnfairPaths = UNFAIR) -> tuple[float, float]:
 
 @sources
 def test_the_two_worlds_of_the_example_differ(name: str) -> None:
-    """Otherwise a law by which they agree could not fail."""
+    """Otherwise a property by which they agree could not fail."""
     baseline, switched = estimate(name)
     assert abs(switched - baseline) > 0.02
 

@@ -125,9 +125,7 @@ def _plan_reads(
         for i, column in enumerate(columns):
             reads[column] = (*graph.columns_of(parents), *columns[:i])
             absent = next((name for name in reads[column] if name not in df.columns), None)
-            if (
-                absent is not None and column in df.columns
-            ):  # a column that is absent itself is reported where the table is read
+            if absent is not None and column in df.columns:  # reading the table reports an absent column itself
                 raise DataError(
                     f"The distribution of {column!r} reads {absent!r}, and the data lacks the column {absent!r}. It "
                     f"has: {', '.join(map(str, df.columns))}.{did_you_mean(absent, df.columns)} Learn other nodes "

@@ -101,7 +101,7 @@ def test_networks_beat_linear_mechanisms_where_scales_grow() -> None:
     rng = np.random.default_rng(0)
     A, Q = rng.integers(2, size=1500), rng.normal(size=1500)
     df = pd.DataFrame({"A": A, "Q": Q, "D": A + Q * rng.uniform(size=1500)})
-    one, other = (learn(df, nodes=["D"], parameters=kind, hidden=(16, 16)) for kind in ("network", "linear"))
+    one, other = (learn(df, nodes=["D"], parameters=numbers, hidden=(16, 16)) for numbers in ("network", "linear"))
     assert one.held_out["log_likelihood"][0] > other.held_out["log_likelihood"][0] + 0.1
 
 
