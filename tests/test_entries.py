@@ -274,13 +274,13 @@ def test_either_half_has_rows_of_both_groups(seed: int) -> None:
     weight[20] = 0.0
     rows = Rows(pd.DataFrame({"A": a}), a, weight, np.ones(40, dtype=bool))
     mechanisms = gcomputation.SplitMechanisms(rows, None, None, seed)
-    halves = [mechanisms._places(half) for half in gcomputation.HALVES]
+    halves = [mechanisms._part(half) for half in gcomputation.HALVES]
     assert sorted(np.concatenate(halves)) == list(range(40))
     for half in halves:
         assert set(a[half][weight[half] > 0.0]) == {0, 1}
         assert len(half) == 20
     other = mechanisms.reweighted(Rows(rows.table, a, np.roll(weight, 5), rows.kept))
-    assert [other._places(half).tolist() for half in gcomputation.HALVES] == [half.tolist() for half in halves]
+    assert [other._part(half).tolist() for half in gcomputation.HALVES] == [half.tolist() for half in halves]
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ from pyrofair.mechanisms.families import Family, features
 __all__ = ["ConditionalDistribution", "LearnedProgram", "MechanismOf", "Network", "Numbers"]
 
 PRIOR = 2.0
-"""Prior standard deviation of a bias, and of a weight times the root of the number of weights of its kind that go
-in."""
+"""Prior standard deviation of a bias, and of a weight times the root of the number of inputs alike."""
 FIRST = 0.1
 """The weights that come last start so many times smaller than the others, so that training starts near the offset."""
 
@@ -63,10 +62,10 @@ class Network:
         return parameters
 
     def _shares(self, layer: int) -> Tensor:
-        """Return for each input of a layer the number of inputs of its kind: hidden units, or features of columns."""
+        """Return for each input of a layer the number of inputs alike: hidden units, or features of columns."""
         inputs, among = sum(self.widths), self.shapes[layer - 1][0]
-        kinds = (among - inputs, inputs) if self.direct and layer == len(self.shapes) > 1 else (among,)
-        return torch.cat([torch.full((kind,), float(kind)) for kind in kinds])
+        parts = (among - inputs, inputs) if self.direct and layer == len(self.shapes) > 1 else (among,)
+        return torch.cat([torch.full((part,), float(part)) for part in parts])
 
     def start(self, column: str) -> dict[str, Tensor]:
         """Return random values at which training starts, for each site."""
@@ -109,12 +108,8 @@ class Network:
 
 def _linear(features: Sequence[Tensor], widths: Sequence[int], weight: Tensor, bias: Tensor) -> Tensor:
     """Return a linear predictor of columns that are broadcast with each other, shape (..., size)."""
-    out, place = bias, 0
-    for each, width in zip(features, widths, strict=True):
-        if width:
-            out = out + each @ weight[place : place + width]
-            place += width
-    return out
+    parts = weight.split([*widths])  # type: ignore[no-untyped-call]
+    return sum((each @ part for each, part in zip(features, parts, strict=True) if len(part)), bias)
 
 
 Numbers = Callable[[], Callable[[Mapping[str, Tensor]], Tensor]]
@@ -199,7 +194,7 @@ class LearnedProgram:
         drawn = {mechanism.column: mechanism.draw() for mechanism in self.mechanisms}
         low, high = self.levels
         values: dict[str, Tensor] = {}
-        with pyro.plate(unused_name("people", drawn), n):
+        with pyro.plate(unused_name("units", drawn), n):
             for column, distribution in drawn.items():
                 if column == self.sensitive and self.levels != (0.0, 1.0):
                     code = pyro.sample(unused_name(f"{column}__code", drawn), distribution(values))

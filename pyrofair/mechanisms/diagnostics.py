@@ -1,4 +1,4 @@
-"""Diagnostics of learned mechanisms: calibration and fit."""
+"""Calibration of learned mechanisms: predicted against observed distributions, as a table and a picture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,18 +18,10 @@ from torch import Tensor
 
 from pyrofair._figures import ShownFigure
 from pyrofair.mechanisms.families import Family, decode, support
-from pyrofair.mechanisms.fitting import Fit, Rows, log_likelihood
+from pyrofair.mechanisms.fitting import Fit, Rows
 from pyrofair.programs.couplings import CouplingError, noise_of
 
-__all__ = [
-    "calibrate",
-    "check_fits",
-    "held_out_lines",
-    "held_out_table",
-    "history_table",
-    "inference_groups",
-    "plot_calibration",
-]
+__all__ = ["check_fits", "plot_calibration"]
 
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"
 POINTS = 60
@@ -70,8 +61,7 @@ class Checked:
     def distance(self) -> float:
         """Return the Kolmogorov distance of the transforms from the uniform distribution."""
         pit, share = self.steps()
-        before = np.concatenate([[0.0], share[:-1]])
-        return float(max(np.abs(share - pit).max(), np.abs(before - pit).max()))
+        return float(np.abs([share - pit, np.append(0.0, share[:-1]) - pit]).max())
 
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the transforms in order, and the share of rows at or below each, shapes (n,)."""
@@ -80,14 +70,32 @@ class Checked:
 
     def below(self, ends: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the predicted and the observed probability of being at most each of some values, shapes (k,)."""
-        predicted = [
-            float(
-                self.weight @ _spans(self.column, self.predicted, end.expand(self.observed.shape))[1].double().numpy()
-            )
-            for end in ends
-        ]
+        most = [_spans(self.column, self.predicted, end.expand(self.observed.shape))[1] for end in ends]
+        predicted = [float(self.weight @ each.double().numpy()) for each in most]
         observed = [float(self.weight[(self.observed <= end).numpy()].sum()) for end in ends]
         return np.array(predicted), np.array(observed)
+
+    def points(self) -> Tensor:
+        """Return the values of the column or, if they are many, so many of its quantiles, shape (k,)."""
+        values: Tensor = torch.unique(self.observed)
+        if len(values) <= POINTS:
+            return values
+        return torch.quantile(self.observed, torch.linspace(0.0, 1.0, POINTS), interpolation="nearest")
+
+    def as_row(self) -> dict[str, object]:
+        """Return a row of :meth:`pyrofair.LearnedMechanisms.calibration`."""
+        distance = self.distance()
+        predicted, observed = self.below(self.points())
+        return {
+            "column": self.column,
+            "family": type(self.family).__name__,
+            "rows": len(self.observed),
+            "pit_distance": distance,
+            "pit_p": float(kstwobign.sf(distance * np.sqrt(self.size))),
+            "inside_50": self.inside(0.5),
+            "inside_90": self.inside(0.9),
+            "gap": float(np.abs(predicted - observed).max()),
+        }
 
 
 def _spans(column: str, predicted: Any, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,8 +109,8 @@ def _spans(column: str, predicted: Any, values: Tensor) -> tuple[Tensor, Tensor]
 
 def check_fits(fits: Mapping[str, Fit], rows: Rows) -> list[Checked]:
     """Compare mechanisms with the held-out rows (all, if none were held out), random shares from torch's generator."""
-    places = rows.held if len(rows.held) else rows.train
-    values, weight = rows.at(places), rows.weight[places].double().numpy()
+    chosen = rows.held if len(rows.held) else rows.train
+    values, weight = rows.at(chosen), rows.weight[chosen].double().numpy()
     found = []
     for name, fit in fits.items():
         predicted, observed = fit.mechanism.at(fit.centre)(values).expand(weight.shape), values[name]
@@ -110,35 +118,6 @@ def check_fits(fits: Mapping[str, Fit], rows: Rows) -> list[Checked]:
         pit = (low + (high - low) * torch.rand(observed.shape)).clamp(0.0, 1.0).double().numpy()
         found.append(Checked(name, fit.mechanism.family, predicted, observed, weight / weight.sum(), pit))
     return found
-
-
-def calibrate(checked: Sequence[Checked]) -> pd.DataFrame:
-    """Return a row for each column, as :meth:`pyrofair.LearnedMechanisms.calibration` describes."""
-    rows = []
-    for one in checked:
-        distance = one.distance()
-        predicted, observed = one.below(_points(one))
-        rows.append(
-            {
-                "column": one.column,
-                "family": type(one.family).__name__,
-                "rows": len(one.observed),
-                "pit_distance": distance,
-                "pit_p": float(kstwobign.sf(distance * np.sqrt(one.size))),
-                "inside_50": one.inside(0.5),
-                "inside_90": one.inside(0.9),
-                "gap": float(np.abs(predicted - observed).max()),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _points(one: Checked) -> Tensor:
-    """Return the values of a column or, if they are many, so many of its quantiles, shape (k,)."""
-    known: Tensor = torch.unique(one.observed)
-    if len(known) <= POINTS:
-        return known
-    return torch.quantile(one.observed, torch.linspace(0.0, 1.0, POINTS), interpolation="nearest")
 
 
 # -- the picture ------------------------------------------------------------------------------------------------------
@@ -181,14 +160,14 @@ def _draw_distribution(axes: Axes, one: Checked) -> None:
     if known is not None and len(known) <= POINTS:
         predicted, observed = (np.diff(each, prepend=0.0) for each in one.below(known))
         labels = decode(one.family, known)
-        place = labels if np.issubdtype(labels.dtype, np.number) else known.numpy()
-        axes.bar(place, observed, width=0.8 * np.diff(place).min(initial=1.0), color=GREY, alpha=0.4, linewidth=0)
-        axes.plot(place, predicted, "o", color=RED, markersize=3)
-        if len(labels) > LABELS and place is not labels:
+        at = labels if np.issubdtype(labels.dtype, np.number) else known.numpy()
+        axes.bar(at, observed, width=0.8 * np.diff(at).min(initial=1.0), color=GREY, alpha=0.4, linewidth=0)
+        axes.plot(at, predicted, "o", color=RED, markersize=3)
+        if len(labels) > LABELS and at is not labels:
             axes.set_xlabel("index of the level", fontsize=7)
         elif len(labels) <= LABELS:
             texts = [str(each) for each in labels]
-            axes.set_xticks(place, [each if len(each) < 12 else each[:11] + "…" for each in texts])
+            axes.set_xticks(at, [each if len(each) < 12 else each[:11] + "…" for each in texts])
             axes.tick_params(axis="x", rotation=20 if sum(map(len, texts)) > 40 else 0)
         axes.set_ylabel("probability", fontsize=7)
     else:
@@ -210,58 +189,3 @@ def _draw_transforms(axes: Axes, one: Checked) -> None:
     axes.plot(np.concatenate([[0.0], pit, [1.0]]), np.concatenate([[0.0], share - pit, [0.0]]), color=BLUE, linewidth=1)
     most = 1.6 * max(band, one.distance())
     axes.set(xlim=(0.0, 1.0), ylim=(-most, most), xticks=(0.0, 0.5, 1.0))
-
-
-def history_table(fits: Mapping[str, Fit]) -> pd.DataFrame:
-    """Return a row for each look at the held-out rows: column, step, loss, held_out."""
-    parts = [pd.DataFrame(fit.history).assign(column=name) for name, fit in fits.items()]
-    table = pd.concat(parts, ignore_index=True)[["column", "step", "loss", "held_out"]]
-    return table.astype({"step": int})
-
-
-def held_out_table(fits: Mapping[str, Fit], rows: Rows, marginal: Mapping[str, float]) -> pd.DataFrame:
-    """Return for each column what it reads, and its log-likelihood beside that of its marginal distribution."""
-    found = []
-    for name, fit in fits.items():
-        value = log_likelihood(fit.mechanism, fit.centre, rows, rows.held)
-        found.append(
-            {
-                "column": name,
-                "reads": ", ".join(fit.mechanism.reads),
-                "family": type(fit.mechanism.family).__name__,
-                "rows": len(rows.held),
-                "log_likelihood": value,
-                "marginal": marginal[name],
-                "gain": value - marginal[name],
-            }
-        )
-    return pd.DataFrame(found)
-
-
-def held_out_lines(table: pd.DataFrame) -> list[str]:
-    """Return :func:`held_out_table` as text, a line for each column."""
-    lines = ["log-likelihood of held-out rows in nats per row, and gain over the marginal distribution:"]
-    for row in table.to_dict("records"):
-        given = f" | {row['reads']}" if row["reads"] else ""
-        lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
-    return lines
-
-
-def inference_groups(fits: Mapping[str, Fit], rows: Rows, draws: int) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the groups of ArviZ data, one chain each, as :meth:`pyrofair.LearnedMechanisms.to_inference_data` does."""
-    predicted: dict[str, NDArray[Any]] = {}
-    for name, fit in fits.items():
-        known = min((len(values) for values in fit.draws.values()), default=1)
-        each = []
-        for i in range(draws if known == 1 else min(draws, known)):
-            mechanism = fit.mechanism.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
-            each.append(mechanism(rows.columns).expand(rows.weight.shape).sample().numpy())
-        predicted[name] = np.stack(each)[None]
-    table = history_table(fits).pivot_table("loss", "step", "column", dropna=False).reindex(columns=[*fits])
-    groups = {
-        "posterior": {site: values.numpy()[None] for fit in fits.values() for site, values in fit.draws.items()},
-        "posterior_predictive": predicted,
-        "observed_data": {name: rows.columns[name].numpy() for name in fits},
-        "sample_stats": {"loss": table.to_numpy()[None]},
-    }
-    return {group: variables for group, variables in groups.items() if variables}

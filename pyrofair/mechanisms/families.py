@@ -66,13 +66,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Binary:
-    """Zero or one: a Bernoulli distribution.
-
-    Parameters
-    ----------
-    p
-        The probability of 1 among all.
-    """
+    """Zero or one: a Bernoulli distribution; ``p`` is the probability of 1 among all."""
 
     p: float
 
@@ -94,17 +88,10 @@ class Binary:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of k levels, coded 0 to k - 1: a categorical distribution. Ordered levels and few numbers too.
+    """One of k levels, coded 0 to k - 1: a categorical distribution.
 
-    Parameters
-    ----------
-    levels
-        The labels, in the order of their codes.
-    frequencies
-        Their frequencies among all, none of them 0.
-    ordered
-        Whether the levels are in order, as numbers and ordered categories are: a unit then keeps its rank across
-        worlds. It changes no distribution.
+    ``levels`` are the labels, in the order of their codes, and ``frequencies`` those among all, none of them 0. If the
+    levels are ``ordered``, as numbers are, a unit keeps its rank across worlds; that changes no distribution.
     """
 
     levels: tuple[Hashable, ...]
@@ -113,7 +100,7 @@ class Categorical:
 
     @property
     def size(self) -> int:
-        """One for each level."""
+        """The number of levels."""
         return len(self.levels)
 
     @property
@@ -129,7 +116,7 @@ class Categorical:
 
 
 class _Mixture:
-    """What mixtures of normal distributions have in common: three numbers for each component."""
+    """A mixture of normal distributions: three numbers for each component."""
 
     components: int
 
@@ -151,16 +138,9 @@ class _Mixture:
 
 @dataclass(frozen=True)
 class Integer(_Mixture):
-    """Integers between two ends: a mixture of normal distributions, rounded.
+    """Integers from ``low`` to ``high``: a mixture of normal distributions, rounded.
 
-    Parameters
-    ----------
-    low, high
-        The least and the greatest value.
-    mean, sd
-        Mean and standard deviation among all.
-    components
-        The number of normal distributions.
+    ``mean`` and ``sd`` are those among all, and ``components`` is the number of normal distributions.
     """
 
     low: int
@@ -177,15 +157,7 @@ class Integer(_Mixture):
 
 @dataclass(frozen=True)
 class Continuous(_Mixture):
-    """Any real number: a mixture of normal distributions.
-
-    Parameters
-    ----------
-    mean, sd
-        Mean and standard deviation among all.
-    components
-        The number of normal distributions.
-    """
+    """Any real number: a mixture of so many normal distributions; ``mean`` and ``sd`` are those among all."""
 
     mean: float
     sd: float
@@ -194,9 +166,8 @@ class Continuous(_Mixture):
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units."""
         weights, loc, scale = _split(out, self.mean, self.sd, LEAST_SCALE)
-        mixture: TorchDistributionMixin = dist.MixtureSameFamily(
-            dist.Categorical(logits=weights), dist.Normal(loc, scale)
-        )
+        parts = dist.Categorical(logits=weights), dist.Normal(loc, scale)
+        mixture: TorchDistributionMixin = dist.MixtureSameFamily(*parts)
         return mixture
 
 
@@ -257,23 +228,23 @@ def choose_family(
     >>> choose_family(pd.Series([-1.5, 0.5, 1.0]))  # doctest: +ELLIPSIS
     Continuous(mean=..., sd=..., components=5)
     """
-    for name, number in {"most_levels": most_levels, "components": components}.items():
-        require_integer(name, number)
+    require_integer("most_levels", most_levels)
+    require_integer("components", components)
     name = "values" if values.name is None else str(values.name)
     values = read_table(values.to_frame(name), [name])[name]
     shares = read_weight(weight, values)
     shares = shares / shares.sum()
-    kind = column_type(values, shares, most_levels)
-    if kind == "categorical":
+    found = column_type(values, shares, most_levels)
+    if found == "categorical":
         return _categories(values, shares)
     numbers = values.to_numpy(dtype=np.float64)
-    if kind == "binary":
+    if found == "binary":
         n = int((shares > 0.0).sum())
         return Binary((float(shares @ numbers) * n + 0.5) / (n + 1.0))
-    if kind == "positive":
+    if found == "positive":
         return Positive(*moments(np.log(numbers), shares), components)
     mean, sd = moments(numbers, shares)
-    if kind == "integer":
+    if found == "integer":
         return Integer(int(numbers.min()), int(numbers.max()), mean, sd, components)
     return Continuous(mean, sd, components)
 
@@ -307,17 +278,17 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
             "it a family of categories, or recode the column."
         )
     numbers = values.to_numpy(dtype=np.float64, copy=True)
-    wrong = np.zeros(len(numbers), dtype=bool)
+    fit, expected = np.full(len(numbers), True), ""
     if isinstance(family, Binary):
-        wrong, kind = (numbers != 0.0) & (numbers != 1.0), "0 and 1"
+        fit, expected = (numbers == 0.0) | (numbers == 1.0), "0 and 1"
     elif isinstance(family, Integer):
-        wrong, kind = numbers != np.round(numbers), "integers"
+        fit, expected = numbers == np.round(numbers), "integers"
     elif isinstance(family, Positive):
-        wrong, kind = numbers <= 0.0, "positive numbers"
-    if wrong.any():
+        fit, expected = numbers > 0.0, "positive numbers"
+    if not fit.all():
         raise DataError(
-            f"The column {values.name!r} holds {numbers[wrong][0]:g}, in {int(wrong.sum())} row(s) something of this "
-            f"kind, and {type(family).__name__} has distributions of {kind}. Choose another family, or correct the "
+            f"The column {values.name!r} holds {numbers[~fit][0]:g}, and {int((~fit).sum())} row(s) do not fit "
+            f"{type(family).__name__}, which has distributions of {expected}. Choose another family, or correct the "
             "column."
         )
     return torch.as_tensor(numbers).to(torch.get_default_dtype())
@@ -354,8 +325,6 @@ def features(family: Family, values: Tensor) -> Tensor:
     A column for each category (one if there are two, none if there is one), and standardised numbers; logarithms of
     positive ones.
 
-    Examples
-    --------
     >>> features(Categorical(("a", "b", "c"), (0.2, 0.3, 0.5)), torch.tensor([2.0, 0.0]))
     tensor([[0., 0., 1.],
             [1., 0., 0.]])

@@ -72,7 +72,7 @@ MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
 FEWEST = 20
 """The fewest rows that mechanisms are learned from."""
 FEWEST_TRAINED, TRIED = 10, 3
-RESERVED = ("people", "row", "rows")
+RESERVED = ("units", "row", "rows")
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,15 +32,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.samplers import Guide
 from pyrofair.mechanisms.conditional import LearnedProgram
-from pyrofair.mechanisms.diagnostics import (
-    calibrate,
-    check_fits,
-    held_out_lines,
-    held_out_table,
-    history_table,
-    inference_groups,
-    plot_calibration,
-)
+from pyrofair.mechanisms.diagnostics import check_fits, plot_calibration
 from pyrofair.mechanisms.families import Family, choose_family, encode, levels
 from pyrofair.mechanisms.fitting import (
     FEWEST,
@@ -49,6 +41,7 @@ from pyrofair.mechanisms.fitting import (
     Rows,
     Settings,
     fit_mechanisms,
+    log_likelihood,
     make_mechanisms,
     marginal_log_likelihood,
     refit_mechanisms,
@@ -69,8 +62,7 @@ def _graph_of(graph_or_unfair: object) -> CausalGraph:
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
     if not isinstance(graph, CausalGraph):
         raise DataError(
-            f"graph_or_unfair={graph!r:.60} is a {type(graph).__name__}; pass a CausalGraph, or unfair paths in one: "
-            "CausalGraph('A -> Y; ...', sensitive=..., outcome=...)."
+            f"graph_or_unfair={graph!r:.60} is a {type(graph).__name__}; pass a CausalGraph, or unfair paths in one."
         )
     return graph
 
@@ -78,7 +70,7 @@ def _graph_of(graph_or_unfair: object) -> CausalGraph:
 def require_graph(unfair: object, graph: CausalGraph) -> None:
     """Refuse what are no unfair paths, and unfair paths in another graph than that of the mechanisms."""
     if not isinstance(unfair, UnfairPaths):
-        raise DataError(f"unfair={unfair!r:.60} must be unfair paths, made by graph.unfair(...).")
+        raise DataError(f"unfair={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
     for name in (field.name for field in fields(CausalGraph)):
         own, other = getattr(graph, name), getattr(unfair.graph, name)
         if name in ("nodes", "edges", "latent", "column_map"):
@@ -93,7 +85,7 @@ def require_graph(unfair: object, graph: CausalGraph) -> None:
 def _plan_reads(
     df: pd.DataFrame,
     graph: CausalGraph,
-    nodes: str | Iterable[str] | None,
+    nodes: Sequence[str] | None,
     given: Mapping[str, str | Iterable[str]] | None,
 ) -> dict[str, tuple[str, ...]]:
     """Return for each column to learn the columns that its distribution reads, in topological order.
@@ -101,15 +93,15 @@ def _plan_reads(
     A node of several columns is learned by the chain rule: each column reads those before it, too. A node that is
     unknown, latent, or after the one that reads it is a GraphError; a column that the table lacks a DataError.
     """
-    chosen = [*(graph.observed if nodes is None else [nodes] if isinstance(nodes, str) else nodes)]
-    if nodes is None:
-        chosen = [node for node in chosen if {*graph.columns_of([node])} <= {*df.columns}]
+    chosen = nodes
+    if chosen is None:
+        chosen = [node for node in graph.observed if {*graph.columns_of([node])} <= {*df.columns}]
     if not isinstance(given, Mapping | None):
         raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its distribution reads.")
     above = {
         node: require_names(f"given[{node!r}]", read, "node names", one=True) for node, read in (given or {}).items()
     }
-    place = {node: i for i, node in enumerate(graph.order)}
+    position = {node: i for i, node in enumerate(graph.order)}
     asked = [("nodes", node) for node in chosen]
     asked += [("given", each) for node, read in above.items() for each in (node, *read)]
     for setting, node in asked:
@@ -121,24 +113,23 @@ def _plan_reads(
             )
     for node, read in above.items():
         for each in read:
-            if place[each] >= place[node] or each == graph.outcome:
+            if position[each] >= position[node] or each == graph.outcome:
                 raise GraphError(
                     f"The distribution of {node!r} cannot read {each!r}, which does not come before it in the order "
                     f"{', '.join(graph.order)}."
                 )
     reads: dict[str, tuple[str, ...]] = {}
-    for node in sorted(dict.fromkeys(chosen), key=place.__getitem__):
+    for node in sorted(dict.fromkeys(chosen), key=position.__getitem__):
         parents = above.get(node, tuple(each for each in graph.parents(node) if each in graph.observed))
         columns = graph.columns_of([node])
         for i, column in enumerate(columns):
             reads[column] = (*graph.columns_of(parents), *columns[:i])
-            absent = [name for name in reads[column] if name not in df.columns]
-            if absent and column in df.columns:  # a column that is absent itself is reported where the table is read
+            absent = next((name for name in reads[column] if name not in df.columns), None)
+            if absent is not None and column in df.columns:  # reading the table reports an absent column itself
                 raise DataError(
-                    f"The distribution of {column!r} reads {absent[0]!r}, and the data lacks the column {absent[0]!r}. "
-                    f"It has: {', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} "
-                    "Learn other nodes (nodes=...), name what the distribution reads instead (given={node: [...]}), or "
-                    "declare the node latent: graph.with_latent(...)."
+                    f"The distribution of {column!r} reads {absent!r}, and the data lacks the column {absent!r}. It "
+                    f"has: {', '.join(map(str, df.columns))}.{did_you_mean(absent, df.columns)} Learn other nodes "
+                    "(nodes=...), name what it reads instead (given=...), or use graph.with_latent(...)."
                 )
     if not reads:
         raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
@@ -162,27 +153,26 @@ def require_families(own: object, columns: Sequence[str]) -> None:
 
 def require_fitting(family: Family, values: pd.Series[Any]) -> None:
     """Refuse a family whose distributions have wrong shapes, or give a value of the column no probability."""
-    name, kind = values.name, type(family).__name__
+    name = values.name
     if isinstance(family, type):
         raise DataError(
-            f"families[{name!r}] is the class {family.__name__}; a family is an instance, with the numbers of its "
-            f"column, such as Binary(p=0.5). Start from what would be chosen: families.choose_family(df[{name!r}])."
+            f"families[{name!r}] is the class {family.__name__}; a family is an instance, such as Binary(p=0.5). The "
+            f"default is families.choose_family(df[{name!r}])."
         )
+    title = f"The family {type(family).__name__} of {name!r}"
     try:
         size, offset = int(family.size), family.offset
         some = family.distribution(offset.expand(3, size))
         shapes = tuple(offset.shape), tuple(some.batch_shape), tuple(some.event_shape)
     except Exception as error:
         raise DataError(
-            f"The family {kind} of {name!r} fails: {type(error).__name__}: {error}. A family has an integer size, a "
-            "tensor offset of shape (size,), and distribution(out), which makes distributions of numbers of shape "
-            "(..., size)."
+            f"{title} fails: {type(error).__name__}: {error}. A family has an integer size, a tensor offset of shape "
+            "(size,), and distribution(out), which makes distributions of numbers of shape (..., size)."
         ) from error
     if shapes != ((size,), (3,), ()):
         raise DataError(
-            f"The family {kind} of {name!r} makes distributions of batch shape {shapes[1]} and event shape "
-            f"{shapes[2]} from numbers of shape (3, {size}), and has an offset of shape {shapes[0]}; expected (3,), () "
-            f"and ({size},)."
+            f"{title} makes distributions of batch shape {shapes[1]} and event shape {shapes[2]} from numbers of shape "
+            f"(3, {size}), and has an offset of shape {shapes[0]}; expected (3,), () and ({size},)."
         )
     numbers = encode(family, values)
     with torch.no_grad(), pyro.validation_enabled(False):
@@ -190,8 +180,8 @@ def require_fitting(family: Family, values: pd.Series[Any]) -> None:
         wrong = ~(marginal.support.check(numbers) & marginal.log_prob(numbers).isfinite())
     if bool(wrong.any()):
         raise DataError(
-            f"The family {kind} of {name!r} gives the value {numbers[wrong][0].item():g} no probability, and "
-            f"{int(wrong.sum())} row(s) hold such values. Choose another family, or leave it to the column's type."
+            f"{title} gives the value {numbers[wrong][0].item():g} no probability, and {int(wrong.sum())} row(s) hold "
+            "such values. Choose another family, or leave it to the column's type."
         )
 
 
@@ -205,24 +195,14 @@ class LearnedMechanisms:
 
     Attributes
     ----------
-    graph
-        The causal graph.
-    fits
-        For each column its fit, in topological order.
-    families
-        The family of each column that is learned or read.
-    rows
-        The table as a program's values, split into training and held-out rows.
+    graph, fits, families
+        The causal graph; for each column its fit, in topological order, and (if only read, too) its family.
+    rows, dtypes, index
+        The table as a program's values, split into training and held-out rows, and its pandas types and index.
     outcome_labels
         The outcome's labels, negative first; None if they are 0 and 1.
-    settings
-        How the distributions were fitted.
-    seed
-        Seeds the marginal distributions.
-    dtypes
-        The pandas type of each column of the table.
-    index
-        The index of the table.
+    settings, seed
+        How the distributions were fitted, and what seeds their marginal ones.
     """
 
     graph: CausalGraph
@@ -241,10 +221,7 @@ class LearnedMechanisms:
     def program(self) -> LearnedProgram:
         """The Pyro program of the number of units: parameters from their priors, then a site for each column.
 
-        Raises
-        ------
-        GraphError
-            If a distribution reads a column that was not learned.
+        A distribution that reads a column without one is a ``GraphError``.
         """
         mechanisms = tuple(fit.mechanism for fit in self.fits.values())
         return LearnedProgram(mechanisms, self.graph.sensitive_column, sensitive_levels(self.graph))
@@ -263,26 +240,12 @@ class LearnedMechanisms:
         return found
 
     def distribution(self, column: str, table: pd.DataFrame, draw: int | None = None) -> Any:
-        """Return the distribution of a column for each row of a table.
+        """Return the distribution of a learned column for each of n rows: a Pyro distribution of batch shape (n,).
 
-        Parameters
-        ----------
-        column
-            A learned column.
-        table
-            A table of the columns that the distribution reads, with the labels of the one learned from.
-        draw
-            Which draw of the parameters; by default their median.
-
-        Returns
-        -------
-        A Pyro distribution of batch shape (n,), of a program's values, which
-        :func:`pyrofair.mechanisms.families.decode` turns into the column's own.
-
-        Raises
-        ------
-        DataError
-            If the column was not learned, or the table lacks one that its distribution reads, or holds an unseen level.
+        It is one of a program's values, which :func:`pyrofair.mechanisms.families.decode` turns into the column's own.
+        The table holds the columns that it reads, with the labels of the one learned from; a column that is missing or
+        was not learned, and an unseen level, are ``DataError``. ``draw`` is the index of a draw of the parameters, by
+        default their median.
         """
         if not isinstance(column, str) or column not in self.fits:
             raise DataError(
@@ -308,7 +271,9 @@ class LearnedMechanisms:
     @property
     def history(self) -> pd.DataFrame:
         """The course of the fits: column, step, loss (nats per training row), held_out (nats per held-out row)."""
-        return history_table(self.fits)
+        parts = [pd.DataFrame(fit.history).assign(column=name) for name, fit in self.fits.items()]
+        table = pd.concat(parts, ignore_index=True)[["column", "step", "loss", "held_out"]]
+        return table.astype({"step": int})
 
     @cached_property
     def marginal(self) -> dict[str, float]:
@@ -321,27 +286,34 @@ class LearnedMechanisms:
     @property
     def held_out(self) -> pd.DataFrame:
         """For each column: what it reads, its held-out log-likelihood, and that of its marginal distribution."""
-        return held_out_table(self.fits, self.rows, self.marginal)
+        found = []
+        for name, fit in self.fits.items():
+            value = log_likelihood(fit.mechanism, fit.centre, self.rows, self.rows.held)
+            found.append(
+                {
+                    "column": name,
+                    "reads": ", ".join(fit.mechanism.reads),
+                    "family": type(fit.mechanism.family).__name__,
+                    "rows": len(self.rows.held),
+                    "log_likelihood": value,
+                    "marginal": self.marginal[name],
+                    "gain": value - self.marginal[name],
+                }
+            )
+        return pd.DataFrame(found)
 
     def calibration(self, random_state: int | None = 0) -> pd.DataFrame:
         """Return predicted against observed for each column, in held-out rows (in all, if none were held out).
 
-        Parameters
-        ----------
-        random_state
-            Seeds the random share that a value has of its own probability.
-
-        Returns
-        -------
-        DataFrame
-            column, family, rows; pit_distance: the Kolmogorov distance from uniform of the probability integral
-            transforms of the values, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle
-            half and nine tenths of their distributions; gap: the largest difference between the predicted and the
-            observed probability of being at most some value, over all rows. A spike in a column of real numbers, which
-            has a density, shows as a step at its value, and as a gap.
+        Columns: column, family, rows; pit_distance: the Kolmogorov distance from uniform of the probability integral
+        transforms of the values, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle half
+        and nine tenths of their distributions; gap: the largest difference between the predicted and the observed
+        probability of being at most some value, over all rows. A spike in a column of real numbers, which has a
+        density, shows as a step at its value, and as a gap. ``random_state`` seeds the random share that a value has
+        of its own probability.
         """
         with self._quiet(random_state):
-            return calibrate(check_fits(self.fits, self.rows))
+            return pd.DataFrame([each.as_row() for each in check_fits(self.fits, self.rows)])
 
     def plot(self, random_state: int | None = 0) -> Figure:
         """Draw :meth:`calibration`: predicted against observed distributions, and probability integral transforms."""
@@ -374,18 +346,12 @@ class LearnedMechanisms:
         Parameters
         ----------
         sample_weight
-            A weight for each row of the table that the mechanisms were learned from.
+            A weight for each row of the table that the mechanisms were learned from; ``DataError`` if hardly any row
+            is left.
         random_state
             Seeds the fit.
         steps, batch_size, learning_rate
             The steps of Adam, on batches of so many rows, and the size of the first.
-
-        Raises
-        ------
-        DataError
-            If a setting is out of its range, or the weights do not fit the rows, or leave hardly any.
-        KeyboardInterrupt
-            At Ctrl-C: there are no half-fitted replicates.
         """
         require_integer("steps", steps)
         require_integer("batch_size", batch_size)
@@ -401,24 +367,32 @@ class LearnedMechanisms:
     def to_inference_data(self, draws: int = 50, random_state: int | None = 0) -> Any:
         """Return ArviZ data: the posterior, posterior predictive draws of each row, observed data, and the loss.
 
-        Each column is predicted given the observed values of the columns that its distribution reads.
-
-        Parameters
-        ----------
-        draws
-            The predictive draws of each row: one for each of the first draws of the posterior, or all from a point.
-        random_state
-            Seeds them.
-
-        Returns
-        -------
-        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+        Each column is predicted given the observed values of the columns that its distribution reads, in so many draws
+        of each row: one for each of the first draws of the posterior, or all from a point.
         """
         require_integer("draws", draws)
+        posterior = self.posterior
         with self._quiet(random_state):
-            groups = inference_groups(self.fits, self.rows, draws)
+            predicted = {name: self._predict(fit, draws) for name, fit in self.fits.items()}
+        table = self.history.pivot_table("loss", "step", "column", dropna=False).reindex(columns=[*self.fits])
+        groups = {
+            "posterior": {site: values[None] for site, values in posterior.items()},
+            "posterior_predictive": predicted,
+            "observed_data": {name: self.rows.columns[name].numpy() for name in self.fits},
+            "sample_stats": {"loss": table.to_numpy()[None]},
+        }
         dims = {**{name: ["unit"] for name in self.fits}, "loss": ["column"]}
+        groups = {group: variables for group, variables in groups.items() if variables}
         return to_arviz(groups, coords={"column": [*self.fits]}, dims=dims)
+
+    def _predict(self, fit: Fit, draws: int) -> npt.NDArray[Any]:
+        """Return one chain of predictive draws of a column for each row, shape (1, draws, n)."""
+        known = min((len(values) for values in fit.draws.values()), default=1)
+        found = []
+        for i in range(draws if known == 1 else min(draws, known)):
+            mechanism = fit.mechanism.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
+            found.append(mechanism(self.rows.columns).expand(self.rows.weight.shape).sample().numpy())
+        return np.stack(found)[None]
 
     def __repr__(self) -> str:
         return (
@@ -427,7 +401,14 @@ class LearnedMechanisms:
         )
 
     def __str__(self) -> str:
-        return "\n".join([repr(self), *held_out_lines(self.held_out)])
+        lines = [
+            repr(self),
+            "log-likelihood of held-out rows in nats per row, and gain over the marginal distribution:",
+        ]
+        for row in self.held_out.to_dict("records"):
+            given = f" | {row['reads']}" if row["reads"] else ""
+            lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
+        return "\n".join([repr(self), *lines])
 
 
 # -- learning ---------------------------------------------------------------------------------------------------------
@@ -554,10 +535,9 @@ def learn_mechanisms(
     require_integer("components", components)
     require_flag("progress", progress)
     require_seed(random_state)
-    if nodes is not None:
-        nodes = require_names("nodes", nodes, "node names", one=True)
+    asked = None if nodes is None else require_names("nodes", nodes, "node names", one=True)
     read_table(df, [])  # whatever its columns, it is a table
-    reads = _plan_reads(df, graph, nodes, given)
+    reads = _plan_reads(df, graph, asked, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
     table = read_table(df, columns)
     coded, labels = code_labels(table, graph)
@@ -570,7 +550,9 @@ def learn_mechanisms(
     for name in columns:
         if name in own:
             require_fitting(own[name], coded[name])
-        chosen[name] = own[name] if name in own else choose_family(coded[name], components=components, weight=weight)
+            chosen[name] = own[name]
+        else:
+            chosen[name] = choose_family(coded[name], components=components, weight=weight)
     seed = seed_from(random_state)
     with neutral_torch():
         values = {name: encode(chosen[name], coded[name]) for name in columns}

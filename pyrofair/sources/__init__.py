@@ -4,10 +4,9 @@ In come unfair paths with a table (:class:`IPW`, :class:`GComputation`) or a pro
 computed); out go two :class:`~pyrofair.effects.CounterfactualSample` with units aligned, and what is known of overlap.
 """
 
-from pyrofair.sources.effect_posterior import EffectPosterior, effect_posterior
 from pyrofair.sources.gcomputation import GComputation
 from pyrofair.sources.ipw import IPW
-from pyrofair.sources.sem import SEM
-from pyrofair.sources.truth import Truth
+from pyrofair.sources.sem import SEM, effect_posterior
+from pyrofair.sources.truth import EffectPosterior, Truth
 
 __all__ = ["IPW", "SEM", "EffectPosterior", "GComputation", "Truth", "effect_posterior"]

@@ -19,6 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._random import PYRO_LOCK, neutral_torch, seed_from
 from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
     require_choice,
     require_flag,
     require_instance,
@@ -34,16 +37,38 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
-from pyrofair.sources.gformula import GFormula, MechanismGraph, Units, collect_units, sample_units
-from pyrofair.sources.overlap import group_sizes
-from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
-from pyrofair.tables.labels import read_sensitive
-from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
+from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
+from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityName, Rows, group_sizes, require_propensity
+from pyrofair.tables.reading import read_weight, warn_unused
 
-__all__ = ["HALVES", "PARTS", "GComputation", "SplitMechanisms"]
+__all__ = ["HALVES", "GComputation", "SplitMechanisms"]
 
 HALVES = ("half 0", "half 1")
 PARTS = ("all", *HALVES)
+
+
+def _require_parameters(name: str, value: object) -> None:
+    if not (isinstance(value, Mapping) or callable(value)):
+        require_choice(name, value, ("network", "linear"))
+
+
+CONSTRAINTS: dict[str, Constraint] = {
+    "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "draws": require_integer,
+    "shared": partial(require_choice, choices=("observed", "learned")),
+    "joint": partial(require_choice, choices=(None, "consistent")),
+    "most_units": require_integer,
+    "families": optional(
+        partial(require_instance, types=Mapping, expected="a dictionary from columns to families, or None")
+    ),
+    "parameters": _require_parameters,
+    "hidden": require_layers,
+    "components": require_integer,
+    "propensity": require_propensity,
+    "folds": require_integer,
+    "progress": require_flag,
+    "random_state": lambda name, value: require_seed(value, name),
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +107,7 @@ class SplitMechanisms:
         return replace(self, learned={"all": self.of("all"), **{which: self.origin.of(which) for which in HALVES}})
 
     def _learn(self, which: str) -> LearnedMechanisms:
-        weight = self.rows.weight[self._places(which)]
+        weight = self.rows.weight[self._part(which)]
         if self.origin is not None:
             self.origin.of(which)
             return self.origin.starts[which].refit(weight, random_state=self.seed)
@@ -99,7 +124,7 @@ class SplitMechanisms:
         whole = self.starts.get("all")
         assert self.learn is not None, "there is something to learn"
         mechanisms = self.learn(
-            self.rows.table.iloc[self._places(which)],
+            self.rows.table.iloc[self._part(which)],
             families=self.families if whole is None else {**whole.families, **(self.families or {})},
             sample_weight=weight,
             random_state=self.seed + PARTS.index(which),
@@ -108,10 +133,10 @@ class SplitMechanisms:
             raise KeyboardInterrupt  # the caller would report half learned mechanisms as learned
         return mechanisms
 
-    def _places(self, which: str) -> NDArray[np.int64]:
-        """Return the rows of a part; either half has rows of both groups wherever a group has two with a weight."""
+    def _part(self, which: str) -> NDArray[np.int64]:
+        """Return the rows of a part; either half has rows of both groups if each group has two with a weight."""
         if self.origin is not None:
-            return self.origin._places(which)
+            return self.origin._part(which)
         n = len(self.rows.a)
         if which not in HALVES:
             return np.arange(n)
@@ -130,7 +155,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     each world the other features are drawn from P(V | parents, A = arm of V), learned by
     :func:`pyrofair.learn_mechanisms`; where these distributions have few values, all of them are taken with their
     probabilities instead. Unlike weights, this needs no overlap of the mediators, only mechanisms that extrapolate to
-    where they are used.
+    where they are used. It is :class:`~pyrofair.effects.Refittable`, :class:`~pyrofair.effects.Diagnosed` and
+    :class:`~pyrofair.effects.SampleSplit`.
 
     Parameters
     ----------
@@ -149,10 +175,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components
         How mechanisms are learned, as in :func:`pyrofair.learn_mechanisms`.
-    propensity
-        The model of P(A | what A does not cause), as in :class:`pyrofair.IPW`.
-    folds
-        The folds of cross-fitting it, as there.
+    propensity, folds
+        The model of P(A | what A does not cause), and the folds of cross-fitting it, as in :class:`pyrofair.IPW`.
     progress
         Whether bars are shown.
     random_state
@@ -168,11 +192,6 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     References
     ----------
     Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same distribution by weights.
-
-    Notes
-    -----
-    It is :class:`~pyrofair.effects.Refittable`, :class:`~pyrofair.effects.Diagnosed` and
-    :class:`~pyrofair.effects.SampleSplit`.
 
     Examples
     --------
@@ -202,7 +221,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         parameters: Any = "network",
         hidden: tuple[int, ...] = (32, 32),
         components: int = 5,
-        propensity: PropensityKind | ClassifierMixin = "logistic",
+        propensity: PropensityName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
@@ -233,30 +252,24 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotIdentifiedError
-            If the data do not identify the effect.
-        DataError
-            If the table or a setting is unfit.
+        NotIdentifiedError, DataError
+            If the data do not identify the effect; if the table or a setting is unfit.
         KeyboardInterrupt
             At Ctrl-C; the object is then unchanged.
         """
-        fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
-        self._check_settings()
-        estimand = identify(self.unfair)
-        table = read_table(df, feature_columns(self.unfair.graph))
-        weight = read_weight(sample_weight, table)
-        a = read_sensitive(table, self.unfair.graph)
-        self._check_halves(a, weight)
+        check_settings(self, CONSTRAINTS)
+        fitted = copy.copy(self)  # an error below leaves self as it was
+        fitted.estimand_ = estimand = identify(self.unfair)
+        rows = Rows.read(df, sample_weight, self.unfair.graph)
+        self._check_groups(rows.a, rows.weight, least=2)
         warn_unused(df, self.unfair.graph)
-        fitted.estimand_ = estimand
         fitted.graph_ = graph = MechanismGraph.of(estimand)
-        fitted.seed_ = seed_from(fitted.random_state)
-        rows = Rows(table, a, weight, np.ones(len(a), dtype=bool))
-        fitted.nuisances_ = Nuisances(fitted.unfair.graph, fitted.propensity, rows, fitted.seed_, None, fitted.folds)
-        nodes = (*graph.drawn, *(graph.caused if fitted.shared == "learned" else ()))
+        fitted.seed_ = seed = seed_from(self.random_state)
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds)
+        nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
         learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
-        fitted.split_ = SplitMechanisms(rows, learn if nodes else None, fitted.families, fitted.seed_)
+        fitted.split_ = SplitMechanisms(rows, learn if nodes else None, self.families, seed)
         fitted._check_units()
         fitted.split_.of("all")
         self.__dict__ = fitted.__dict__
@@ -279,17 +292,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return len(self.rows_.a)
 
     def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
-        """Return for each row of a table its index among the rows it was fitted on, shape (n,), or -1 if it is new.
+        """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others.
 
         Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
         check_is_fitted(self, "split_")
-        return self.nuisances_.positions(read_table(df, feature_columns(self.unfair.graph)))
-
-    def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Return whether these are the rows it was fitted on, in whatever order."""
-        place = self.fitted_rows(df)
-        return len(place) == self.n_fitted_ and bool((place >= 0).all())
+        return self.nuisances_.positions(df)
 
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -305,7 +313,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     def redraws_units(self, df: pd.DataFrame) -> bool:
         """Return whether other weights of these rows give other units: drawn ones, or a sample of too many."""
-        rows = self._rows(df, None)
+        rows = self.nuisances_.rows_of(df, None)
         shown, columns = self._shown(rows), self.graph_.graph.columns_of(self.graph_.units)
         different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
         return self._draws_units or different > self.most_units
@@ -319,8 +327,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
         """Return for each world the observed groups whose fitted rows it rests on.
 
-        These are the groups that mechanisms are learned from and, if the sensitive attribute causes a part of what both
-        worlds share, the baseline group, whose rows show it.
+        Mechanisms are learned from them; the baseline group shows what both worlds share, if A causes a part of it.
         """
         check_is_fitted(self, "split_")
         shown = {self.unfair.regimes[0].on_fair} if self.graph_.caused else set()
@@ -338,27 +345,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         support = self.estimand_.support  # mechanisms need less than weights
         return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
 
-    def _check_settings(self) -> None:
-        if not isinstance(self.unfair, UnfairPaths):
-            raise DataError(
-                f"GComputation needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}."
-            )
-        for name in ("draws", "most_units", "components"):
-            require_integer(name, getattr(self, name))
-        require_choice("shared", self.shared, ("observed", "learned"))
-        require_choice("joint", self.joint, (None, "consistent"))
-        require_layers("hidden", self.hidden)
-        require_flag("progress", self.progress)
-        require_seed(self.random_state)
-        if not (isinstance(self.parameters, Mapping) or callable(self.parameters)):
-            require_choice("parameters", self.parameters, ("network", "linear"))
-        if self.families is not None:
-            require_instance("families", self.families, Mapping, "a dictionary from columns to families, or None")
-        make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
-
     # -- units --------------------------------------------------------------------------------------------------------
 
-    def _units(self, rows: Rows, seed: int, n: int | None) -> Units:
+    def _units(self, rows: Rows, seed: int, n: int | None) -> World:
         """Return different values of what both worlds share, with their weights, n of them or at most `most_units`."""
         weight = self._weight(rows)
         if not weight.any():
@@ -403,24 +392,21 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def _baseline(self) -> Any:
         return self.unfair.graph.label(self.unfair.regimes[0].on_fair)
 
-    def _check_halves(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
-        """Refuse a group that cannot be split: the ends of PIU take mechanisms learned from either half of the rows."""
-        self._check_groups(a, weight)
+    def _check_groups(self, a: NDArray[np.int8], weight: NDArray[np.float64], least: int = 1) -> None:
+        """Refuse a group with fewer rows of positive weight than mechanisms, or either half of them, are learned of."""
+        graph = self.unfair.graph
         for value in (0, 1):
-            if int((weight[a == value] > 0.0).sum()) < 2:
+            found = int((weight[a == value] > 0.0).sum())
+            if not found:
                 raise DataError(
-                    f"The sensitive attribute {self.unfair.graph.sensitive_column!r} takes the value "
-                    f"{self.unfair.graph.label(value)!r} in 1 row only of the {int((weight > 0.0).sum())} that have a "
-                    "weight. Mechanisms are learned from either half of the rows too, and each half needs both groups: "
-                    f"at least 2 rows a group, and {FEWEST_ROWS} for an interval."
+                    f"All rows with {graph.sensitive_column}={graph.label(value)!r} have the weight 0; mechanisms are "
+                    "learned from rows of both groups."
                 )
-
-    def _check_groups(self, a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
-        for value in (0, 1):
-            if not weight[a == value].any():
+            if found < least:
                 raise DataError(
-                    f"All rows with {self.unfair.graph.sensitive_column}={self.unfair.graph.label(value)!r} have the "
-                    "weight 0; mechanisms are learned from rows of both groups."
+                    f"The sensitive attribute {graph.sensitive_column!r} takes the value {graph.label(value)!r} in 1 "
+                    f"row only of the {int((weight > 0.0).sum())} that have a weight. Mechanisms are learned from "
+                    f"either half of the rows too: take at least 2 rows a group, and {FEWEST_ROWS} for an interval."
                 )
 
     def _check_units(self) -> None:
@@ -432,14 +418,13 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
                 PositivityWarning,
                 stacklevel=3,
             )
-        weight = self._weight(self.rows_)
-        lost = self._shown(self.rows_) & (self.rows_.weight > 0.0) & ~((weight > 0.0) & np.isfinite(weight))
+        weight, shown = self._weight(self.rows_), self._shown(self.rows_)
+        lost = shown & (self.rows_.weight > 0.0) & ~((weight > 0.0) & np.isfinite(weight))
         if lost.any():
-            kind = self.propensity if isinstance(self.propensity, str) else type(self.propensity).__name__
             raise PositivityError(
-                f"{int(lost.sum())} of the {int(self._shown(self.rows_).sum())} rows of the baseline "
-                f"{self._baseline!r}, which show what both worlds share, have an infinite weight: their group has the "
-                f"probability 0 by the propensity {kind!r}. Choose one that is never certain, such as 'logistic', or "
+                f"{int(lost.sum())} of the {int(shown.sum())} rows of the baseline {self._baseline!r}, which show what "
+                "both worlds share, have an infinite weight: their group has the probability 0 by the propensity "
+                f"{self.nuisances_.propensity_name}. Choose one that is never certain, such as 'logistic', or "
                 "shared='learned'."
             )
         mean = weight.sum() / self.rows_.weight.sum()
@@ -467,14 +452,10 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        n
-            The number of units, drawn at random; by default all different values of the shared features.
-        random_state
-            Seeds the draws.
-        df
-            Other rows than the fitted ones, for their shared features.
-        sample_weight
-            Weights of these rows, shape (n,).
+        n, random_state
+            The number of units, drawn at random (by default all different values of the shared features), and a seed.
+        df, sample_weight
+            Other rows than the fitted ones, for their shared features, and their weights, shape (m,).
 
         Returns
         -------
@@ -511,7 +492,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "split_")
         if n is not None:
             require_units("n", n)
-        rows = self._rows(df, sample_weight)
+        rows = self.nuisances_.rows_of(df, sample_weight)
         seed = seed_from(self.seed_ if random_state is None else random_state)
         units = self._units(rows, seed, n)
         draws = max(self.draws, math.ceil(self.most_units / len(units.weight)))
@@ -525,16 +506,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         )
         return one, other
 
-    def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
-        table = self.rows_.table if df is None else read_table(df, feature_columns(self.unfair.graph))
-        if df is None and sample_weight is None:
-            return self.rows_
-        weight = read_weight(sample_weight, table)
-        return self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
-
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return Kish's effective size of the rows that show what both worlds share, in rows."""
-        weight = self._weight(self._rows(df, sample_weight))
+        weight = self._weight(self.nuisances_.rows_of(df, sample_weight))
         return float(weight.sum() ** 2 / (weight @ weight))
 
     def overlap(self) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from pyrofair.tables.labels import as_column, repeat_label, span_of
 if TYPE_CHECKING:
     from pyrofair.mechanisms.learn import LearnedMechanisms
 
-__all__ = ["DrawnWorld", "GFormula", "MechanismGraph", "Units", "collect_units", "sample_units"]
+__all__ = ["GFormula", "MechanismGraph", "World", "collect_units", "sample_units"]
 
 FEWEST = 20
 """The fewest draws of all else in a cell."""
@@ -42,57 +42,51 @@ sum."""
 
 
 @dataclass(frozen=True)
-class Units:
-    """The k units: a row of the shared columns for each, and their weights (k,), which sum to 1."""
+class World:
+    """Rows with weights (m,), the unit of each (m,) and, in paired worlds, its cell (m,)."""
 
     rows: pd.DataFrame
     weight: NDArray[np.float64]
+    unit: NDArray[np.int64]
+    cell: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of_units(cls, rows: pd.DataFrame, weight: NDArray[np.float64]) -> World:
+        """Return k units by their shared columns, one row each; their weights sum to 1."""
+        return cls(rows.reset_index(drop=True), weight, np.arange(len(weight)))
 
 
-def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> Units:
+def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> World:
     """Gather the rows of the shared columns (perhaps none), weighted by (n,), with the same values into one unit.
 
     Rows without weight have theirs too, so that other weights give the same units in the same order.
     """
+    cell: NDArray[Any] = np.zeros(len(table), dtype=np.int64)
     if len(table.columns):
         cell = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy()
-    else:
-        cell = np.zeros(len(table), dtype=np.int64)
     first = np.unique(cell, return_index=True)[1]
     total = np.asarray(np.bincount(cell, weight), dtype=np.float64)
-    return Units(table.iloc[first].reset_index(drop=True), total / total.sum())
+    return World.of_units(table.iloc[first], total / total.sum())
 
 
-def sample_units(units: Units, n: int, seed: int) -> Units:
+def sample_units(units: World, n: int, seed: int) -> World:
     """Sample n units in proportion to their weights, at even steps from a random start; repeats add their weights."""
     start = np.random.default_rng(seed).random()
     chosen = np.searchsorted(np.cumsum(units.weight), (np.arange(n) + start) / n).clip(max=len(units.weight) - 1)
-    place, counts = np.unique(chosen, return_counts=True)
-    return Units(units.rows.iloc[place].reset_index(drop=True), counts / float(n))
+    drawn, counts = np.unique(chosen, return_counts=True)
+    return World.of_units(units.rows.iloc[drawn], counts / float(n))
 
 
 @dataclass(frozen=True)
 class MechanismGraph:
     """The nodes of an identified pair of worlds, the shared ones before those that are drawn anew in each.
 
-    Parameters
-    ----------
-    graph
-        A graph whose order has the shared nodes first, and whose edges are what distributions read.
-    roots
-        The nodes that the sensitive attribute does not cause.
-    caused
-        The shared nodes that it causes.
-    units
-        The shared nodes that a drawn distribution or the classifier reads.
-    drawn
-        The nodes that unfair paths touch, each after those that it reads.
-    given
-        For each caused and drawn node the nodes that its distribution reads, the sensitive attribute among them if so.
-    arms
-        For both worlds the value of the sensitive attribute that each node's distribution reads, or None.
-    outcome_arms
-        For both worlds the value that the outcome reads, or that of the fair paths if it reads none.
+    The order of ``graph`` has the shared nodes first, and its edges are what distributions read. The sensitive
+    attribute causes no ``roots``; of the shared nodes it causes those ``caused``, and a drawn distribution or the
+    classifier reads those in ``units``. Unfair paths touch the nodes ``drawn``, each after those that it reads.
+    ``given`` are the nodes that the distribution of each caused or drawn node reads. In both worlds, ``arms`` are the
+    values of the sensitive attribute that each node's distribution reads (or None), and ``outcome_arms`` those that
+    the outcome reads, or those of the fair paths if it reads none.
     """
 
     graph: CausalGraph
@@ -160,8 +154,8 @@ def _ordered(graph: CausalGraph, order: tuple[str, ...], given: dict[str, tuple[
     edges = [(parent, node) for node in nodes for parent in given.get(node, ())]
     edges += [(node, graph.sensitive) for node in order[:roots]]
     edges += [(node, graph.outcome) for node in nodes[:-1] if node in graph.inputs]
-    place = {node: i for i, node in enumerate(nodes)}
-    edges.sort(key=lambda edge: (place[edge[1]], place[edge[0]]))
+    position = {node: i for i, node in enumerate(nodes)}
+    edges.sort(key=lambda edge: (position[edge[1]], position[edge[0]]))
     return CausalGraph(
         edges,
         sensitive=graph.sensitive,
@@ -169,23 +163,8 @@ def _ordered(graph: CausalGraph, order: tuple[str, ...], given: dict[str, tuple[
         baseline=graph.baseline,
         contrast=graph.contrast,
         positive=graph.positive,
-        columns={node: columns for node, columns in graph.columns.items() if node in place},
+        columns={node: columns for node, columns in graph.columns.items() if node in position},
     )
-
-
-@dataclass(frozen=True)
-class DrawnWorld:
-    """A world as rows of all columns, with their weights (m,), units (m,) and, in paired worlds, cells (m,)."""
-
-    rows: pd.DataFrame
-    weight: NDArray[np.float64]
-    unit: NDArray[np.int64]
-    cell: NDArray[np.int64] | None = None
-
-    @classmethod
-    def of(cls, units: Units) -> DrawnWorld:
-        """Return one row for each unit."""
-        return cls(units.rows, units.weight, np.arange(len(units.weight)))
 
 
 @dataclass(frozen=True)
@@ -196,23 +175,21 @@ class GFormula:
     graph: MechanismGraph
     like: pd.DataFrame
 
-    def worlds(self, units: Units, *, draws: int, exact: int, seed: int) -> tuple[DrawnWorld, DrawnWorld]:
+    def worlds(self, units: World, *, draws: int, exact: int, seed: int) -> tuple[World, World]:
         """Draw both worlds of k units independently, each so often; or sum over at most so many exact values."""
         drawn = self.graph.drawn
         few = self._combinations(drawn) <= exact
         worlds = []
         for which, random in enumerate(np.random.default_rng(seed).spawn(2)):
-            found = DrawnWorld.of(units)
             if few:
-                found = self._all_values(drawn, which, found)
+                worlds.append(self._all_values(drawn, which, units))
             else:
-                unit = np.repeat(found.unit, draws)
-                rows = units.rows.iloc[unit].reset_index(drop=True)
-                found = DrawnWorld(self._draw(drawn, which, rows, random, draws), units.weight[unit] / draws, unit)
-            worlds.append(found)
-        return self._as_the_outcome_reads(worlds[0], worlds[1])
+                unit = np.repeat(units.unit, draws)
+                rows = self._draw(drawn, which, units.rows.iloc[unit].reset_index(drop=True), random, draws)
+                worlds.append(World(rows, units.weight[unit] / draws, unit))
+        return self._as_the_outcome_reads(*worlds)
 
-    def paired(self, units: Units, *, draws: int, exact: int, seed: int) -> tuple[DrawnWorld, DrawnWorld]:
+    def paired(self, units: World, *, draws: int, exact: int, seed: int) -> tuple[World, World]:
         """Return both worlds with a cell for each value of what unfair edges switch, and one draw of all else for both.
 
         ``draws`` counts the draws of all else for each unit, over all cells; ``exact`` is the largest number of cells.
@@ -228,7 +205,7 @@ class GFormula:
                 f"joint='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node "
                 "that they do not. Use joint=None."
             )
-        one, other = (self._all_values(switched, which, DrawnWorld.of(units), least=0.0) for which in (0, 1))
+        one, other = (self._all_values(switched, which, units, least=0.0) for which in (0, 1))
         cells = len(one.rows) // len(units.weight)
         rest = [node for node in self.graph.drawn if node not in switched]
         repeats = max(FEWEST, draws // cells) if rest else 1
@@ -236,17 +213,17 @@ class GFormula:
         rows = one.rows.iloc[at].reset_index(drop=True)
         rows = self._draw(rest, 0, rows, np.random.default_rng(seed), repeats)
         return self._as_the_outcome_reads(
-            *(DrawnWorld(rows, each.weight[at] / repeats, one.unit[at], at % cells) for each in (one, other))
+            *(World(rows, each.weight[at] / repeats, one.unit[at], at % cells) for each in (one, other))
         )
 
-    def caused(self, roots: Units, most: int, seed: int) -> Units:
+    def caused(self, roots: World, most: int, seed: int) -> World:
         """Return about so many units: the roots with the shared nodes that A causes drawn too, at its baseline."""
         times = max(1, most // len(roots.weight))
-        rows = roots.rows.iloc[np.repeat(np.arange(len(roots.weight)), times)].reset_index(drop=True)
+        rows = roots.rows.iloc[np.repeat(roots.unit, times)].reset_index(drop=True)
         rows = self._draw(self.graph.caused, 0, rows, np.random.default_rng([seed, 1]), times)
-        return Units(rows, np.repeat(roots.weight / times, times))
+        return World.of_units(rows, np.repeat(roots.weight / times, times))
 
-    def outside_support(self, units: Units, rows: Rows, *, draws: int, seed: int) -> pd.DataFrame:
+    def outside_support(self, units: World, rows: Rows, *, draws: int, seed: int) -> pd.DataFrame:
         """Return per world and drawn column the share where its distribution reads values absent from its group."""
         found = []
         worlds = self.worlds(units, draws=draws, exact=0, seed=seed)
@@ -301,7 +278,7 @@ class GFormula:
                 rows = rows.assign(**{column: self._typed(column, decode(family[column], torch.cat(drawn)))})
         return rows
 
-    def _all_values(self, nodes: Sequence[str], which: int, world: DrawnWorld, least: float = LEAST) -> DrawnWorld:
+    def _all_values(self, nodes: Sequence[str], which: int, world: World, least: float = LEAST) -> World:
         """Return a row for each value of nodes of finite support with its probability, but for those below `least`."""
         for node in nodes:
             for column in self.graph.graph.columns_of([node]):
@@ -310,11 +287,11 @@ class GFormula:
                 assert values is not None, f"{column} has few values"
                 mechanism = self._learned.distribution(column, self._as_read(world.rows, node, which))
                 p = mechanism.log_prob(values[:, None]).double().exp().numpy().T
-                place, level = np.nonzero(p >= least)
-                share = p[place, level] / np.where(p >= least, p, 0.0).sum(axis=1)[place]
-                rows = world.rows.iloc[place].reset_index(drop=True)
+                row, level = np.nonzero(p >= least)
+                share = p[row, level] / np.where(p >= least, p, 0.0).sum(axis=1)[row]
+                rows = world.rows.iloc[row].reset_index(drop=True)
                 rows = rows.assign(**{column: self._typed(column, decode(family, values)[level])})
-                world = DrawnWorld(rows, world.weight[place] * share, world.unit[place])
+                world = World(rows, world.weight[row] * share, world.unit[row])
         return world
 
     def _as_read(self, rows: pd.DataFrame, node: str, which: int) -> pd.DataFrame:
@@ -325,7 +302,7 @@ class GFormula:
         label: Any = self.graph.graph.label(arm)
         return rows.assign(**{self.graph.graph.sensitive_column: label})
 
-    def _as_the_outcome_reads(self, *worlds: DrawnWorld) -> tuple[DrawnWorld, DrawnWorld]:
+    def _as_the_outcome_reads(self, *worlds: World) -> tuple[World, World]:
         """Return both worlds with the sensitive attribute that the outcome reads there."""
         name = self.graph.graph.sensitive_column
         labels = [self.graph.graph.label(arm) for arm in self.graph.outcome_arms]

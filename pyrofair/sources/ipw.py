@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from dataclasses import replace
+from functools import partial
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +17,51 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._random import fresh_state
-from pyrofair._validation import require_choice, require_flag, require_real, require_seed, shown
+from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_real,
+    require_seed,
+    shown,
+)
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import Regime, UnfairPaths
-from pyrofair.sources.overlap import GroupOverlap, group_overlap
-from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityKind, Rows, make_propensity
-from pyrofair.tables.labels import read_sensitive, repeat_label
-from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
+from pyrofair.sources.propensity import (
+    FOLDS,
+    GroupOverlap,
+    Nuisances,
+    PropensityName,
+    Rows,
+    group_overlap,
+    require_propensity,
+)
+from pyrofair.tables.labels import repeat_label
+from pyrofair.tables.reading import read_weight, warn_unused
 
 __all__ = ["IPW"]
 
 Arm = Literal["auto", "paper", "pooled"] | int
 POOLED = None
+
+_below_half = optional(partial(require_real, above=0.0, below=0.5))
+CONSTRAINTS: dict[str, Constraint] = {
+    "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "arm": partial(require_choice, choices=("auto", "paper", 0, 1, "pooled")),
+    "propensity": require_propensity,
+    "folds": require_integer,
+    "normalize": require_flag,
+    "clip": _below_half,
+    "trim": _below_half,
+    "max_unsupported": partial(require_real, least=0.0, most=1.0),
+    "random_state": lambda name, value: require_seed(value, name),
+}
 
 
 class IPW(BaseEstimator):  # type: ignore[misc]
@@ -44,9 +77,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     arm
         Which rows carry the weights: ``"paper"`` (the group that the outcome's arm names), ``0``, ``1``, ``"pooled"``
         (both groups, each weighted by the probability of its group given the features), or ``"auto"``: for each world,
-        among those that have support, the one whose weights need the fewest propensities given features, and among
-        these the one with the largest effective sample size; see ``arm_`` and :meth:`overlap`. The mean weight has no
-        part in it: the score equation of a fitted propensity can make it 1, however wrong the fit.
+        of those that have support, the one whose weights need the fewest propensities given features, and then the one
+        with the largest effective size; see ``arm_`` and :meth:`overlap`.
     propensity
         ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees), ``"saturated"`` (cell
         frequencies), or a scikit-learn classifier, cloned, given the columns of each prefix as they are, and
@@ -92,12 +124,17 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     0.6
     """
 
+    estimand_: Estimand
+    nuisances_: Nuisances
+    trimmer_: Nuisances | None
+    trimming_prefixes_: list[tuple[str, ...]]
+
     def __init__(
         self,
         unfair: UnfairPaths,
         *,
         arm: Arm = "auto",
-        propensity: PropensityKind | ClassifierMixin = "logistic",
+        propensity: PropensityName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
         normalize: bool = True,
         clip: float | None = None,
@@ -122,41 +159,33 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        df
-            A table of n rows with the columns of all observed nodes but the outcome.
-        sample_weight
-            Weights of shape (n,); they enter the propensities and every estimate.
+        df, sample_weight
+            n rows with the columns of all observed nodes but the outcome, and their weights (n,) in propensities and
+            in every estimate.
 
         Raises
         ------
-        NotIdentifiedError
-            If the data do not identify the effect.
-        DataError
-            If the table or a setting is unfit.
+        NotIdentifiedError, DataError
+            If the data do not identify the effect; if the table or a setting is unfit.
         PositivityError
             If too much of the target population has no counterpart, or the features separate the two groups.
         """
-        self._check_settings()
+        check_settings(self, CONSTRAINTS)
         estimand = identify(self.unfair)
-        table = self._read(df)
-        weight = read_weight(sample_weight, table)
-        a = read_sensitive(table, self.unfair.graph)
+        rows = Rows.read(df, sample_weight, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
         fitted = copy.copy(self)  # an error below leaves self as it was
-        fitted._fit(estimand, Rows(table, a, weight, np.ones(len(a), dtype=bool)))
+        fitted.estimand_ = estimand
+        seed = int(fresh_state(self.random_state).randint(2**31 - 1))
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
+        fitted.trimmer_ = None
+        if self.trim is not None:
+            fitted._trim(rows, self.trim)
+        fitted._choose_groups()
         self.__dict__ = fitted.__dict__
         return self
 
-    def _fit(self, estimand: Estimand, rows: Rows) -> None:
-        self.estimand_ = estimand
-        seed = int(fresh_state(self.random_state).randint(2**31 - 1))
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
-        self.trimmer_: Nuisances | None = None
-        if self.trim is not None:
-            self._trim(rows, self.trim)
-        self._choose_groups(stacklevel=5)
-
-    def _choose_groups(self, *, stacklevel: int) -> None:
+    def _choose_groups(self) -> None:
         """Choose the weighted group of each world by the overlap of those considered, and warn of poor overlap."""
         self.candidates_: list[GroupOverlap] = []
         self.groups_: dict[str, int | None] = {}
@@ -172,7 +201,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 )
             found = [group_overlap(part, group, self.nuisances_) for group in groups]
             chosen = min(found, key=lambda each: each.rank(self.max_unsupported))
-            chosen.check(self.max_unsupported, stacklevel=stacklevel)
+            chosen.check(self.max_unsupported, stacklevel=4)
             self.candidates_ += found
             self.groups_[part.regime.name] = chosen.group
 
@@ -198,12 +227,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
         check_is_fitted(self, "groups_")
-        return self.nuisances_.positions(self._read(df))
-
-    def is_fitted_on(self, df: pd.DataFrame) -> bool:
-        """Return whether these are the fitted rows, in any order."""
-        found = self.fitted_rows(df)
-        return len(found) == self.n_fitted_ and bool((found >= 0).all())
+        return self.nuisances_.positions(df)
 
     def refit(self, sample_weight: NDArray[np.float64]) -> IPW:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
@@ -229,29 +253,21 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotIdentifiedError
-            If the data do not identify the effect on the outcome.
-        DataError
-            If ``arm`` names another group.
-        PositivityError
-            As for :meth:`fit`.
+        NotIdentifiedError, DataError, PositivityError
+            If the data do not identify that effect; if ``arm`` names another group; as for :meth:`fit`.
         """
         check_is_fitted(self, "groups_")
         other = copy.copy(self)
         other.estimand_ = identify(self.unfair, "outcome")
-        other._choose_groups(stacklevel=4)
+        other._choose_groups()
         return other
 
     def by_group(self, names: Sequence[str] | None = None) -> dict[str, IPW]:
         """Return the source with each single group weighted in both worlds.
 
         Under the assumptions both estimate the same; if they disagree, a propensity is misspecified or overlap fails,
-        never a latent cause alone.
-
-        Parameters
-        ----------
-        names
-            Which of ``"group 0"`` and ``"group 1"``; by default those that have support in both worlds.
+        never a latent cause alone. ``names`` are among ``"group 0"`` and ``"group 1"``; by default those that have
+        support in both worlds.
         """
         found: dict[str, IPW] = {}
         if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
@@ -263,21 +279,6 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 found[name] = other = copy.copy(self)
                 other.groups_ = {part.regime.name: group for part in self._parts()}
         return found
-
-    def _check_settings(self) -> None:
-        if not isinstance(self.unfair, UnfairPaths):
-            raise DataError(f"IPW needs unfair paths, made by graph.unfair(...); got {type(self.unfair).__name__}.")
-        require_choice("arm", self.arm, ("auto", "paper", 0, 1, "pooled"))
-        require_flag("normalize", self.normalize)
-        for name in ("clip", "trim"):
-            if getattr(self, name) is not None:
-                require_real(name, getattr(self, name), above=0.0, below=0.5)
-        require_real("max_unsupported", self.max_unsupported, least=0.0, most=1.0)
-        require_seed(self.random_state)
-        make_propensity(self.propensity, empty=False, seed=0, folds=self.folds)
-
-    def _read(self, df: pd.DataFrame) -> pd.DataFrame:
-        return read_table(df, feature_columns(self.unfair.graph))
 
     def _trim(self, rows: Rows, trim: float) -> None:
         """Drop rows with an extreme propensity, and fit anew on the others."""
@@ -292,10 +293,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 f"trim={trim} drops {int((~kept).sum())} of {len(kept)} rows; the estimand is now the effect among the "
                 "others.",
                 PositivityWarning,
-                stacklevel=5,
+                stacklevel=3,
             )
-        rows = Rows(rows.table, rows.a, rows.weight, kept)
-        self.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, self.trimmer_.seed, self.clip, self.folds)
+        self.nuisances_ = replace(self.trimmer_, rows=replace(rows, kept=kept, probability={}), models={})
 
     # -- groups and overlap -------------------------------------------------------------------------------------------
 
@@ -332,31 +332,17 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
         check_is_fitted(self, "groups_")
-        fitted = self.nuisances_.rows
-        if df is None and sample_weight is None:
-            return fitted
-        table = fitted.table if df is None else self._read(df)
-        weight = read_weight(sample_weight, table)
-        rows = self.nuisances_.rows_of(table, read_sensitive(table, self.unfair.graph, both=False), weight)
+        rows = self.nuisances_.rows_of(df, sample_weight)
         if rows.position is not None and self.trimmer_ is not None and self.trim is not None:
             rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
             rows.probability = {}
         return rows
 
     def weights(self, regime: Regime, df: pd.DataFrame | None = None) -> pd.Series[float]:
-        """Return the unnormalised weight of each row in a world, 0 outside the weighted group.
+        """Return the unnormalised weight of each row in a world, 0 outside the weighted group, as a Series.
 
-        Parameters
-        ----------
-        regime
-            One of ``unfair.regimes``.
-        df
-            Other rows than the fitted ones, weighted with the fitted propensities.
-
-        Returns
-        -------
-        Series on the index of the rows
-            Its mean is 1 in expectation; the mean of ``weights * score`` is the paper's estimate.
+        Its mean is 1 in expectation; the mean of ``weights * score`` is the paper's estimate. ``regime`` is one of
+        ``unfair.regimes``, and ``df`` holds other rows than the fitted ones, weighted with the fitted propensities.
         """
         rows = self._rows(df, None)
         part = self.estimand_.of(regime)
@@ -377,21 +363,15 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         ----------
         n, random_state
             Not used here: the rows are the observed ones.
-        df
-            Other rows than the fitted ones, weighted with the fitted propensities.
-        sample_weight
-            Weights of these rows, shape (n,).
+        df, sample_weight
+            Other rows than the fitted ones, weighted with the fitted propensities, and their weights, shape (m,). A
+            ``DataError`` if they lack the weighted group.
 
         Returns
         -------
         baseline, switched
             The rows of the weighted group as the classifier reads them, with the sensitive attribute set to the value
             that the outcome reads in that world. ``(weight * score).sum()`` is the estimate of P(Y = 1).
-
-        Raises
-        ------
-        DataError
-            If these rows lack the weighted group.
         """
         if n is not None:
             raise DataError(f"n={shown(n)} cannot be chosen: IPW draws no rows, it weights those observed. Omit n.")
@@ -401,7 +381,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         return self._world(rows, first), self._world(rows, second)
 
     def _world(self, rows: Rows, part: RegimeEstimand) -> CounterfactualSample:
-        graph = self.unfair.graph
+        graph, arm = self.unfair.graph, part.outcome_arm
         group = self.groups_[part.regime.name]
         member = np.flatnonzero(rows.member(group))
         w = rows.weight * self.nuisances_.weights(rows, part, group)
@@ -419,16 +399,11 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 )
             )
         features = rows.table[graph.input_columns].iloc[member]
-        changed = rows.a[member] != part.outcome_arm if part.outcome_arm is not None else np.zeros(len(member), bool)
+        changed = rows.a[member] != arm if arm is not None else np.zeros(len(member), bool)
         if changed.any():
-            label = self._label(rows, part.outcome_arm, features.index)
-            features = features.assign(**{graph.sensitive_column: label})
+            name = graph.sensitive_column
+            source = rows if (rows.a == arm).any() else self.nuisances_.rows
+            label = repeat_label(source.table[name], graph.label(int(arm == 1)), features.index)
+            features = features.assign(**{name: label.astype(rows.table[name].dtype)})
         origin = np.where(changed, -1, member).astype(np.int64)
         return CounterfactualSample(features, w[member] / total, None, origin)
-
-    def _label(self, rows: Rows, value: int | None, index: pd.Index[Any]) -> pd.Series[Any]:
-        """Return the label of a value of the sensitive attribute, repeated, in the type that the rows' column has."""
-        graph = self.unfair.graph
-        source = rows if (rows.a == value).any() else self.nuisances_.rows
-        label = repeat_label(source.table[graph.sensitive_column], graph.label(int(value == 1)), index)
-        return label.astype(rows.table[graph.sensitive_column].dtype)

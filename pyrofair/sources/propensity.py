@@ -1,13 +1,16 @@
-"""Propensities of the sensitive attribute given prefixes of an order."""
+"""Propensities of the sensitive attribute given prefixes of an order, the weights made of them, and their overlap."""
 
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import linalg, sparse
@@ -18,19 +21,31 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from pyrofair._validation import require_integer
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
 from pyrofair.effects.scoring import read_classes, read_probabilities
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.tables.encoder import TableEncoder
-from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
-from pyrofair.tables.reading import read_weight
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, read_sensitive
+from pyrofair.tables.reading import feature_columns, read_table, read_weight
 from pyrofair.tables.row_identity import match_rows
 
-__all__ = ["FOLDS", "Nuisances", "Prefix", "Propensity", "PropensityKind", "Rows", "make_propensity"]
+__all__ = [
+    "FOLDS",
+    "Cell",
+    "GroupOverlap",
+    "Nuisances",
+    "Propensity",
+    "PropensityName",
+    "Rows",
+    "group_overlap",
+    "group_sizes",
+    "make_propensity",
+    "require_propensity",
+]
 
-PropensityKind = Literal["logistic", "boosted", "saturated"]
+PropensityName = Literal["logistic", "boosted", "saturated"]
 FOLDS = 5
 """The folds of cross-fitting, by default."""
 WIDE = 256
@@ -39,6 +54,11 @@ MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
 """Conjugate gradients end after so many products, at this relative residual, or at so little curvature."""
 MOST_COPIES = 1000
 """The most often that a row is repeated for a classifier that takes no weights."""
+
+AT_BOUND = 1e-6
+SEPARATED = 1e-3
+"""A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
+NEGLIGIBLE = 1e-9
 
 Design: TypeAlias = Any
 """A matrix (n, k): a NumPy array, or one of SciPy in compressed rows."""
@@ -204,10 +224,8 @@ class FromClassifier(Propensity):
     outside. ``folds=1`` fits one clone on all rows, which serves models of few parameters.
     """
 
-    recodes = False
-
-    def __init__(self, classifier: Any, folds: int = FOLDS, seed: int = 0) -> None:
-        self.classifier, self.folds, self.seed = classifier, folds, seed
+    def __init__(self, classifier: Any, folds: int = FOLDS, seed: int = 0, *, recodes: bool = False) -> None:
+        self.classifier, self.folds, self.seed, self.recodes = classifier, folds, seed, recodes
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Fit a clone for each fold, on the rows that have a weight."""
@@ -242,15 +260,13 @@ class FromClassifier(Propensity):
         return np.asarray(np.mean([_chance(model, data) for model in self.models_], axis=0))
 
     def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the table as the classifier gets it: as it is, or with text and objects as categories."""
+        """Return the table as it is or, if the classifier ``recodes``, with text and objects as categories."""
         codes = {name: encode_levels(X[name], levels) for name, levels in self.levels_.items()}
         return X.assign(**{c: pd.Categorical.from_codes(codes[c], categories=self.levels_[c]) for c in codes})
 
 
 class Boosted(FromClassifier):
     """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
-
-    recodes = True
 
     def __init__(self, seed: int, folds: int = FOLDS) -> None:
         trees = HistGradientBoostingClassifier(
@@ -262,7 +278,7 @@ class Boosted(FromClassifier):
             categorical_features="from_dtype",
             random_state=seed,
         )
-        super().__init__(trees, folds, seed)
+        super().__init__(trees, folds, seed, recodes=True)
 
 
 def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
@@ -315,23 +331,28 @@ def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
 
 
 def make_propensity(
-    kind: PropensityKind | ClassifierMixin, *, empty: bool, seed: int, folds: int = FOLDS
+    propensity: PropensityName | ClassifierMixin, *, empty: bool, seed: int, folds: int = FOLDS
 ) -> Propensity:
     """Return an unfitted estimate; without columns to condition on (``empty``) it is the group frequency."""
-    require_integer("folds", folds)
-    named = kind if isinstance(kind, str) else None
-    if empty or named == "saturated":
+    if empty or (isinstance(propensity, str) and propensity == "saturated"):
         return Saturated()
-    if named == "logistic":
-        return Logistic()
-    if named == "boosted":
-        return Boosted(seed, folds)
-    if isinstance(kind, str | type) or not hasattr(kind, "predict_proba") or not hasattr(kind, "fit"):
+    if not isinstance(propensity, str):
+        return FromClassifier(propensity, folds, seed)
+    return Logistic() if propensity == "logistic" else Boosted(seed, folds)
+
+
+def require_propensity(name: str, value: object) -> None:
+    """Refuse what is neither the name of a propensity nor a classifier."""
+    if isinstance(value, str) and value in get_args(PropensityName):
+        return
+    if isinstance(value, str | type) or not hasattr(value, "predict_proba") or not hasattr(value, "fit"):
         raise DataError(
-            f"propensity={kind!r} is not known. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classifier "
+            f"{name}={value!r} is not known. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classifier "
             "with predict_proba."
         )
-    return FromClassifier(kind, folds, seed)
+
+
+# -- rows and their weights -------------------------------------------------------------------------------------------
 
 
 Prefix = tuple[str, ...]
@@ -351,6 +372,14 @@ class Rows:
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
     position: NDArray[np.int64] | None = None
 
+    @classmethod
+    def read(cls, df: object, sample_weight: object, graph: CausalGraph) -> Rows:
+        """Return the rows of a table to fit on, which need not hold the outcome."""
+        table = read_table(df, feature_columns(graph))
+        weight = read_weight(sample_weight, table)
+        a = read_sensitive(table, graph)
+        return cls(table, a, weight, np.ones(len(a), dtype=bool))
+
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
         return self.kept if group is None else self.kept & (self.a == group)
@@ -361,7 +390,7 @@ class Nuisances:
     """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip]."""
 
     graph: CausalGraph
-    kind: PropensityKind | ClassifierMixin
+    propensity: PropensityName | ClassifierMixin
     rows: Rows
     seed: int
     clip: float | None
@@ -369,23 +398,32 @@ class Nuisances:
     models: dict[Prefix, Propensity] = field(default_factory=dict)
     matches: list[tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=list)
 
+    @property
+    def propensity_name(self) -> str:
+        """The model of the propensity in messages."""
+        return repr(self.propensity) if isinstance(self.propensity, str) else type(self.propensity).__name__
+
     def model(self, prefix: Prefix) -> Propensity:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            model = make_propensity(self.kind, empty=not prefix, seed=self.seed, folds=self.folds)
-            table, a, weight = self._data(self.rows, prefix)
-            self.models[prefix] = model.fit(table, a, weight)
+            model = make_propensity(self.propensity, empty=not prefix, seed=self.seed, folds=self.folds)
+            self.models[prefix] = model.fit(*self._data(self.rows, prefix))
         return self.models[prefix]
 
     def refit(self, weight: NDArray[np.float64]) -> Nuisances:
         """Return the same propensities on the same rows with other weights (n,)."""
-        rows = Rows(self.rows.table, self.rows.a, weight, self.rows.kept)
-        other = Nuisances(self.graph, self.kind, rows, self.seed, self.clip, self.folds, matches=self.matches)
-        other.models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
-        return other
+        rows = replace(self.rows, weight=weight, probability={})
+        models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
+        return replace(self, rows=rows, models=models)
 
-    def positions(self, table: pd.DataFrame) -> NDArray[np.int64]:
-        """Return the position of each row of a table among the fitted rows, shape (n,), -1 for others."""
+    def positions(self, df: object) -> NDArray[np.int64]:
+        """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others.
+
+        Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
+        """
+        return self._match(read_table(df, feature_columns(self.graph)))
+
+    def _match(self, table: pd.DataFrame) -> NDArray[np.int64]:
         for known, found in self.matches:  # of the last table, for which replicates ask again and again
             if table.equals(known):
                 return found
@@ -393,11 +431,16 @@ class Nuisances:
         self.matches[:] = [(table, found)]
         return found
 
-    def rows_of(self, table: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Rows:
-        """Return a table as rows with groups and weights (n,), each fitted row with its position."""
-        own, position = self.rows, self.positions(table)
-        if len(position) == len(own.a) and (position == np.arange(len(own.a))).all() and table.equals(own.table):
-            return own if (weight == own.weight).all() else Rows(own.table, own.a, weight, own.kept, own.probability)
+    def rows_of(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
+        """Return a table (None: the fitted one) with weights as rows, each fitted row with its position."""
+        own = self.rows
+        if df is None and sample_weight is None:
+            return own
+        table = own.table if df is None else read_table(df, feature_columns(self.graph))
+        weight = read_weight(sample_weight, table)
+        a, position = read_sensitive(table, self.graph, both=False), self._match(table)
+        if np.array_equal(position, np.arange(len(own.a))) and table.equals(own.table):
+            return own if (weight == own.weight).all() else replace(own, weight=weight)
         return Rows(table, a, weight, np.ones(len(a), dtype=bool), position=position)
 
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
@@ -427,16 +470,270 @@ class Nuisances:
         """Return the weight of each row in a world, shape (n,), 0 outside the weighted group."""
         w = np.where(rows.member(group), self.raw_weights(rows, part, group), 0.0)
         # NaN is zero times infinity, where the distribution of a later node is undefined: overlap reports it.
-        # Infinity without sample weight is a row of a cell whose group has lost all its weight, say in a bootstrap.
+        # Infinity without sample weight is a row of a cell whose group lost all its weight, as in a bootstrap.
         return np.where(np.isnan(w) | (np.isinf(w) & (rows.weight == 0.0)), 0.0, w)
 
-    def inside(self, rows: Rows, prefixes: list[Prefix], trim: float) -> NDArray[np.bool_]:
+    def inside(self, rows: Rows, prefixes: Sequence[Prefix], trim: float) -> NDArray[np.bool_]:
         """Return which rows have all propensities of some prefixes within [trim, 1 - trim], shape (n,)."""
-        p = [self.probability(rows, prefix, clip=False) for prefix in prefixes]
-        return np.asarray(np.all([(trim <= q) & (q <= 1.0 - trim) for q in p], axis=0))
+        p = np.array([self.probability(rows, prefix, clip=False) for prefix in prefixes]).reshape(-1, len(rows.a))
+        return np.asarray(((trim <= p) & (p <= 1.0 - trim)).all(axis=0))
 
     def _data(self, rows: Rows, prefix: Prefix) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.float64]]:
+        """Return what a propensity is fitted on: the columns, groups and weights of the kept rows."""
         table = rows.table[self.graph.columns_of(prefix)]
         if rows.kept.all():
             return table, rows.a, rows.weight
         return table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]
+
+
+# -- overlap ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A level of a column, or a cell of several if saturated, that the target has and a needed group lacks."""
+
+    name: str
+    value: int
+    mass: float
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.mass:.2g} of the target, no row of group {self.value})"
+
+
+@dataclass(frozen=True)
+class GroupOverlap:
+    """How well a group (0, 1, or None for both pooled) supports a world among the fitted rows.
+
+    ``n`` rows carry weight. ``mean_weight`` is over all rows, 1 in expectation; ``max_weight`` leaves sample weights
+    out; ``effective_size`` is Kish's, in rows. Rows ``at_bounds`` have a propensity at 0 or 1, and ``infinite`` ones
+    no finite weight. ``cells`` lack support, with the mass ``unsupported``. ``estimated`` propensities given features
+    make up the weights. ``needed`` are the groups weighted, and the arms of the world's conditional distributions;
+    ``sizes`` those of both groups. ``separated`` is the reason why no row has a counterpart, if so. ``propensity``
+    names the model in messages.
+    """
+
+    regime: str
+    group: int | None
+    n: int
+    mean_weight: float
+    max_weight: float
+    effective_size: float
+    at_bounds: int
+    clipped: int
+    cells: tuple[Cell, ...]
+    unsupported: float
+    estimated: int = 0
+    sizes: tuple[GroupSize, ...] = ()
+    needed: tuple[int, ...] = ()
+    separated: str = ""
+    infinite: int = 0
+    propensity: str = "fitted"
+
+    @property
+    def group_name(self) -> str:
+        """The group as text: ``"0"``, ``"1"`` or ``"pooled"``."""
+        return "pooled" if self.group is None else str(self.group)
+
+    def rank(self, max_unsupported: float) -> tuple[bool, bool, int, float]:
+        """Return the key of the automatic choice, the least first; the mean weight has no part in it.
+
+        The score equation of a fitted propensity can make the mean weight 1, however wrong the fit.
+        """
+        lacking = self.unsupported > max_unsupported
+        return bool(self.separated or self.infinite), lacking, self.estimated, -self.effective_size
+
+    def problems(self) -> list[str]:
+        """Return what is wrong, one phrase each."""
+        found = []
+        low, high = MEAN_WEIGHT
+        if not low <= self.mean_weight <= high:
+            found.append(f"the mean weight is {self.mean_weight:.3g}, outside [{low}, {high}]")
+        if self.effective_size < SMALLEST_SHARE * self.n:
+            found.append(f"the effective size {self.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {self.n} rows")
+        elif self.effective_size < FEWEST_ROWS:
+            found.append(f"the effective size {self.effective_size:.1f} is below {FEWEST_ROWS} rows")
+        small = [size for size in self.sizes if size.group in self.needed and size.is_small]
+        found += [f"{size}, fewer than {FEWEST_ROWS}" for size in small]
+        if self.at_bounds:
+            found.append(f"{self.at_bounds} row(s) have a propensity at 0 or 1")
+        if self.cells:
+            found.append(f"unsupported: {self._first_cells()}" + (" ..." if len(self.cells) > 5 else ""))
+        return found
+
+    def _first_cells(self) -> str:
+        return "; ".join(map(str, self.cells[:5]))
+
+    def check(self, max_unsupported: float, *, stacklevel: int) -> None:
+        """Warn of what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
+        where = f"world {self.regime!r}, group {self.group_name}"
+        if self.separated:
+            raise PositivityError(
+                f"There is no overlap in {where}: {self.separated} Weight the group whose rows need no such ratio "
+                "(arm='auto' looks for it), or draw the features instead of weighting rows: GComputation(unfair)."
+            )
+        if self.unsupported > max_unsupported:
+            raise PositivityError(
+                f"{self.unsupported:.3g} of the target population has no counterpart in {where}, more than "
+                f"max_unsupported={max_unsupported:g}: {self._first_cells()}. Merge these levels, weight another group "
+                "(arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read the "
+                "result with care."
+            )
+        bounds = "clip=0.01 bounds propensities, for a small bias; trim=0.01 drops rows, and changes the estimand"
+        if self.infinite:
+            raise PositivityError(
+                f"In {where}, {self.infinite} of {self.n} row(s) have no finite weight, for the propensity "
+                f"{self.propensity} is exactly 0 or 1 there. {bounds}; or take a propensity that is never certain, "
+                "such as 'logistic'."
+            )
+        if problems := self.problems():
+            extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
+            warnings.warn(
+                f"Poor overlap in {where}: {'; '.join(problems)}."
+                + (f" {bounds}." if extreme and not self.clipped else ""),
+                PositivityWarning,
+                stacklevel=stacklevel,
+            )
+
+    def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
+        """Return a row of the overlap table."""
+        return {
+            "regime": self.regime,
+            "group": self.group_name,
+            "used": used,
+            "n": self.n,
+            "mean_weight": self.mean_weight,
+            "max_weight": self.max_weight,
+            "ess": self.effective_size,
+            "at_bounds": self.at_bounds,
+            "clipped": self.clipped,
+            "trimmed": trimmed,
+            "unsupported_cells": "; ".join(cell.name for cell in self.cells),
+            "unsupported_mass": self.unsupported,
+            **{f"rows_{size.group}": size.rows for size in self.sizes},
+            **{f"ess_{size.group}": size.effective_size for size in self.sizes},
+        }
+
+
+def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> GroupOverlap:
+    """Return how well a group, or both pooled (None), supports a world among the fitted rows."""
+    rows = nuisances.rows
+    w = nuisances.weights(rows, part, group)
+    # Saturated weights that are zero times infinity lie in unsupported cells, and are counted there.
+    saturated = nuisances.propensity == "saturated"
+    endless = np.isinf(w) if saturated else ~np.isfinite(nuisances.raw_weights(rows, part, group))
+    s = rows.weight * rows.kept
+    member = rows.member(group) & (s > 0)
+    prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
+
+    def beyond(limit: float | None) -> int:
+        return 0 if limit is None else int((member & ~nuisances.inside(rows, prefixes, limit)).sum())
+
+    cells, mass = _unsupported_cells(part, group, nuisances)
+    with np.errstate(over="ignore"):
+        carried = s * w
+        mean = float(carried.sum() / s.sum())
+    return GroupOverlap(
+        regime=part.regime.name,
+        group=group,
+        n=int(member.sum()),
+        mean_weight=mean,
+        max_weight=float(w[member].max(initial=0.0)),
+        effective_size=kish_size(carried),
+        at_bounds=beyond(AT_BOUND),
+        clipped=beyond(nuisances.clip),
+        cells=cells,
+        unsupported=mass,
+        estimated=len(prefixes),
+        sizes=group_sizes(part, nuisances),
+        needed=part.needed_groups(group),
+        separated=_separated(part, group, nuisances),
+        infinite=int((endless & member).sum()),
+        propensity=nuisances.propensity_name,
+    )
+
+
+def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
+    """Return the fitted rows of both groups, with their effective sizes in the population of the roots."""
+    rows = nuisances.rows
+    roots = part.order[: part.roots]
+    one = nuisances.probability(rows, roots)
+    found = []
+    for group, p in ((0, 1.0 - one), (1, one)):
+        s = rows.weight * (rows.member(group) & (p > 0.0))
+        with np.errstate(over="ignore"):
+            w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
+        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), kish_size(w)))
+    return found[0], found[1]
+
+
+def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> str:
+    """Return a sentence on the columns that separate the groups, if no row to be weighted has a counterpart."""
+    rows = nuisances.rows
+    member = rows.member(group) & (rows.weight > 0.0)
+    if not member.any():
+        return ""
+    one = float(np.average(rows.a[rows.kept], weights=rows.weight[rows.kept]))
+    chance, absent = {}, {}
+    for (value, prefix), _ in part.weight(group).powers:
+        p = nuisances.probability(rows, prefix, clip=False)[member]
+        chance[value, prefix] = p if value else 1.0 - p
+        absent[value, prefix] = chance[value, prefix] < SEPARATED * (one if value else 1.0 - one)
+    # A row has no weight where a numerator is 0, and its ratio is undefined where a denominator is.
+    if not absent or not np.any([*absent.values()], axis=0).all():
+        return ""
+    value, prefix = max(absent, key=lambda key: int(absent[key].sum()))
+    graph = part.regime.unfair.graph
+    whose = "all" if group is None else f"group {group}'s"
+    return (
+        f"given {', '.join(graph.columns_of(prefix)) or 'nothing'}, the probability of "
+        f"{graph.sensitive_column}={graph.label(value)!r} is at most {chance[value, prefix].max():.1g} in {whose} "
+        f"{int(member.sum())} rows, so the two groups have no such features in common."
+    )
+
+
+def _unsupported_cells(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> tuple[tuple[Cell, ...], float]:
+    """Return the cells with target mass and no row of a group that is needed there, and their mass together.
+
+    A node must occur with the weighted group (None: both) and with the arm of every distribution that is conditioned on
+    it. A cell is one level of one categorical column; under saturated propensities every column is categorical, and
+    cells of several columns count too.
+    """
+    rows, saturated, graph = nuisances.rows, nuisances.propensity == "saturated", part.regime.unfair.graph
+    table, a, weight = rows.table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]
+    cells: list[Cell] = []
+    total = 0.0
+    lost = np.zeros(len(a), dtype=bool)
+    for index, node in enumerate(part.order):
+        coded: list[tuple[NDArray[np.int64], list[str]]] = []
+        for column in graph.columns_of([node]):
+            if saturated or is_categorical(table[column]):
+                levels = as_levels(table[column])
+                coded.append((encode_levels(table[column], levels), [f"{column}={level}" for level in levels]))
+        columns = graph.columns_of(part.order[: index + 1])
+        if saturated and len(columns) > 1:
+            joint = table[columns].drop_duplicates()
+            cell = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
+            values = joint.itertuples(index=False)
+            names = [", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True)) for row in values]
+            coded.append((cell.astype(np.int64), names))
+        fresh = np.zeros(len(a), dtype=bool)
+        mass: NDArray[np.float64] | None = None
+        for codes, names in coded:
+            occurs = np.bincount(codes, weights=weight, minlength=len(names)) > 0
+            for value in sorted(part.needed_values(index, group)):
+                absent = occurs & ~(np.bincount(codes, weights=weight * (a == value), minlength=len(names)) > 0)
+                if not absent.any():
+                    continue
+                if mass is None:
+                    with np.errstate(invalid="ignore"):
+                        target = nuisances.raw_weights(rows, part, None, index + 1)[rows.kept]
+                        mass = np.nan_to_num(weight * target, posinf=0.0) / weight.sum()
+                left = absent[codes] & ~lost & ~fresh
+                share = np.bincount(codes[left], weights=mass[left], minlength=len(names))
+                found = share > NEGLIGIBLE
+                cells += [Cell(names[level], value, float(share[level])) for level in np.flatnonzero(found)]
+                fresh |= left & found[codes]
+                total += float(share[found].sum())
+        lost |= fresh
+    return tuple(cells), total

@@ -1,56 +1,94 @@
-"""Both worlds from a structural equation model, given as a Pyro program."""
+"""Both worlds from a structural equation model, given as a Pyro program, and the posterior of its effects."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
+from tqdm.auto import tqdm
 
 from pyrofair._random import seed_from
 from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
     require_callable,
     require_choice,
+    require_flag,
     require_instance,
     require_integer,
+    require_real,
     require_seed,
     require_units,
 )
-from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
+from pyrofair.effects.potential_outcomes import CounterfactualSample, Estimate, GroupSize
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.abduction import Method, Settings, counterfactuals
 from pyrofair.inference.counterfactuals import Counterfactuals
 from pyrofair.inference.inversion import Inverse
+from pyrofair.inference.posterior import Posterior
 from pyrofair.inference.samplers import NormalGuide
 from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.covariates import ROW
-from pyrofair.programs.parameters import MOST_DRAWS, require_posterior
+from pyrofair.programs.parameters import MOST_DRAWS, read_priors, require_posterior, thin
 from pyrofair.programs.populations import Population, Units, read_population, world_tables
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations
-from pyrofair.sources.truth import DecisionRule, ScoreNoise, Truth, measure_truth
+from pyrofair.sources.truth import (
+    QUANTITIES,
+    ROUNDING,
+    DecisionRule,
+    EffectPosterior,
+    ScoreNoise,
+    Truth,
+    measure_truth,
+)
 from pyrofair.tables.labels import codes_of_do, codes_of_rows, levels_by_column, outcome_levels, read_levels
 from pyrofair.tables.reading import read_weight
 
-if TYPE_CHECKING:
-    from pyrofair.inference.posterior import Posterior
-
-__all__ = ["SEM"]
+__all__ = ["SEM", "effect_posterior"]
 
 DEFAULT_UNITS = 10_000
+MOST_UNITS = 10_000_000
+"""Beyond so many units no number is recommended."""
+
+
+def _require_dtypes(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping | pd.Series):
+        raise DataError(f"{name}={value!r:.60} must be types by column, such as df.dtypes.")
+
+
+CONSTRAINTS: dict[str, Constraint] = {
+    "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "program": partial(require_callable, what="a Pyro program of the number of units"),
+    "unit": partial(require_choice, choices=("noise", "shared")),
+    "draws": require_integer,
+    "random_state": lambda name, value: require_seed(value, name),
+    "posterior": optional(lambda _, value: require_posterior(value)),
+    "levels": optional(
+        partial(require_instance, types=Mapping, expected="a dictionary from node sites to their labels, or None")
+    ),
+    "dtypes": optional(_require_dtypes),
+    "coupling": lambda _, value: require_couplings([value]),
+}
 
 
 class SEM(BaseEstimator):  # type: ignore[misc]
     """Potential outcomes computed by a structural equation model: ``do`` on the parents, the noise shared.
+
+    It is :class:`~pyrofair.effects.Diagnosed`. It cannot be refitted, for the program is given.
 
     Parameters
     ----------
@@ -65,35 +103,29 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         What the worlds share: ``"noise"``, the unit; or ``"shared"``, only the nodes that no unfair path touches, the
         others being drawn anew in each world.
     coupling
-        How the noise of a node drawn without explicit noise is coupled across the worlds: ``"gumbel"``, Gumbel-max
-        for categories without an order (``Categorical``, ``OneHotCategorical``), which does not depend on how they are
-        coded, and monotone for all others; ``"monotone"`` (one uniform through the quantile function, that of the codes
-        for categories), ``"independent"``, or ``"antithetic"``. Categories in the order of their codes are declared by
-        :class:`pyrofair.programs.OrderedCategorical` or Pyro's ``OrderedLogistic``. Of a vector each component is
-        coupled given those before it.
+        How the noise of a node drawn without explicit noise is coupled across the worlds: ``"gumbel"``, Gumbel-max for
+        categories without an order, whatever their codes, and monotone for all others; ``"monotone"`` (one uniform
+        through the quantile function, that of the codes for categories), ``"independent"``, or ``"antithetic"``.
+        Ordered categories are declared by :class:`pyrofair.programs.OrderedCategorical` or Pyro's ``OrderedLogistic``.
+        Of a vector each component is coupled given those before it.
     posterior
         Draws of the parameters: what :func:`pyrofair.fit_posterior` returns, or for each an array of shape
         (draws, ...). Units are spread over up to 50 of them, picked at random, at least 100 units to each; a unit's
         two worlds share one. Without it one draw of their prior is used, with a warning.
     draws
-        With ``unit="shared"``: the draws of each unit, at least 2: one draw does not estimate a unit's mean.
+        With ``unit="shared"``: the draws of each unit, at least 2.
     random_state
         Seeds calls without a seed of their own.
     levels
-        For a node site whose values are codes 0, 1, ..., their labels, used in all tables. (The sensitive attribute has
-        those of the graph.)
+        For a node site whose values are codes 0, 1, ..., their labels in all tables; the sensitive attribute has those
+        of the graph.
     dtypes
         For some columns their pandas type in both worlds, such as ``df.dtypes``. By default that of the table given to
-        ``worlds``, or else to ``fit``; without any table, numbers are as the program has them. Numbers that a type
-        cannot hold exactly, such as fractions in a column of integers, stay as they are.
+        ``worlds``, or else to ``fit``, or else the program's. Numbers that a type cannot hold exactly stay as they are.
 
     References
     ----------
     Chikahara et al. (2021), section 2.2 and appendix A; Pearl (2009), chapter 7.
-
-    Notes
-    -----
-    It is :class:`~pyrofair.effects.Diagnosed`. It cannot be refitted, for the program is given.
 
     Examples
     --------
@@ -135,21 +167,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_mechanisms(cls, learned: LearnedMechanisms, unfair: UnfairPaths, **settings: Any) -> Self:
-        """Return learned mechanisms as a source: an SEM with their posterior.
+        """Return mechanisms learned by :func:`pyrofair.learn_mechanisms` as an SEM with their posterior.
 
-        Parameters
-        ----------
-        learned
-            What :func:`pyrofair.learn_mechanisms` returns.
-        unfair
-            The unfair paths, in the graph that the mechanisms were learned along; others are refused.
-        settings
-            As for :class:`pyrofair.SEM`: ``unit``, ``coupling``, ``draws``, ...
-
-        Raises
-        ------
-        DataError, GraphError
-            If they are no unfair paths, or those of another graph.
+        The unfair paths must be those of the graph that they were learned along (``GraphError``); ``settings`` are
+        those of :class:`pyrofair.SEM`, such as ``unit``, ``coupling`` and ``draws``.
         """
         require_graph(unfair, learned.graph)
         if learned.levels:
@@ -174,18 +195,10 @@ class SEM(BaseEstimator):  # type: ignore[misc]
 
     def equations(self) -> Equations:
         """Return the program as structural equations, read once; a GraphError if it does not fit the graph."""
-        if not isinstance(self.unfair, UnfairPaths):
-            raise DataError(f"unfair is a {type(self.unfair).__name__}; expected graph.unfair('A -> ... -> Y').")
-        require_callable("program", self.program, "a Pyro program of the number of units")
-        require_choice("unit", self.unit, ("noise", "shared"))
-        require_integer("draws", self.draws, least=2 if self.unit == "shared" else 1)
-        require_seed(self.random_state)
-        if self.posterior is not None:
-            require_posterior(self.posterior)
-        if self.levels is not None:
-            require_instance("levels", self.levels, Mapping, "a dictionary from node sites to their labels, or None")
+        check_settings(self, CONSTRAINTS)
+        if self.unit == "shared":
+            require_integer("draws", self.draws, least=2)
         self._types(None)
-        require_couplings([self.coupling])
         key = (self.program, self.unfair, self.unit, self.coupling)
         if getattr(self, "_read", (None, None))[0] != key:
             self._read = (key, read_population(self.program, self.unfair, self.coupling, self.posterior))
@@ -221,23 +234,18 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     # -- both worlds --------------------------------------------------------------------------------------------------
 
     def nodes(self, n: int, random_state: int | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return every node of the program in both worlds, for the same n units.
+        """Return every node of the program in both worlds, DataFrames of n rows: row i of both is one unit.
 
         A node that reaches the outcome by several paths which disagree (a recanting witness) is shown as the outcome
         reads it, and so is the sensitive attribute. Latent nodes of several numbers are left out.
-
-        Returns
-        -------
-        baseline, switched : DataFrames of n rows
-            Row i of both is one unit; in the program's precision, as in ``worlds``.
         """
         require_units("n", n)
         require_seed(random_state)
         equations = self.equations()
-        people = self._population().draw(n, self._seed(random_state), self._held())
-        shown = [site for site in equations.sites if len(equations.info.shapes[site]) <= 1 and site != ROW]
-        order = [site for site in equations.node_of if site in shown]
-        first, second = self._tables(people, [self.unfair.graph.sensitive_column, *order], n)
+        units = self._population().draw(n, self._seed(random_state), self._held())
+        few = {site for site in equations.sites if len(equations.info.shapes[site]) <= 1 and site != ROW}
+        order = [site for site in equations.node_of if site in few]
+        first, second = self._tables(units, [self.unfair.graph.sensitive_column, *order], n)
         return first.copy(), second.copy()
 
     def worlds(
@@ -262,20 +270,20 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         baseline, switched : CounterfactualSample
-            In the types of the table, if there is one; else in the program's precision, mostly float32: put ``rows`` in
-            float64 before scoring them by hand.
+            In the types of the table, or else in the program's precision, mostly float32: put ``rows`` in float64
+            before scoring them by hand.
         """
         _require_weights(sample_weight, df)
         require_seed(random_state)
         size = require_units("n", n) if n is not None else (len(df) if df is not None else DEFAULT_UNITS)
         population, seed, held = self._population(), self._seed(random_state), self._held()
         if self.unit == "shared":
-            people, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)
+            units, unit = population.draw_units(size, self.draws, seed, held), np.repeat(np.arange(size), self.draws)
         else:
-            people, unit = population.draw(size, seed, held, population.inputs), np.arange(size)
+            units, unit = population.draw(size, seed, held, population.inputs), np.arange(size)
         weight = np.broadcast_to(1.0 / len(unit), len(unit))  # takes no memory, which costs more time than arithmetic
         types = df.dtypes if isinstance(df, pd.DataFrame) else None
-        first, second = self._tables(people, self.unfair.graph.input_columns, len(unit), types)
+        first, second = self._tables(units, self.unfair.graph.input_columns, len(unit), types)
         return CounterfactualSample(first, weight, unit), CounterfactualSample(second, weight, unit)
 
     # -- given units -------------------------------------------------------------------------------------------------
@@ -411,18 +419,18 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         require_units("n", n)
         require_seed(random_state)
         population, columns, held = self._population(), self.unfair.graph.input_columns, self._held()
-        people = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
-        actual = [people.worlds[2][site].expand(n).numpy() for site in population.columns]
+        units = population.draw(n, self._seed(random_state), held, population.inputs, actual=True)
+        actual = [units.worlds[2][site].expand(n).numpy() for site in population.columns]
         return measure_truth(
             model,
-            self._tables(people, columns, n),
+            self._tables(units, columns, n),
             pd.DataFrame(dict(zip(columns, actual, strict=True))),
             self.unfair.graph,
             rule,
             coupling=population.named_coupling,
             coupled=population.coupled,
-            parameters=population.priors.use(held, len(people.sizes)),
-            sizes=people.sizes,
+            parameters=population.priors.use(held, len(units.sizes)),
+            sizes=units.sizes,
         )
 
     def truths(self, model: Any, couplings: Sequence[Coupling] | None = None, **settings: Any) -> pd.DataFrame:
@@ -433,9 +441,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         model, settings
             As for :meth:`truth`.
         couplings
-            The couplings to compare, by default monotone, independent and antithetic; with nominal categories among the
-            coupled sites Gumbel and independent, which do not depend on how these are coded. All imply the same
-            distribution of the data, and the same results if all noise is explicit.
+            By default monotone, independent and antithetic; with nominal categories among the coupled sites Gumbel and
+            independent, which do not depend on their codes. All imply the same distribution of the data, and the same
+            results if all noise is explicit.
 
         Returns
         -------
@@ -458,16 +466,14 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return self._read[1]
 
     def _tables(
-        self, people: Units, columns: Sequence[str], size: int, types: Mapping[Any, Any] | pd.Series[Any] | None = None
+        self, units: Units, columns: Sequence[str], size: int, types: Mapping[Any, Any] | pd.Series[Any] | None = None
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         equations = self.equations()
         levels = read_levels(self.levels, equations.node_of, equations.unfair.graph)
-        return world_tables(equations, people.worlds[:2], columns, size, levels, self._types(types))
+        return world_tables(equations, units.worlds[:2], columns, size, levels, self._types(types))
 
     def _types(self, types: Mapping[Any, Any] | pd.Series[Any] | None) -> dict[Any, Any]:
         """Return the pandas types that worlds take: those given, of the constructor, or of the table of ``fit``."""
-        if self.dtypes is not None and not isinstance(self.dtypes, Mapping | pd.Series):
-            raise DataError(f"dtypes={self.dtypes!r:.60} must be types by column, such as df.dtypes.")
         found = types if types is not None else self.dtypes if self.dtypes is not None else getattr(self, "_given", {})
         try:
             return {name: pd.api.types.pandas_dtype(each) for name, each in found.items()}
@@ -479,7 +485,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return seed_from(self.random_state if random_state is None else random_state)
 
     def _is_given(self) -> bool:
-        return self.posterior is not None and not (isinstance(self.posterior, Mapping) and not self.posterior)
+        return self.posterior is not None and (not isinstance(self.posterior, Mapping) or bool(self.posterior))
 
     def _held(self, *, warn: bool = True) -> dict[str, NDArray[Any]]:
         """Return the posterior draws of the parameters, or none, with a warning to the caller's caller."""
@@ -495,3 +501,159 @@ def _require_weights(sample_weight: object, df: object) -> None:
     """Refuse unfit weights of the rows of a table, though only the number of its rows is used."""
     if sample_weight is not None and isinstance(df, pd.DataFrame):
         read_weight(sample_weight, df)
+
+
+def effect_posterior(
+    sem_or_program: SEM | Program,
+    unfair: UnfairPaths | None,
+    model: Any,
+    posterior: Posterior | Mapping[str, npt.ArrayLike],
+    *,
+    n: int = 20_000,
+    draws: int | None = None,
+    decisions: Decisions = "threshold",
+    score_noise: ScoreNoise = "shared",
+    threshold: float = 0.5,
+    coupling: Coupling | None = None,
+    level: float = 0.95,
+    progress: bool = True,
+    random_state: int | np.random.Generator | None = None,
+) -> EffectPosterior:
+    """Return the posterior of a model's mean unfair effect and of its PIU.
+
+    For each draw of the parameters both worlds are made for the same units: the noise has the same seed in all draws,
+    so that draws differ by their parameters and not by chance.
+
+    *Assumes* that the program's equations hold, and that the posterior of their parameters is sound. The model is taken
+    as given: its own uncertainty plays no part.
+
+    Parameters
+    ----------
+    sem_or_program
+        A program with parameters, or an SEM made of it, which also gives ``unfair`` and ``coupling`` if they are None.
+    unfair
+        The unfair paths.
+    model
+        Anything with ``predict_proba``, or a dictionary of such models by name.
+    posterior
+        What :func:`pyrofair.fit_posterior` returns, or for each parameter its draws, shape (draws, ...).
+    n, random_state
+        The number of units, and the seed that draws them.
+    draws
+        The number of posterior draws to use, spread evenly; by default all.
+    decisions, score_noise, threshold, coupling
+        As in :meth:`pyrofair.SEM.truth` and :class:`pyrofair.SEM`.
+    level
+        Of the intervals.
+    progress
+        Whether to show a progress bar.
+
+    Raises
+    ------
+    DataError
+        If the posterior lacks a parameter of the program, has others, or holds draws that no posterior of it holds; if
+        a model does not fit the graph, or a setting is unknown.
+
+    Warns
+    -----
+    PyrofairWarning
+        If the Monte-Carlo error is more than half the posterior's spread.
+
+    References
+    ----------
+    Chikahara et al. (2021), eq. (6) and definition 4, for each draw.
+
+    Examples
+    --------
+    >>> import pyro, torch
+    >>> import pyro.distributions as dist
+    >>> from pyrofair import CausalGraph
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> def program(n):
+    ...     b = pyro.sample("b", dist.Normal(0.0, 5.0))
+    ...     with pyro.plate("units", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         U = pyro.sample("U", dist.Normal(0.0, 1.0))
+    ...         pyro.deterministic("M", b * A + U)
+    >>> unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    >>> model = LogisticRegression().fit(pd.DataFrame({"M": [-1.0, 1.0]}), [0, 1])
+    >>> found = effect_posterior(program, unfair, model, {"b": [0.0, 0.5, 1.0]}, progress=False, random_state=0)
+    >>> found.samples["piu"].round(1).ravel().tolist()
+    [0.0, 0.2, 0.3]
+    """
+    require_units("n", n)
+    rule = DecisionRule(decisions, threshold, score_noise)
+    require_real("level", level, above=0.0, below=1.0)
+    if draws is not None:
+        require_integer("draws", draws)
+    if coupling is not None:
+        require_couplings([coupling])
+    require_flag("progress", progress)
+    require_seed(random_state)
+    if isinstance(sem_or_program, SEM):
+        given = sem_or_program
+    else:
+        require_callable("sem_or_program", sem_or_program, "an SEM, or a Pyro program of the number of units")
+        given = SEM(sem_or_program, unfair)  # type: ignore[arg-type]
+    paths = given.unfair if unfair is None else unfair
+    if paths is None:
+        raise DataError("unfair is None: name the unfair paths, or pass an SEM.")
+    sem = SEM(
+        given.program,
+        paths,
+        coupling=coupling or given.coupling,
+        posterior=posterior,
+        levels=given.levels,
+        dtypes=given.dtypes,
+    )
+    models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
+    if not models:
+        raise DataError("model={} names no model. Pass a fitted model, or a dictionary of them, {'name': model}.")
+    equations, graph = sem.equations(), paths.graph
+    held = thin(read_priors(equations.program, equations.info, posterior).read(posterior), draws)
+    count = len(next(iter(held.values())))
+    chains = next(iter(posterior.samples.values())).shape[0] if isinstance(posterior, Posterior) else 1
+    chains = chains if count % chains == 0 else 1
+    found = np.empty((2, len(QUANTITIES), count, len(models)))
+    seed = seed_from(random_state)
+    for draw in tqdm(range(count), desc="posterior of effects", disable=not progress, leave=False):
+        sem.posterior = {name: values[draw : draw + 1] for name, values in held.items()}
+        worlds = [world.rows for world in sem.worlds(n, seed)]
+        for index, (name, each) in enumerate(models.items()):
+            c0, c1, effect, differs = rule.compare(name, each, worlds, graph, graph.input_columns)
+            estimates = [Estimate.of(values) for values in (effect, differs, c0, c1)]
+            found[:, :, draw, index] = np.transpose([(estimate.value, estimate.error) for estimate in estimates])
+    samples, errors = (
+        dict(zip(QUANTITIES, part.reshape(len(QUANTITIES), chains, -1, len(models)), strict=True)) for part in found
+    )
+    result = EffectPosterior(
+        samples=samples,
+        errors=errors,
+        models=tuple(models),
+        n=n,
+        decisions=decisions,
+        score_noise=score_noise,
+        threshold=threshold,
+        coupling=equations.coupling_of(sem.coupling, sem.coupled),
+        coupled=sem.coupled,
+        level=level,
+    )
+    _warn_of_chance(result.table)
+    return result
+
+
+def _warn_of_chance(table: pd.DataFrame) -> None:
+    """Warn if the Monte-Carlo error of an effect is more than half its posterior's spread."""
+    effects = table[table["quantity"].isin(QUANTITIES[:2])]
+    blurred = effects[(effects["sd"] > ROUNDING) & (effects["mc_error"] > effects["sd"] / 2)]
+    if len(blurred):
+        worst = float((blurred["mc_error"] / blurred["sd"]).max())
+        n = int(table["n"].iloc[0])
+        wanted = math.ceil(n * (4 * worst) ** 2 / 1000) * 1000
+        advice = f"n={wanted} to make it a quarter" if wanted <= MOST_UNITS else "many more units"
+        warnings.warn(
+            f"With {n} units the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
+            f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take {advice}.",
+            PyrofairWarning,
+            stacklevel=3,
+        )

@@ -1,16 +1,19 @@
-"""Ground truth of a model's unfairness: effects over units whose outcomes in both worlds are known."""
+"""Effects of a model over units whose outcomes in both worlds are known, and their posterior."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from pyrofair._arviz import equal_tailed, summarise, to_arviz
+from pyrofair._figures import ShownFigure
 from pyrofair._validation import require_choice, require_real
 from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide, positive_scores
@@ -18,10 +21,12 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
 
 __all__ = [
+    "QUANTITIES",
+    "ROUNDING",
     "DecisionRule",
+    "EffectPosterior",
     "ScoreNoise",
     "Truth",
-    "coupling_text",
     "describe_groups",
     "measure_truth",
     "spread_of_groups",
@@ -30,14 +35,11 @@ __all__ = [
 ScoreNoise = Literal["shared", "own"]
 Vector = NDArray[np.float64]
 
-
-class Compared(NamedTuple):
-    """The probabilities of a positive decision of n units in both worlds, their effects, and how likely they differ."""
-
-    c0: Vector
-    c1: Vector
-    effect: Vector
-    differs: Vector
+LABELS = {"mean_unfair_effect": "mean unfair effect", "piu": "PIU", "p_y0": "P(Y0 = 1)", "p_ypi": "P(Ypi = 1)"}
+QUANTITIES = tuple(LABELS)
+ROUNDING = 1e-9
+"""A spread of probabilities below this is none."""
+BLUE, GREY = "#0072B2", "#666666"
 
 
 @dataclass(frozen=True)
@@ -60,23 +62,21 @@ class DecisionRule:
         worlds: Sequence[pd.DataFrame],
         graph: CausalGraph,
         order: Sequence[str] | None = None,
-    ) -> Compared:
-        """Return the decisions of a model about the same n units in both worlds, noise averaged out, shapes (n,)."""
+    ) -> tuple[Vector, Vector, Vector, Vector]:
+        """Return of the same n units the probabilities of a positive decision, effects, and probabilities to differ.
+
+        These are c0, c1, t and p of :class:`Truth`, each of shape (n,).
+        """
         c0, c1 = (
             decide(positive_scores(name, model, rows, graph, order), self.decisions, self.threshold) for rows in worlds
         )
         own = self.decisions == "score" and self.score_noise == "own"
-        return Compared(c0, c1, c1 - c0, c0 + c1 - 2.0 * c0 * c1 if own else np.abs(c1 - c0))
+        return c0, c1, c1 - c0, c0 + c1 - 2.0 * c0 * c1 if own else np.abs(c1 - c0)
 
     def __str__(self) -> str:
         return (
             f"score > {self.threshold:g}" if self.decisions == "threshold" else f"drawn, score noise {self.score_noise}"
         )
-
-
-def coupling_text(coupling: str, coupled: Sequence[str]) -> str:
-    """Return how the noise of nodes without explicit noise is coupled, in words."""
-    return f"{coupling} noise of {', '.join(coupled)}" if coupled else "all noise explicit"
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,7 @@ class Truth:
         subtracted; it cannot be estimated in a group of one unit, which counts as it is.
     paper_condmean : float
         The formula in the paper's appendix G.2 to the letter, ``sqrt((sum_k mu_k - mu) / K)`` over the K groups, with
-        ``mu_k`` the share of the group whose decisions differ and ``mu`` the plain mean of the ``mu_k``. It lacks the
-        square, has an indicator where definition 1 has a difference, and weighs groups equally, so it equals
+        ``mu_k`` the share of the group whose decisions differ and ``mu`` the plain mean of the ``mu_k``. It equals
         ``sqrt(mu * (K - 1) / K)`` and is no spread. (Read as a sum of ``mu_k - mu`` it is 0 for every model.) It has no
         standard error because K grows with n.
     grouping : str
@@ -168,16 +167,123 @@ class Truth:
         )
 
     def __str__(self) -> str:
-        rule = DecisionRule(self.decisions, self.threshold, self.score_noise)
         means = "; means over draws" if self.parameters.used > 1 else ""
         given = f"parameters: {self.parameters}{means}\n" if self.parameters.names else ""
         return (
-            f"truth over {self.n} units (decisions: {rule}; {coupling_text(self.coupling, self.coupled)})\n{given}"
+            f"truth over {self.n} units ({_describe(self)})\n{given}"
             f"mean unfair effect  {self.mean_unfair_effect}\n"
             f"PIU                 {self.piu}\n"
             f"conditional sd      {self.conditional_sd}  ({self.grouping})\n"
             f"paper's condmean    {self.paper_condmean:.4f}"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EffectPosterior:
+    """The posterior of the effects of models: for each draw of the SEM's parameters their effects in both worlds.
+
+    Attributes
+    ----------
+    samples : dict of str to ndarray of shape (chain, draw, model)
+        ``mean_unfair_effect``, ``piu``, ``p_y0`` and ``p_ypi`` (P(Y = 1) in the baseline and in the switched world).
+    errors : dict of str to ndarray of shape (chain, draw, model)
+        Their Monte-Carlo standard errors. All draws see the same units, so that these errors move all draws alike:
+        the spread of the samples does not hold them.
+    models : tuple of str
+        The models.
+    n : int
+        The number of units that each draw was evaluated with.
+    decisions, score_noise, threshold : str, str, float
+        How decisions are made of scores, as in :meth:`pyrofair.SEM.truth`.
+    coupling : str
+        How the noise of nodes drawn without explicit noise is coupled across the worlds.
+    coupled : tuple of str
+        These nodes; if there are none, the coupling plays no part.
+    level : float
+        Of the intervals: equal-tailed in the table, in the summary and in the picture.
+    """
+
+    samples: dict[str, NDArray[np.float64]] = field(repr=False)
+    errors: dict[str, NDArray[np.float64]] = field(repr=False)
+    models: tuple[str, ...]
+    n: int
+    decisions: Decisions
+    score_noise: ScoreNoise
+    threshold: float
+    coupling: str
+    coupled: tuple[str, ...]
+    level: float
+
+    def __str__(self) -> str:
+        draws = self.samples["piu"][..., 0].size
+        lines = [f"posterior of effects: {draws} draws, {self.n} units each; {_describe(self)}"]
+        lines += [
+            f"{self._name(row.quantity, row.model)}: {row.estimate:.4f}, {100 * self.level:g} % interval "
+            f"[{row.lower:.4f}, {row.upper:.4f}] (Monte-Carlo error {row.mc_error:.4f})"
+            for row in self.table.itertuples(index=False)
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _name(self, quantity: Any, model: Any) -> str:
+        """Return a quantity in words, with the model's name if there are several."""
+        return LABELS[quantity] + (f", {model}" if len(self.models) > 1 else "")
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each model and quantity.
+
+        Columns: model, decisions, score_noise, coupling, quantity, estimate (posterior mean), sd, lower and upper
+        (equal-tailed interval), mc_error (root mean square over draws), draws, n.
+        """
+        rows = []
+        for (index, model), quantity in product(enumerate(self.models), QUANTITIES):
+            drawn = self.samples[quantity][..., index].ravel()
+            sd = drawn.std() if drawn.std() > ROUNDING else 0.0
+            error = float(np.sqrt(np.mean(self.errors[quantity][..., index] ** 2)))
+            how = (model, self.decisions, self.score_noise, self.coupling, quantity)
+            rows.append((*how, drawn.mean(), sd, *equal_tailed(drawn, self.level), error, drawn.size, self.n))
+        names = "model decisions score_noise coupling quantity estimate sd lower upper mc_error draws n"
+        return pd.DataFrame(rows, columns=names.split())
+
+    def to_inference_data(self) -> Any:
+        """Return the draws as ArviZ data: the quantities as posterior, a dimension for the models."""
+        dims = {quantity: ["model"] for quantity in QUANTITIES}
+        return to_arviz({"posterior": self.samples}, coords={"model": self.models}, dims=dims)
+
+    def summary(self, level: float | None = None) -> pd.DataFrame:
+        """Return mean, standard deviation and equal-tailed interval of each quantity, and convergence diagnostics.
+
+        The table, with a row for each quantity of each model, is that of :meth:`pyrofair.Posterior.summary`; its level
+        is by default that of :attr:`table`.
+        """
+        with np.errstate(invalid="ignore"):  # a PIU of 0 in all draws has no error to estimate
+            return summarise(self.to_inference_data(), level=self.level if level is None else level)
+
+    def plot(self) -> Figure:
+        """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
+        drawn = np.concatenate([self.samples[quantity].reshape(-1, len(self.models)) for quantity in QUANTITIES], 1)
+        names = [self._name(*row) for row in product(QUANTITIES, self.models)]
+        height = np.arange(len(names))[::-1]
+        figure = ShownFigure(figsize=(8.0, 1.2 + 0.35 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        axes.axvline(0.0, color=GREY, linestyle="--", linewidth=1, zorder=0)
+        axes.hlines(height, *equal_tailed(drawn, self.level), color=BLUE, linewidth=1.5)
+        axes.hlines(height, *equal_tailed(drawn, 0.5), color=BLUE, linewidth=4)
+        axes.plot(np.median(drawn, axis=0), height, "o", color=BLUE, markerfacecolor="white")
+        axes.set_yticks(height, names)
+        axes.set_xlabel(f"median, quartiles and equal-tailed {100 * self.level:g} % interval")
+        axes.set_title(f"posterior; {_describe(self)}", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        return figure
+
+
+def _describe(found: Truth | EffectPosterior) -> str:
+    """Return in words how decisions are made and how noise is coupled."""
+    rule = DecisionRule(found.decisions, found.threshold, found.score_noise)
+    noise = f"{found.coupling} noise of {', '.join(found.coupled)}" if found.coupled else "all noise explicit"
+    return f"decisions: {rule}; {noise}"
 
 
 def measure_truth(
@@ -202,15 +308,19 @@ def measure_truth(
     group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
     ends = np.cumsum([0, *(sizes or [n])])
     parts = [slice(start, end) for start, end in pairwise(ends)]
-    cells = [_cells(group[part]) for part in parts]
-    spreads = [spread_of_groups(effect[part], *cell) for part, cell in zip(parts, cells, strict=True)]
-    letter = [_to_the_letter(differs[part], *cell) for part, cell in zip(parts, cells, strict=True)]
+    spreads, letter, counts = [], [], []
+    for part in parts:
+        _, cell, size = np.unique(group[part], return_inverse=True, return_counts=True)
+        mu = np.bincount(cell, differs[part]) / size
+        spreads.append(spread_of_groups(effect[part], cell, size))
+        letter.append(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
+        counts.append(size)
     return Truth(
         mean_unfair_effect=Estimate.pooled([Estimate.of(effect[part]) for part in parts]),
         piu=Estimate.pooled([Estimate.of(differs[part]) for part in parts]),
         conditional_sd=Estimate.pooled(spreads),
         paper_condmean=float(np.mean(letter)),
-        grouping=describe_groups(list(factual.columns), np.concatenate([size for _, size in cells]), len(parts)),
+        grouping=describe_groups(list(factual.columns), np.concatenate(counts), len(parts)),
         decisions=rule.decisions,
         score_noise=rule.score_noise,
         threshold=rule.threshold,
@@ -219,18 +329,6 @@ def measure_truth(
         n=n,
         parameters=parameters,
     )
-
-
-def _cells(group: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the group of each unit, numbered from 0 without gaps, and the sizes of the groups."""
-    _, cell, size = np.unique(group, return_inverse=True, return_counts=True)
-    return cell.astype(np.int64), size.astype(np.int64)
-
-
-def _to_the_letter(differs: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> float:
-    """Return the formula of the paper's appendix G.2."""
-    mu = np.bincount(group, differs) / size
-    return float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
 
 
 def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:

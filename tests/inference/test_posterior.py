@@ -23,7 +23,7 @@ from pyrofair.inference import posterior
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import Posterior, fit_posterior, predictive
 from pyrofair.programs.interventions import InterventionError
-from pyrofair.sources.effect_posterior import EffectPosterior, effect_posterior
+from pyrofair.sources import EffectPosterior, effect_posterior
 from pyrofair.sources.sem import SEM
 
 # ArviZ 0.23 announces its next version once a day, on import.

@@ -50,7 +50,7 @@ def some_distribution(family: Family, *batch: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("values", "kind", "known"),
+    ("values", "expected", "known"),
     [
         (pd.Series([True, False, True]), Binary, None),
         (pd.Series([0, 1, 1]), Binary, None),
@@ -68,9 +68,9 @@ def some_distribution(family: Family, *batch: int) -> Any:
         (pd.Series([0, 1, 2]), Categorical, None),
     ],
 )
-def test_a_column_gets_the_family_of_its_type(values: pd.Series, kind: type, known: tuple[Any, ...] | None) -> None:
+def test_a_column_gets_the_family_of_its_type(values: pd.Series, expected: type, known: tuple[Any, ...] | None) -> None:
     family = choose_family(values)
-    assert type(family) is kind
+    assert type(family) is expected
     assert levels(family) == known
     np.testing.assert_array_equal(decode(family, encode(family, values)), values.to_numpy())
 
@@ -90,7 +90,7 @@ LARGE = np.random.default_rng(0).normal(size=100)
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"),
+    ("values", "expected"),
     [
         (1e6 + LARGE, Continuous),
         (2010.0 + 5.0 * LARGE, Continuous),
@@ -105,11 +105,13 @@ LARGE = np.random.default_rng(0).normal(size=100)
         (pd.Categorical(np.arange(100) % 20), Categorical),
     ],
 )
-def test_size_and_spread_choose_a_scale(values: Any, kind: type) -> None:
+def test_size_and_spread_choose_a_scale(values: Any, expected: type) -> None:
     family = choose_family(pd.Series(values))
-    assert type(family) is kind
+    assert type(family) is expected
     found = decode(family, encode(family, pd.Series(values)))
-    assert found.tolist() == (values.tolist() if kind in (Integer, Categorical) else pytest.approx(values, rel=1e-7))
+    assert found.tolist() == (
+        values.tolist() if expected in (Integer, Categorical) else pytest.approx(values, rel=1e-7)
+    )
     assert bool(torch.isfinite(family.distribution(family.offset).log_prob(encode(family, pd.Series(values)))).all())
 
 
@@ -218,8 +220,8 @@ def test_rounded_mixture_against_scipy() -> None:
 def test_rounded_mixture_is_exact_in_both_tails(scale: float) -> None:
     k = torch.tensor([0.0, round(3 * scale), -round(3 * scale), round(7 * scale), -round(7 * scale)])
     one, exact = (
-        DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.tensor([scale], dtype=kind), -200_000, 200_000)
-        for kind in (torch.float32, torch.float64)
+        DiscretizedMixture(torch.zeros(1), torch.zeros(1), torch.tensor([scale], dtype=dtype), -200_000, 200_000)
+        for dtype in (torch.float32, torch.float64)
     )
     torch.testing.assert_close(one.log_prob(k).double(), exact.log_prob(k.double()), rtol=2e-5, atol=2e-4)
     torch.testing.assert_close(one.log_prob(k), one.log_prob(-k), rtol=2e-5, atol=2e-4)

@@ -71,8 +71,8 @@ def learned(frame: pd.DataFrame) -> LearnedMechanisms:
 
 
 def test_families_follow_the_columns(learned: LearnedMechanisms) -> None:
-    kinds = {name: type(family) for name, family in learned.families.items()}
-    assert kinds == {"A": Binary, "Q": Categorical, "D": Integer, "M": Continuous, "Y": Binary}
+    types = {name: type(family) for name, family in learned.families.items()}
+    assert types == {"A": Binary, "Q": Categorical, "D": Integer, "M": Continuous, "Y": Binary}
     assert learned.levels == {"Q": (-1, 0, 1)}
 
 
@@ -101,7 +101,7 @@ def test_networks_beat_linear_mechanisms_where_scales_grow() -> None:
     rng = np.random.default_rng(0)
     A, Q = rng.integers(2, size=1500), rng.normal(size=1500)
     df = pd.DataFrame({"A": A, "Q": Q, "D": A + Q * rng.uniform(size=1500)})
-    one, other = (learn(df, nodes=["D"], parameters=kind, hidden=(16, 16)) for kind in ("network", "linear"))
+    one, other = (learn(df, nodes=["D"], parameters=numbers, hidden=(16, 16)) for numbers in ("network", "linear"))
     assert one.held_out["log_likelihood"][0] > other.held_out["log_likelihood"][0] + 0.1
 
 
@@ -227,7 +227,7 @@ def numeric() -> LearnedMechanisms:
 def test_program_has_parameters_outside_and_columns_inside_the_plate(learned: LearnedMechanisms) -> None:
     trace: Any = poutine.trace(learned.program).get_trace(7)
     inside = [name for name, site in trace.nodes.items() if site["type"] == "sample" and site["cond_indep_stack"]]
-    assert [name for name in inside if name != "people"] == ["Q", "A", "D", "M", "Y"]
+    assert [name for name in inside if name != "units"] == ["Q", "A", "D", "M", "Y"]
     assert {name for name in trace.nodes if "__" in name} == set(learned.posterior)
     assert all(trace.nodes[name]["value"].shape == (7,) for name in ["Q", "A", "D", "M", "Y"])
     read = pf.CausalGraph.from_pyro(learned.program, nodes=GRAPH.nodes, sensitive="A", outcome="Y")
@@ -332,7 +332,7 @@ def test_column_names_may_be_any(posterior: str) -> None:
     ].shape == (5, 3)
 
 
-@pytest.mark.parametrize("name", ["people", "row", "rows", "A__code"])
+@pytest.mark.parametrize("name", ["units", "row", "rows", "A__code"])
 def test_names_of_the_program_may_be_those_of_columns(name: str) -> None:
     df = units(200)[["A", "M", "Y"]].rename(columns={"M": name}).assign(A=lambda df: df["A"] + 1)
     graph = pf.CausalGraph([("A", name), ("A", "Y"), (name, "Y")], sensitive="A", outcome="Y", baseline=1, contrast=2)
@@ -398,7 +398,7 @@ def test_words_and_history(learned: LearnedMechanisms) -> None:
 
 
 def test_an_early_mechanism_is_not_kept_for_luck() -> None:
-    """Effects are not understated: of states that held-out rows cannot tell apart, the last is kept."""
+    """Effects are not understated: of states that held-out rows cannot distinguish, the last is kept."""
     rng = np.random.default_rng(0)
     A = rng.integers(2, size=800)
     df = pd.DataFrame({"A": A, "M": A + rng.normal(size=800)})
@@ -465,7 +465,7 @@ def test_refit_moves_as_far_as_the_data_say(frame: pd.DataFrame) -> None:
 
 @pytest.fixture(scope="module")
 def narrow() -> tuple[NDArray[np.float64], ...]:
-    """Of a mixture with a narrow component: what a fit and its replicates say, and the rows with the same weights."""
+    """Of a mixture with a narrow component: what a fit and its replicates give, and the rows with the same weights."""
     rng = np.random.default_rng(0)
     A = rng.integers(2, size=6000)
     usual = rng.uniform(size=6000) < 0.45 + 0.1 * A
@@ -475,17 +475,17 @@ def narrow() -> tuple[NDArray[np.float64], ...]:
     found = learn_mechanisms(df, graph, nodes=["H"], steps=2000, progress=False, random_state=0)
     table = pd.DataFrame({"A": [0, 1]})
 
-    def told(learned: LearnedMechanisms) -> list[float]:
+    def numbers(learned: LearnedMechanisms) -> list[float]:
         distribution = learned.distribution("H", table)
         values = torch.arange(1.0, float(H.max()) + 1.0).unsqueeze(1)
         each = distribution.log_prob(values).exp()
         return [*each[39].tolist(), *(values * each).sum(0).tolist()]
 
     weights = [rng.exponential(size=6000) for _ in range(12)]
-    replicates = np.array([told(found.refit(weight, i)) for i, weight in enumerate(weights)])
+    replicates = np.array([numbers(found.refit(weight, i)) for i, weight in enumerate(weights)])
     groups = [A == 0, A == 1]
     simple = np.array([[np.average(each[g], weights=w[g]) for each in (H == 40, H) for g in groups] for w in weights])
-    return np.array(told(found)), replicates, simple
+    return np.array(numbers(found)), replicates, simple
 
 
 def test_replicates_of_narrow_components_spread_and_move_as_the_rows_do(
@@ -672,11 +672,11 @@ def test_replicates_spread_as_influence_values_say(n: int, parameters: Any) -> N
     df = pd.DataFrame({"A": A, "Q": Q, "M": (rng.random(n) < expit(0.5 * A + 0.7 * Q - 0.3)).astype(int)}).assign(Y=A)
     graph = pf.CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y")
     learned = learn_mechanisms(df, graph, nodes=["M"], parameters=parameters, progress=False, random_state=0)
-    places = [pd.DataFrame({"A": a, "Q": Q}) for a in (0, 1)]
+    tables = [pd.DataFrame({"A": a, "Q": Q}) for a in (0, 1)]
     train = learned.rows.train.numpy()
 
     def effect(found: LearnedMechanisms) -> float:
-        p0, p1 = (found.distribution("M", table).probs.mean().item() for table in places)
+        p0, p1 = (found.distribution("M", table).probs.mean().item() for table in tables)
         return p1 - p0
 
     X = np.column_stack([np.ones(n), A, (Q - learned.families["Q"].mean) / learned.families["Q"].sd])  # type: ignore[attr-defined]

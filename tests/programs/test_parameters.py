@@ -20,7 +20,7 @@ from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
 from pyrofair.programs.parameters import ParameterUse, allocate, read_priors
 from pyrofair.programs.sites import read_sites
-from pyrofair.sources.effect_posterior import effect_posterior
+from pyrofair.sources import effect_posterior
 from pyrofair.sources.sem import SEM
 
 UNFAIR = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")

@@ -14,7 +14,7 @@ import torch
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.couplings import Coupling
-from pyrofair.sources.effect_posterior import effect_posterior
+from pyrofair.sources import effect_posterior
 from pyrofair.sources.sem import SEM
 
 GRAPH = CausalGraph("{A J} -> S; {A J S M} -> Y; A -> M", sensitive="A", outcome="Y", columns={"J": "job"})

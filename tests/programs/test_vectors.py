@@ -25,7 +25,7 @@ from pyrofair.programs.covariates import with_covariates
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
-from pyrofair.sources.effect_posterior import effect_posterior
+from pyrofair.sources import effect_posterior
 
 K = 3
 B = torch.tensor([1.0, -0.5, 2.0])

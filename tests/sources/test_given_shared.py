@@ -45,7 +45,7 @@ class Model:
         return cls(rng.dirichlet(np.ones(k)), *learned, r, (c > 0.5).astype(float) if hard else c)
 
     def worlds(self) -> tuple[tuple[Vector, Vector], tuple[CounterfactualSample, CounterfactualSample]]:
-        """Rows (s, w, r), exact, each as often as R's distribution says: cells share their rows, so R is drawn by
+        """Rows (s, w, r), exact, each as often as by R's distribution: cells share their rows, so R is drawn by
         weight."""
         k = len(self.s)
         grid = np.array(list(itertools.product(range(k), range(LEVELS), range(2))))
@@ -83,7 +83,7 @@ class Model:
 
 
 def paired(model: Model, draws: int = 4000) -> Any:
-    """The same worlds with cells: R in as many rows as its probability says, up to rounding."""
+    """The same worlds with cells: R in as many rows as by its probability, up to rounding."""
     k = len(model.s)
     rows: list[tuple[int, int, int]] = []
     for u, w in itertools.product(range(k), range(LEVELS)):
@@ -114,7 +114,7 @@ def test_intervals_nest_and_hold_the_truth(hard: bool) -> None:
         assert least - 1e-9 <= piu <= most + 1e-9
         assert most - 1e-9 <= given["piu_upper"] <= marginal[1] + 1e-9
         narrower += most - least < given["piu_upper"] - given["piu_lower"] - 0.01
-    assert narrower > 5  # where W agrees the two worlds are known to agree in R, and that tells something
+    assert narrower > 5  # where W agrees the two worlds are known to agree in R, which narrows the interval
 
 
 @pytest.mark.parametrize("hard", [True, False])
@@ -154,7 +154,7 @@ def test_disagreement_given_units_can_exceed_that_of_the_margins() -> None:
 
 
 def estimated(p: Vector, q: Vector, rows: int, rng: np.random.Generator) -> tuple[Any, Any]:
-    """Worlds of equal units whose margins are estimated from so many rows of each unit and arm; 0 knows them."""
+    """Worlds of equal units whose margins are estimated from so many rows of each unit and arm; 0: known."""
     units, levels = p.shape
     unit, cell = np.repeat(np.arange(units), levels), np.tile(np.arange(levels), units)
     frame = pd.DataFrame({"W": cell})

@@ -134,8 +134,8 @@ def test_saturated_is_the_weighted_share_in_each_cell() -> None:
 def test_saturated_without_columns_is_the_group_frequency() -> None:
     a = np.array([0, 1, 1, 1], dtype=np.int8)
     empty = pd.DataFrame(index=range(4))
-    for kind in ("logistic", "boosted", "saturated", KNeighborsClassifier()):
-        model = make_propensity(kind, empty=True, seed=0)  # type: ignore[arg-type]
+    for propensity in ("logistic", "boosted", "saturated", KNeighborsClassifier()):
+        model = make_propensity(propensity, empty=True, seed=0)  # type: ignore[arg-type]
         assert model.fit(empty, a, np.array([3.0, 1, 1, 1])).fitted.tolist() == [0.5] * 4
         assert model.predict(pd.DataFrame(index=range(2))).tolist() == [0.5] * 2
 
@@ -257,20 +257,19 @@ def test_equal_weights_need_no_support() -> None:
     FromClassifier(TakesNoWeight()).fit(table, a, ONES)
 
 
-@pytest.mark.parametrize("kind", ["probit", None, 3, LogisticRegression, StandardScaler()])
-def test_unknown_kinds(kind: Any) -> None:
+@pytest.mark.parametrize("propensity", ["probit", None, 3, LogisticRegression, StandardScaler()])
+def test_unknown_propensities(propensity: Any) -> None:
     graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
     with pytest.raises(
         DataError,
         match=r"propensity=.* is not known\. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classif",
     ):
-        IPW(graph.unfair(), propensity=kind).fit(pd.DataFrame({"A": [0, 1], "M": [0, 1]}))
+        IPW(graph.unfair(), propensity=propensity).fit(pd.DataFrame({"A": [0, 1], "M": [0, 1]}))
 
 
-# --- distributions of all of them
-# ---------------------------------------------------------------------------------------------
+# --- properties of all of them ---------------------------------------------------------------------------------------
 
-KINDS: dict[str, Any] = {
+PROPENSITIES: dict[str, Any] = {
     "logistic": "logistic",
     "saturated": "saturated",
     "boosted": "boosted",
@@ -278,7 +277,7 @@ KINDS: dict[str, Any] = {
     "forest": RandomForestClassifier(5, random_state=0),
     "neighbours": KNeighborsClassifier(5),
 }
-kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+each_propensity = pytest.mark.parametrize("propensity", PROPENSITIES.values(), ids=PROPENSITIES)
 
 
 def discrete() -> tuple[pd.DataFrame, NDArray[np.int8]]:
@@ -286,25 +285,25 @@ def discrete() -> tuple[pd.DataFrame, NDArray[np.int8]]:
     return pd.DataFrame({"old": (table["age"] // 15).astype(int), "busy": (table["hours"] > 30).astype(int)}), a
 
 
-def make(kind: Any, folds: int = 5) -> Propensity:
-    return make_propensity(kind, empty=False, seed=0, folds=folds)
+def make(propensity: Any, folds: int = 5) -> Propensity:
+    return make_propensity(propensity, empty=False, seed=0, folds=folds)
 
 
-@kinds
-def test_probabilities_of_the_fitted_rows_and_of_new_ones(kind: Any) -> None:
+@each_propensity
+def test_probabilities_of_the_fitted_rows_and_of_new_ones(propensity: Any) -> None:
     table, a = discrete()
-    model = make(kind).fit(table, a, ONES)
+    model = make(propensity).fit(table, a, ONES)
     for p, n in ((model.fitted, 400), (model.predict(table[:30]), 30)):
         assert p.shape == (n,)
         assert p.dtype == np.float64
         assert ((p >= 0) & (p <= 1)).all()
 
 
-@kinds
-def test_same_seed_same_numbers_and_no_global_generator_is_touched(kind: Any) -> None:
+@each_propensity
+def test_same_seed_same_numbers_and_no_global_generator_is_touched(propensity: Any) -> None:
     table, a = discrete()
     before = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    one, two = (make(kind).fit(table, a, counts()) for _ in range(2))
+    one, two = (make(propensity).fit(table, a, counts()) for _ in range(2))
     after = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     assert np.array_equal(one.fitted, two.fitted, equal_nan=True)  # a cell without weight has no share
     assert np.array_equal(one.predict(table[counts() > 0]), two.predict(table[counts() > 0]))
@@ -313,14 +312,14 @@ def test_same_seed_same_numbers_and_no_global_generator_is_touched(kind: Any) ->
     assert torch.equal(before[1], after[1])
 
 
-@kinds
-def test_a_refit_is_a_fit_with_other_weights(kind: Any) -> None:
+@each_propensity
+def test_a_refit_is_a_fit_with_other_weights(propensity: Any) -> None:
     table, a = discrete()
-    first = make(kind).fit(table, a, ONES)
+    first = make(propensity).fit(table, a, ONES)
     kept = first.fitted.copy()
     for seed in range(2):
         weight = counts(seed)
-        refit, fresh = first.refit(table, a, weight), make(kind).fit(table, a, weight)
+        refit, fresh = first.refit(table, a, weight), make(propensity).fit(table, a, weight)
         assert refit is not first
         used = weight > 0
         assert refit.fitted[used] == pytest.approx(fresh.fitted[used], abs=1e-8)
@@ -329,13 +328,13 @@ def test_a_refit_is_a_fit_with_other_weights(kind: Any) -> None:
     assert np.array_equal(first.fitted, kept)
 
 
-@pytest.mark.parametrize("kind", ["logistic", "saturated", DecisionTreeClassifier(max_depth=3, random_state=0)])
-def test_a_weight_is_so_many_rows(kind: Any) -> None:
+@pytest.mark.parametrize("propensity", ["logistic", "saturated", DecisionTreeClassifier(max_depth=3, random_state=0)])
+def test_a_weight_is_so_many_rows(propensity: Any) -> None:
     table, a = discrete()
     for weight in (2 * ONES, counts()):
         rows, groups, ones = repeated(table, a, weight)
-        expected = make(kind, folds=1).fit(rows, groups, ones).predict(table[weight > 0])
-        weighted = make(kind, folds=1).fit(table, a, weight)
+        expected = make(propensity, folds=1).fit(rows, groups, ones).predict(table[weight > 0])
+        weighted = make(propensity, folds=1).fit(table, a, weight)
         assert weighted.predict(table[weight > 0]) == pytest.approx(expected, abs=1e-8)
 
 
@@ -350,10 +349,10 @@ def test_a_refit_of_logistic_on_rows_without_a_level() -> None:
     assert np.isfinite(refit.fitted).all()
 
 
-@kinds
-def test_pickles(kind: Any) -> None:
+@each_propensity
+def test_pickles(propensity: Any) -> None:
     table, a = discrete()
-    model = make(kind).fit(table, a, ONES)
+    model = make(propensity).fit(table, a, ONES)
     model.refit(table, a, counts())
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.fitted, model.fitted)

@@ -45,7 +45,7 @@ def near(found: Estimate, right: float, errors: float = 4.5) -> bool:
 
 
 def coin(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         pyro.sample("D", dist.Bernoulli(0.25 + 0.35 * A))
 
@@ -96,7 +96,7 @@ SCORE = {k: (10 + 20 * k[0] + 10 * k[1] + 25 * k[2] + 30 * k[3]) / 100 for k in 
 
 
 def discrete(n: int) -> None:
-    with pyro.plate("people", n):
+    with pyro.plate("units", n):
         Q = pyro.sample("Q", dist.Bernoulli(0.5))
         A = pyro.sample("A", dist.Bernoulli(0.4 + 0.2 * Q))
         pyro.sample("D", dist.Bernoulli(0.2 + 0.4 * A + 0.2 * Q))
@@ -138,7 +138,7 @@ def enumerated(coupling: str, decisions: str) -> dict[str, float]:
             differs = c0 + c1 - 2 * c0 * c1 if decisions == "own" else abs(c1 - c0)
             if p_qa * p_d * p_m > 0:
                 cells.setdefault((a, q, d[a], m[a]), []).append((p_qa * p_d * p_m, c1 - c0, differs))
-    units = [person for cell in cells.values() for person in cell]
+    units = [unit for cell in cells.values() for unit in cell]
     effect = sum(p * t for p, t, _ in units)
     weight = np.array([sum(p for p, _, _ in cell) for cell in cells.values()])
     mu = np.array([sum(p * t for p, t, _ in cell) for cell in cells.values()]) / weight
@@ -187,8 +187,8 @@ def test_a_score_of_exactly_one_half_is_no_decision_in_either_precision() -> Non
 
 
 def hidden(n: int) -> None:
-    """Noise that the features tell of those with A = 0 only: D = max(A, U)."""
-    with pyro.plate("people", n):
+    """Noise that the features determine for those with A = 0 only: D = max(A, U)."""
+    with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
         U = pyro.sample("U", dist.Bernoulli(0.4))
         pyro.sample("Q", dist.Normal(0.0, 1.0))
@@ -312,7 +312,7 @@ def test_the_hiring_truth_is_that_of_its_equations() -> None:
 
 def test_recanting_witnesses_have_a_truth() -> None:
     def kite(n: int) -> None:
-        with pyro.plate("people", n):
+        with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
             U1 = pyro.sample("U1", dist.Normal(0.0, 1.0))
             U2 = pyro.sample("U2", dist.Normal(0.0, 1.0))

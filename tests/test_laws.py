@@ -1,4 +1,4 @@
-"""Laws that every source of potential outcomes obeys; a new source is one more line in ``SOURCES``."""
+"""Properties that every source of potential outcomes has; a new source is one more line in ``SOURCES``."""
 
 from __future__ import annotations
 
