@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import linprog
@@ -370,7 +371,7 @@ class UnitMeans:
 class Signs:
     """For each view the sides of both kinks on which its k units are, from -1 to 1, by the other views.
 
-    Where the worlds have cells, ``potentials`` take this role in the programs over couplings.
+    Where the worlds have cells, ``potentials`` have this function in the programs over couplings.
     """
 
     effect: tuple[Vector, ...]
@@ -453,15 +454,13 @@ def split_draws(worlds: Worlds) -> tuple[Worlds, ...]:
 
 
 def _half(world: CounterfactualSample, which: int) -> CounterfactualSample:
+    """Return every other draw of each unit, from the first (0) or the second (1) on; a unit keeps its weight."""
     index = world.unit_index
-    order = np.argsort(index, kind="stable")
-    count = np.bincount(index)
-    turn = np.empty(len(index), dtype=np.int64)
-    turn[order] = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
-    chosen = np.flatnonzero(turn % 2 == which)
+    chosen = np.flatnonzero(pd.Series(index).groupby(index).cumcount().to_numpy() % 2 == which)
     own = index[chosen]
-    whole, part = np.bincount(index, world.weight), np.bincount(own, world.weight[chosen], len(count))
-    share = np.divide(whole, part, out=np.ones(len(count)), where=part > 0)
+    whole = np.bincount(index, world.weight)
+    part = np.bincount(own, world.weight[chosen], len(whole))
+    share = np.divide(whole, part, out=np.ones(len(whole)), where=part > 0)
     return CounterfactualSample(
         world.rows.iloc[chosen], world.weight[chosen] * share[own], np.asarray(world.unit)[chosen]
     )

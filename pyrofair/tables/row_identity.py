@@ -105,18 +105,14 @@ class _Contents:
         """Match all rows if the contents are the same, those with one label and one content to each other first."""
         if not np.array_equal(np.sort(self.hashes), np.sort(other.hashes)):
             return None
-        own, theirs = self._labelled(), other._labelled()
-        if own is not None and theirs is not None:
+        if self.table.index.is_unique and other.table.index.is_unique:
+            own, theirs = (pd.MultiIndex.from_arrays([each.table.index, each.hashes]) for each in (self, other))
             at = theirs.get_indexer(own)
             if (at >= 0).all():
                 return np.asarray(at, dtype=np.int64)
         found = np.empty(len(self.hashes), dtype=np.int64)
         found[np.argsort(self.hashes, kind="stable")] = np.argsort(other.hashes, kind="stable")
         return found
-
-    def _labelled(self) -> pd.MultiIndex | None:
-        """Return labels with contents, if no label occurs twice."""
-        return pd.MultiIndex.from_arrays([self.table.index, self.hashes]) if self.table.index.is_unique else None
 
     def _by_label(self, other: _Contents) -> NDArray[np.int64] | None:
         """Match rows by their labels if all rows with one label have one content, and chance would not make it so."""
