@@ -250,7 +250,7 @@ def test_a_baseline_row_of_probability_zero_is_refused_before_mechanisms_are_lea
                            contrast=0)  # fmt: skip
     df = units().assign(R=np.linspace(0.0, 1.0, N))
     unfair = graph.unfair("A -> M -> Y")
-    with pytest.raises(PositivityError, match=r"rows of the baseline 1, .* by the propensity 'Sure'"):
+    with pytest.raises(PositivityError, match=r"rows of the baseline 1, .* by the propensity Sure"):
         pf.GComputation(unfair, propensity=Sure(), progress=False).fit(df)
 
 
