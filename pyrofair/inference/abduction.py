@@ -211,7 +211,7 @@ class _NoiseReport:
             elif site in distributions:
                 method = "distribution function"
                 if not is_point(distributions[site], evidence.coupling):
-                    again = "its noise is drawn anew where its distribution is another one"
+                    again = "its noise is drawn anew where the two distributions differ"
                     note = again if evidence.coupling == "independent" else "known up to what gives the value"
             elif site in found.declared:
                 method = "declared inverse"

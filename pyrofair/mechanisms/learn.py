@@ -154,10 +154,11 @@ def require_families(own: object, columns: Sequence[str]) -> None:
 def require_fitting(family: Family, values: pd.Series[Any]) -> None:
     """Refuse a family whose distributions have wrong shapes, or give a value of the column no probability."""
     name = values.name
-    if isinstance(family, type):
+    if isinstance(family, type | str):
+        held = f"the class {family.__name__}" if isinstance(family, type) else f"the text {family!r}"
         raise DataError(
-            f"families[{name!r}] is the class {family.__name__}; a family is an instance, such as Binary(p=0.5). The "
-            f"default is families.choose_family(df[{name!r}])."
+            f"families[{name!r}] is {held}; a family is an instance of those in pyrofair.mechanisms.families, such as "
+            f"Binary(p=0.5). The default is families.choose_family(df[{name!r}])."
         )
     title = f"The family {type(family).__name__} of {name!r}"
     try:

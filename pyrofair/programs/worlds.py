@@ -581,7 +581,7 @@ def require_shared_first(equations: Equations, shared: Sequence[str]) -> None:
             if why:
                 raise NotIdentifiedError(
                     f"Both worlds share {one!r}, and {other!r} would be drawn anew in each, given its parents alone; "
-                    f"but {why}, so that is not its distribution given {one!r}. Use unit='noise'."
+                    f"but {why}, so its distribution given {one!r} is another. Use unit='noise'."
                 )
 
 

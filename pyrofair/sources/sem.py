@@ -172,6 +172,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         The unfair paths must be those of the graph that they were learned along (``GraphError``); ``settings`` are
         those of :class:`pyrofair.SEM`, such as ``unit``, ``coupling`` and ``draws``.
         """
+        require_instance("learned", learned, LearnedMechanisms, "mechanisms made by learn_mechanisms(...)")
         require_graph(unfair, learned.graph)
         if learned.levels:
             settings.setdefault("levels", learned.levels)

@@ -1,4 +1,4 @@
-"""Learned mechanisms: are they the true ones, does the program serve as an SEM, and is bad input refused?"""
+"""Learned mechanisms against the true ones, their program as an SEM, and refusals of bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the safe ``do`` hold where Pyro's own surprises, and does it compose with what Pyro offers?"""
+"""The safe ``do`` where Pyro's own surprises, and its composition with Pyro's handlers."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_results_report_that_one_draw_of_the_prior_was_used() -> None:
     assert str(truth.parameters) in str(truth)
     assert str(truth.parameters) in str(given)
     assert not given.exact
-    assert "for all units, but for the parameters" in str(given)
+    assert "for all units, up to the parameters" in str(given)
     fitted = SEM(program, UNFAIR, posterior=posterior(1))
     assert fitted.uncertain_parameters == ()
     assert fitted.counterfactual(UNITS).exact
