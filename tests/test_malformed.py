@@ -767,7 +767,7 @@ FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
     _method("Counterfactuals", "scores", model=Says()): ("model", "threshold"),
     _method("Abduction", "do", values={"M": 1.0}): ("values",),
     _named(pf.identify, unfair=UNFAIR): ("unfair", "target"),
-    _named(pf.remove, graph=UNFAIR, kind="touched"): ("graph", "kind"),
+    _named(pf.remove, graph=UNFAIR, nodes="touched"): ("graph", "nodes"),
     _named(pf.audits.plot_feasible_region, levels=0.5): ("levels", "ax"),
     _named(pf.simulate.scenario, name="hiring"): ("name",),
 }  # fmt: skip

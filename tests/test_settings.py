@@ -162,7 +162,7 @@ settings(
 settings(pf.CausalGraph.label, GRAPH.label, value="choice")
 settings(pf.CausalGraph.draw, GRAPH.draw, besides="ax", unfair="paths or none")
 settings(pf.identify, lambda **given: pf.identify(**({"unfair": UNFAIR} | given)), unfair="paths", target="choice")
-settings(pf.remove, lambda **given: pf.remove(UNFAIR, **given), besides="graph", kind="choice")
+settings(pf.remove, lambda **given: pf.remove(UNFAIR, **given), besides="graph", nodes="choice")
 settings(
     pf.IPW,
     lambda **given: pf.IPW(**({"unfair": UNFAIR, "propensity": Untouchable()} | given)).fit(TABLE),

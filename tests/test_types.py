@@ -168,7 +168,7 @@ def test_truth_values_are_a_node_of_their_own_type() -> None:
     assert found.do({"A": 1}).rows["M"].tolist() == [1.0, 0.0]
     with pytest.raises(DataError, match=r"Row 0: M = 2, but in the program it is True or False \(bool\)"):
         abduct(program, rows.assign(M=[2.0, 0.0]))
-    with pytest.raises(DataError, match="'M' is computed as bool, through which gradients cannot be followed"):
+    with pytest.raises(DataError, match="'M' is computed as bool, and gradients cannot be followed through it"):
         abduct(program, rows, method="svi", tolerance=0.1)
 
 
