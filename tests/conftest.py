@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from threadpoolctl import threadpool_limits
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when it is imported, which is later than this
 
 
 @pytest.fixture(autouse=True, scope="session")
