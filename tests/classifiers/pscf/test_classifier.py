@@ -500,7 +500,7 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a number above 0"),
         ({"own_noise": np.inf}, "own_noise=inf must be"),
         ({"encoder_hidden": 20}, r"encoder_hidden=20 must list the units of each hidden layer, such as \(32, 32\)"),
-        ({"families": {"D": "w"}}, "family str of 'D' fails: AttributeError"),
+        ({"families": {"D": "w"}}, r"families\['D'\] is the text"),
         ({"families": {"D": Categorical}}, r"families\['D'\] is the class Categorical; a family is an instance"),
         ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"unfair": HIRING}, "must be unfair paths, made by graph.unfair"),
