@@ -1,0 +1,97 @@
+"""Influence values of the potential outcomes of known classifiers, and the intervals that follow from them.
+
+A source of weighted rows leaves intervals to replicates. A source that satisfies :class:`InfluenceBased` hands over one
+value per row instead, whose mean is the estimate and whose spread is its uncertainty, so that any number of quantities
+have intervals, alone and together, without fitting anything again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.effects.potential_outcomes import CounterfactualSample
+
+__all__ = ["InfluenceBased", "InfluenceValues", "Scorer"]
+
+Scorer = Callable[[CounterfactualSample], NDArray[np.float64]]
+"""Returns the scores of a sample's m rows by Q classifiers, (m, Q); ``origin`` names the rows that are observed ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class InfluenceValues:
+    """One value per audited row, classifier and functional; the weighted mean over rows is the estimate.
+
+    All arrays are (n, Q) for n audited rows and Q columns of scores, and uncentred. Under the assumptions of the source
+    the errors of rows are independent, so that the variance of a mean is that of its values over n.
+
+    Parameters
+    ----------
+    y0, ypi
+        P(Y = 1) in the baseline world and in that with the unfair paths switched.
+    lower
+        The lower end of PIU given what both worlds share (S): ``ypi - y0``, times the sign of the effect given S. The
+        estimate may be negative where that sign is not known well; its size is then the end.
+    rest
+        ``1 - y0 - ypi`` times its sign given S; 1 minus its size is the upper end of PIU given S.
+    disagreement
+        ``a + b - 2 a b`` given S, of the means a and b of the two worlds given S; twice it is an upper bound on PIU.
+    weight
+        The weights of the rows, (n,), of mean 1.
+    stages
+        Diagnostics, a row for each column of scores (``column``, 0 to Q - 1), world (``regime``) and stage: ``nodes``,
+        ``arm``, ``given``; ``mean_weight`` with ``mean_weight_z``, ``ess``, ``max_weight``; ``balance`` and
+        ``correction`` with ``balance_z`` and ``correction_z``.
+    """
+
+    y0: NDArray[np.float64]
+    ypi: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    rest: NDArray[np.float64]
+    disagreement: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    stages: pd.DataFrame
+
+
+@runtime_checkable
+class InfluenceBased(Protocol):
+    """A source that estimates the potential outcomes of known classifiers by influence values."""
+
+    @property
+    def unfair(self) -> Any:
+        """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its numbers rest on, one sentence each."""
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit what does not depend on a classifier on observed rows, and return self."""
+
+    def influence(
+        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+    ) -> InfluenceValues:
+        """Return the influence values of rows (by default the fitted ones) for the columns of scores.
+
+        Rows that it was fitted on are judged by models that did not see them.
+        """
+
+    def stages(self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None) -> pd.DataFrame:
+        """Return the diagnostics of the weights of each stage, which no classifier enters.
+
+        Columns: regime, nodes, arm, given, mean_weight, mean_weight_z, ess, max_weight, problem (what is wrong, or an
+        empty string).
+        """
+
+    def by_group(self, score: Scorer, df: pd.DataFrame | None = None) -> dict[str, tuple[NDArray[np.float64], ...]]:
+        """Return, for ``"group 0"`` and ``"group 1"`` where supported, weighted values of both worlds, (n, Q) each.
+
+        Their weighted means are the estimates from the rows of that group alone, by weights without regressions. Under
+        the assumptions both groups estimate the same; only a wrong propensity, or no overlap, sets them apart.
+        """
