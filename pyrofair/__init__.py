@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
     from pyrofair.programs import CouplingError, InterventionError, do
-    from pyrofair.sources import IPW, SEM, GComputation, effect_posterior
+    from pyrofair.sources import IPW, SEM, GComputation, OneStep, effect_posterior
 
 _NAMES = {
     "audits": "Audit PenaltyPath audit penalty_path",
@@ -62,7 +62,7 @@ _NAMES = {
     "mechanisms": "LearnedMechanisms learn_mechanisms",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
-    "sources": "GComputation IPW SEM effect_posterior",
+    "sources": "GComputation IPW OneStep SEM effect_posterior",
     "tables": "",
 }
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
@@ -82,6 +82,7 @@ __all__ = [
     "InterventionError",
     "LearnedMechanisms",
     "NotIdentifiedError",
+    "OneStep",
     "PenalizedClassifier",
     "PenaltyPath",
     "PositivityError",

@@ -7,6 +7,7 @@ worlds, functionals of them (penalties and effects), and bounds on what they lea
 from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
 from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.effects.group_agreement import compare_groups
+from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import (
     CounterfactualSample,
     Diagnosed,
@@ -25,6 +26,8 @@ __all__ = [
     "Diagnosed",
     "Estimate",
     "GroupSize",
+    "InfluenceBased",
+    "InfluenceValues",
     "MarginalBounds",
     "PIUBounds",
     "PotentialOutcomes",

@@ -21,7 +21,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample
 __all__ = ["InfluenceBased", "InfluenceValues", "Scorer"]
 
 Scorer = Callable[[CounterfactualSample], NDArray[np.float64]]
-"""Returns the scores of a sample's m rows by Q classifiers, (m, Q); ``origin`` names the rows that are observed ones."""
+"""Returns the scores (m, Q) of a sample's m rows by Q classifiers; its ``origin`` names rows that are observed ones."""
 
 
 @dataclass(frozen=True, eq=False)

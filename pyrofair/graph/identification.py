@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -152,6 +152,22 @@ class RegimeEstimand:
                 powers[group, factor.before] += 1
         kept = sorted((one for one in powers.items() if one[1]), key=lambda one: (len(one[0][1]), one[0][0]))
         return Weight(group, tuple(kept), self.regime.unfair.graph.sensitive)
+
+    def ordered(self, order: tuple[str, ...]) -> RegimeEstimand:
+        """Return the same distribution with the factors in another topological order that has the same roots first.
+
+        A node that a latent one joins to others stays conditioned on all nodes before it.
+        """
+        if order == self.order:
+            return self
+        own = {factor.node: factor for factor in self.factors}
+        factors = []
+        for i, node in enumerate(order):
+            factor, before = own[node], order[:i]
+            joined = factor.given == factor.before and bool(self.regime.unfair.graph.latent)
+            given = before if joined else tuple(each for each in before if each in factor.given)
+            factors.append(Factor(node, given, before, factor.arm))
+        return replace(self, order=order, factors=tuple(factors))
 
     def needed_values(self, index: int, group: int | None) -> set[int]:
         """Return the values of A that a node of the order must occur with: the group, and later nodes' arms."""

@@ -42,7 +42,6 @@ from pyrofair.sources.propensity import (
     group_overlap,
     require_propensity,
 )
-from pyrofair.tables.labels import repeat_label
 from pyrofair.tables.reading import read_weight, warn_unused
 
 __all__ = ["IPW"]
@@ -398,12 +397,5 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                     else f"these {len(rows.a)} rows hold none of {whose} with positive weight."
                 )
             )
-        features = rows.table[graph.input_columns].iloc[member]
-        changed = rows.a[member] != arm if arm is not None else np.zeros(len(member), bool)
-        if changed.any():
-            name = graph.sensitive_column
-            source = rows if (rows.a == arm).any() else self.nuisances_.rows
-            label = repeat_label(source.table[name], graph.label(int(arm == 1)), features.index)
-            features = features.assign(**{name: label.astype(rows.table[name].dtype)})
-        origin = np.where(changed, -1, member).astype(np.int64)
+        features, origin = rows.as_read(member, arm, graph, self.nuisances_.rows)
         return CounterfactualSample(features, w[member] / total, None, origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, StackingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
@@ -27,7 +28,7 @@ from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.tables.encoder import TableEncoder
-from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, read_sensitive
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 from pyrofair.tables.row_identity import match_rows
 
@@ -41,11 +42,16 @@ __all__ = [
     "Rows",
     "group_overlap",
     "group_sizes",
+    "linear_design",
     "make_propensity",
+    "newton_logistic",
+    "recode",
     "require_propensity",
+    "split_folds",
+    "text_levels",
 ]
 
-PropensityName = Literal["logistic", "boosted", "saturated"]
+PropensityName = Literal["logistic", "boosted", "saturated", "stacked"]
 FOLDS = 5
 """The folds of cross-fitting, by default."""
 WIDE = 256
@@ -138,25 +144,30 @@ class Logistic(Propensity):
         return other
 
     def _design(self, X: pd.DataFrame) -> Design:
-        ones = np.ones((len(X), 1))
-        if self.encoder_.width_ > WIDE:
-            return sparse.csr_array(sparse.hstack([sparse.csr_array(ones), self.encoder_.transform_sparse(X)]))
-        return np.hstack([ones, self.encoder_.transform(X)])
+        return linear_design(self.encoder_, X)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "cached_"}
 
 
+def linear_design(encoder: TableEncoder, X: pd.DataFrame) -> Design:
+    """Return a column of ones beside the encoded columns of a table, (n, k), sparse where they are many."""
+    ones = np.ones((len(X), 1))
+    if encoder.width_ > WIDE:
+        return sparse.csr_array(sparse.hstack([sparse.csr_array(ones), encoder.transform_sparse(X)]))
+    return np.hstack([ones, encoder.transform(X)])
+
+
 def newton_logistic(
     X: Design,
-    a: NDArray[np.int8],
+    a: NDArray[Any],
     weight: NDArray[np.float64],
     start: NDArray[np.float64],
     *,
     tolerance: float = 1e-12,
     max_steps: int = 60,
 ) -> NDArray[np.float64]:
-    """Return coefficients that maximise the weighted logistic likelihood, shape (k,).
+    """Return coefficients that maximise the weighted logistic likelihood of responses in [0, 1] (n,), shape (k,).
 
     Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
     that every refit of a bootstrap converges. Under separation it stops once the likelihood gains no more. With a
@@ -216,6 +227,25 @@ def _conjugate_gradients(
     return step
 
 
+Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+"""For each fold the rows that it is fitted on, and those that it judges."""
+
+
+def split_folds(a: NDArray[np.int8], weight: NDArray[np.float64], folds: int, seed: int) -> Folds:
+    """Split the rows of positive weight (n,) into folds with rows of both groups a (n,); one fold is all of them."""
+    kept = np.flatnonzero(weight > 0.0)
+    smallest = int(np.bincount(a[kept], minlength=2).min())
+    if smallest < folds:
+        raise DataError(
+            f"A group has {smallest} rows with a weight, too few for {folds}-fold cross-fitting; use "
+            "propensity='logistic', or fewer folds (folds=1 fits on all rows)."
+        )
+    if folds == 1:
+        return [(kept, kept)]
+    split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(kept, a[kept])
+    return [(kept[train], kept[test]) for train, test in split]
+
+
 class FromClassifier(Propensity):
     """Any scikit-learn classifier or pipeline, given the columns as they are, cross-fitted in folds with both groups.
 
@@ -231,21 +261,11 @@ class FromClassifier(Propensity):
         """Fit a clone for each fold, on the rows that have a weight."""
         weight = read_weight(weight, len(X))
         kept = np.flatnonzero(weight > 0.0)
-        smallest = int(np.bincount(a[kept], minlength=2).min())
-        if smallest < self.folds:
-            raise DataError(
-                f"A group has {smallest} rows with a weight, too few for {self.folds}-fold cross-fitting; use "
-                "propensity='logistic', or fewer folds (folds=1 fits on all rows)."
-            )
-        self.levels_ = {name: as_levels(X[name]) for name in X.columns if self.recodes and is_categorical(X[name])}
+        self.levels_ = text_levels(X) if self.recodes else {}
         data = self._typed(X)
         self.models_: list[Any] = []
         self.fitted = np.empty(len(X))
-        folds = [(kept, kept)]
-        if self.folds > 1:
-            split = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed).split(kept, a[kept])
-            folds = [(kept[train], kept[test]) for train, test in split]
-        for train, test in folds:
+        for train, test in split_folds(a, weight, self.folds, self.seed):
             model = clone(self.classifier)
             self.models_.append(fit_weighted(model, data.iloc[train], a[train], weight[train]))
             self.fitted[test] = _chance(model, data.iloc[test])
@@ -261,8 +281,18 @@ class FromClassifier(Propensity):
 
     def _typed(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the table as it is or, if the classifier ``recodes``, with text and objects as categories."""
-        codes = {name: encode_levels(X[name], levels) for name, levels in self.levels_.items()}
-        return X.assign(**{c: pd.Categorical.from_codes(codes[c], categories=self.levels_[c]) for c in codes})
+        return recode(X, self.levels_)
+
+
+def text_levels(X: pd.DataFrame) -> dict[str, pd.Index[Any]]:
+    """Return the levels of the columns of a table that hold categories, text or objects."""
+    return {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
+
+
+def recode(X: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFrame:
+    """Return a table with some columns as pandas categories of these levels; an unknown value is a DataError."""
+    codes = {name: encode_levels(X[name], own) for name, own in levels.items()}
+    return X.assign(**{c: pd.Categorical.from_codes(codes[c], categories=levels[c]) for c in codes})
 
 
 class Boosted(FromClassifier):
@@ -281,6 +311,15 @@ class Boosted(FromClassifier):
         super().__init__(trees, folds, seed, recodes=True)
 
 
+class Stacked(FromClassifier):
+    """A stack of logistic regression on main effects and boosted trees, cross-fitted."""
+
+    def __init__(self, seed: int, folds: int = FOLDS) -> None:
+        logistic = make_pipeline(TableEncoder(), LogisticRegression(C=np.inf, max_iter=1000))
+        members = [("logistic", logistic), ("boosted", Boosted(seed, folds).classifier)]
+        super().__init__(StackingClassifier(members, cv=3), folds, seed, recodes=True)
+
+
 def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
     """Return the probability of group 1 that a fitted classifier gives to each row, shape (m,)."""
     name = f"the propensity model {type(model).__name__}"
@@ -290,31 +329,33 @@ def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
     return read_probabilities(name, model.predict_proba(X), len(X))[:, classes.index(1)]
 
 
-def fit_weighted(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Any:
-    """Fit a classifier with weights; one that takes none gets each row as often as its weight, in integer ratios."""
+def fit_weighted(
+    model: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64], *, what: str = "The propensity model"
+) -> Any:
+    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios."""
     if (weight == weight[0]).all():
-        return _fit(classifier, X, a)
-    last = classifier.steps[-1] if isinstance(classifier, Pipeline) else None
-    if has_fit_parameter(last[1] if last else classifier, "sample_weight"):
-        return _fit(classifier, X, a, **{f"{last[0]}__sample_weight" if last else "sample_weight": weight})
+        return _fit(what, model, X, y)
+    last = model.steps[-1] if isinstance(model, Pipeline) else None
+    if has_fit_parameter(last[1] if last else model, "sample_weight"):
+        return _fit(what, model, X, y, **{f"{last[0]}__sample_weight" if last else "sample_weight": weight})
     counts = _as_counts(weight)
     if counts is None:
         raise DataError(
-            f"The propensity model {type(last[1] if last else classifier).__name__} takes no sample_weight, and the "
-            "weights are not in the ratio of integers by which rows could be repeated. Use a model that takes "
-            "weights, or in an audit bootstrap='multinomial'."
+            f"{what} {type(last[1] if last else model).__name__} takes no sample_weight, and the weights are not in "
+            "the ratio of integers by which rows could be repeated. Use a model that takes weights, or in an audit "
+            "bootstrap='multinomial'."
         )
-    rows = np.repeat(np.arange(len(a)), counts)
-    return _fit(classifier, X.iloc[rows], a[rows])
+    rows = np.repeat(np.arange(len(y)), counts)
+    return _fit(what, model, X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows], y[rows])
 
 
-def _fit(classifier: Any, X: pd.DataFrame, a: NDArray[np.int8], **weights: NDArray[np.float64]) -> Any:
+def _fit(what: str, model: Any, X: Any, y: NDArray[Any], **weights: NDArray[np.float64]) -> Any:
     try:
-        return classifier.fit(X, a, **weights)
+        return model.fit(X, y, **weights)
     except DataError:
         raise
     except ValueError as error:
-        raise DataError(f"The propensity model {type(classifier).__name__} cannot be fitted: {error}") from error
+        raise DataError(f"{what} {type(model).__name__} cannot be fitted: {error}") from error
 
 
 def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
@@ -338,7 +379,9 @@ def make_propensity(
         return Saturated()
     if not isinstance(propensity, str):
         return FromClassifier(propensity, folds, seed)
-    return Logistic() if propensity == "logistic" else Boosted(seed, folds)
+    if propensity == "logistic":
+        return Logistic()
+    return Stacked(seed, folds) if propensity == "stacked" else Boosted(seed, folds)
 
 
 def require_propensity(name: str, value: object) -> None:
@@ -347,7 +390,7 @@ def require_propensity(name: str, value: object) -> None:
         return
     if isinstance(value, str | type) or not hasattr(value, "predict_proba") or not hasattr(value, "fit"):
         raise DataError(
-            f"{name}={value!r} is not known. Use 'logistic', 'boosted', 'saturated', or a scikit-learn classifier "
+            f"{name}={value!r} is not known. Use 'logistic', 'boosted', 'saturated', 'stacked', or a scikit-learn classifier "
             "with predict_proba."
         )
 
@@ -383,6 +426,23 @@ class Rows:
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
         return self.kept if group is None else self.kept & (self.a == group)
+
+    def as_read(
+        self, index: NDArray[np.int64], arm: int | None, graph: CausalGraph, like: Rows
+    ) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """Return some rows as the classifier reads them in a world where the outcome reads an arm, if it reads one.
+
+        Beside them is the position of each, or -1 where its sensitive attribute was changed, to the label that it has
+        among these rows or else those of ``like``.
+        """
+        features = self.table[graph.input_columns].iloc[index]
+        changed = self.a[index] != arm if arm is not None else np.zeros(len(index), bool)
+        if changed.any():
+            name = graph.sensitive_column
+            source = self if (self.a == arm).any() else like
+            label = repeat_label(source.table[name], graph.label(int(arm == 1)), features.index)
+            features = features.assign(**{name: label.astype(self.table[name].dtype)})
+        return features, np.where(changed, -1, index).astype(np.int64)
 
 
 @dataclass

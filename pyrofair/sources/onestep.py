@@ -1,0 +1,299 @@
+"""One-step estimates of both potential outcomes of a known classifier, by influence functions."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from functools import partial
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair._random import seed_from
+from pyrofair._validation import (
+    Constraint,
+    check_settings,
+    optional,
+    require_choice,
+    require_instance,
+    require_integer,
+    require_real,
+    require_seed,
+)
+from pyrofair.effects.influence import InfluenceValues, Scorer
+from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
+from pyrofair.exceptions import PositivityError, PositivityWarning
+from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.sources.prefix_form import PrefixForm
+from pyrofair.sources.propensity import (
+    FOLDS,
+    Nuisances,
+    PropensityName,
+    Rows,
+    group_overlap,
+    group_sizes,
+    require_propensity,
+)
+from pyrofair.sources.regression import RegressionName, require_regression
+from pyrofair.tables.reading import warn_unused
+
+__all__ = ["OneStep"]
+
+MOST_UNSUPPORTED = 0.01
+"""The most mass of the target population without a counterpart in a group that is weighted alone."""
+
+CONSTRAINTS: dict[str, Constraint] = {
+    "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "propensity": require_propensity,
+    "regression": require_regression,
+    "form": partial(require_choice, choices=("auto", "prefix", "graph")),
+    "folds": require_integer,
+    "clip": optional(partial(require_real, above=0.0, below=0.5)),
+    "random_state": lambda name, value: require_seed(value, name),
+}
+
+
+class OneStep(BaseEstimator):  # type: ignore[misc]
+    """The potential outcomes of known classifiers by one-step estimates, with an influence value for each row.
+
+    The estimate averages the score over the features by regressions, and corrects their error by the weighted residuals
+    of observed rows. It is right if at each stage the weights or the regression are right, its error is a product of
+    theirs, and its uncertainty follows from the spread of the influence values, without replicates. It audits; it makes
+    no weighted rows, and so trains nothing. It is :class:`~pyrofair.effects.InfluenceBased`.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths; they must be identified.
+    propensity
+        The model of P(A | features before a stage): ``"boosted"`` trees, ``"logistic"``, ``"saturated"``,
+        ``"stacked"`` (both of the former), or a scikit-learn classifier, cloned.
+    regression
+        The model of the mean score given the features before a stage: the same names, or a scikit-learn regressor.
+    form
+        ``"prefix"`` conditions each stage on all features before it: right if at each stage either model is, and in
+        need of overlap given these features. ``"graph"`` conditions it on its parents only: efficient, and in need of
+        overlap of parents alone, but it rests on the missing edges and on mechanisms drawn from. ``"auto"`` takes the
+        prefix form where its weights are usable, else the graph form where its are, and refuses otherwise.
+    folds
+        The folds of cross-fitting: each row is judged by models that did not see it. 1 fits on all rows.
+    clip
+        Bounds propensities to [clip, 1 - clip]; by default they are left as they are.
+    random_state
+        Seeds folds and models.
+
+    Attributes
+    ----------
+    estimand_ : Estimand
+        The formulas.
+    form_ : str
+        The form in use, ``"prefix"`` or ``"graph"``.
+
+    References
+    ----------
+    Robins, Rotnitzky and Zhao (1994); Tchetgen Tchetgen and Shpitser (2012); Miles et al. (2020), for paths through one
+    mediator; Chernozhukov et al. (2018) for cross-fitting. The estimand is Chikahara et al. (2021), eq. (9).
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
+    >>> source = OneStep(graph.unfair("A -> Y"), propensity="saturated", regression="saturated").fit(df)
+    >>> values = source.influence(lambda world: (0.2 + 0.3 * world.rows["A"] + 0.4 * world.rows["M"]).to_numpy())
+    >>> float(values.ypi.mean().round(10))
+    0.6
+    """
+
+    estimand_: Estimand
+    nuisances_: Nuisances
+    form_: str
+
+    def __init__(
+        self,
+        unfair: UnfairPaths,
+        *,
+        propensity: PropensityName | ClassifierMixin = "boosted",
+        regression: RegressionName | RegressorMixin = "boosted",
+        form: Literal["auto", "prefix", "graph"] = "auto",
+        folds: int = FOLDS,
+        clip: float | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.unfair = unfair
+        self.propensity = propensity
+        self.regression = regression
+        self.form = form
+        self.folds = folds
+        self.clip = clip
+        self.random_state = random_state
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit the propensities on a table, which need not hold the outcome, and choose the form.
+
+        Parameters
+        ----------
+        df, sample_weight
+            n rows with the columns of all observed nodes but the outcome, and their weights (n,).
+
+        Raises
+        ------
+        NotIdentifiedError, DataError
+            If the data do not identify the effect; if the table or a setting is unfit.
+        PositivityError
+            If ``form="auto"`` finds no form whose weights are usable.
+        """
+        check_settings(self, CONSTRAINTS)
+        estimand = identify(self.unfair)
+        rows = Rows.read(df, sample_weight, self.unfair.graph)
+        warn_unused(df, self.unfair.graph)
+        fitted = copy.copy(self)  # an error below leaves self as it was
+        fitted.estimand_ = estimand
+        seed = seed_from(self.random_state)
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
+        fitted._choose_form()
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _choose_form(self) -> None:
+        """Take the first form whose weights are usable on the fitted rows, or warn of those of the form asked for."""
+        found: dict[str, str] = {}
+        rows = self.nuisances_.rows
+        for name in ("prefix", "graph") if self.form == "auto" else (self.form,):
+            self.form_ = name
+            bad = self._form().stages(rows).query("problem != ''")
+            if bad.empty:
+                return
+            found[name] = "; ".join(
+                f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()
+            )
+        listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
+        if self.form == "auto":
+            raise PositivityError(
+                f"The two groups do not overlap enough for an estimate. {listed} Coarsen the features of these "
+                "stages, or choose other unfair paths; form='prefix' or 'graph' gives numbers that are not to be "
+                "trusted."
+            )
+        warnings.warn(f"Poor overlap. {listed} The estimates are not to be trusted.", PositivityWarning, stacklevel=3)
+
+    def _form(self) -> PrefixForm:
+        seed = self.nuisances_.seed
+        return PrefixForm(self.estimand_, self.nuisances_, self.regression, seed)
+
+    def for_outcome(self) -> OneStep:
+        """Return the source for an observed outcome, or for scores that are no function of the features.
+
+        The outcome is averaged like a feature, over the rows that have the arm of the outcome. A NotIdentifiedError if
+        the data do not identify that effect.
+        """
+        check_is_fitted(self, "form_")
+        other = copy.copy(self)
+        other.estimand_ = identify(self.unfair, "outcome")
+        other._choose_form()
+        return other
+
+    # -- what it rests on ---------------------------------------------------------------------------------------------
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The assumptions behind its numbers, one sentence each."""
+        check_is_fitted(self, "form_")
+        support = self.estimand_.support
+        return (*(text for text in self.estimand_.assumptions if text != support), *self._form().assumptions)
+
+    @property
+    def n_fitted_(self) -> int:
+        """The number of rows it was fitted on."""
+        return len(self.nuisances_.rows.a)
+
+    def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others."""
+        check_is_fitted(self, "form_")
+        return self.nuisances_.positions(df)
+
+    def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
+        """Return for each world the observed groups that it rests on, with their fitted rows."""
+        check_is_fitted(self, "form_")
+        found = {}
+        for part in self._parts():
+            arms = {factor.arm for factor in part.factors}
+            found[part.regime.name] = tuple(size for size in group_sizes(part, self.nuisances_) if size.group in arms)
+        return found
+
+    def stages(self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None) -> pd.DataFrame:
+        """Return the diagnostics of the weights of each stage on rows, by default the fitted ones.
+
+        Columns: regime, nodes, arm, given, mean_weight (1 in expectation) with mean_weight_z, its distance from 1 over
+        its standard error, ess (effective size in rows), max_weight, and problem, empty where there is none.
+        """
+        check_is_fitted(self, "form_")
+        return self._form().stages(self.nuisances_.rows_of(df, sample_weight))
+
+    # -- estimates ----------------------------------------------------------------------------------------------------
+
+    def influence(
+        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+    ) -> InfluenceValues:
+        """Return the influence values of rows for columns of scores.
+
+        Parameters
+        ----------
+        score
+            Returns the scores in [0, 1] of the m rows of a sample (``sample.rows``), shape (m,) or (m, Q) for Q
+            classifiers at once. The sensitive attribute of the rows has the value that the outcome reads.
+        df, sample_weight
+            n rows to audit, by default the fitted ones, and their weights, shape (n,). Fitted rows are judged by models
+            that did not see them, others by the average of the models of all folds.
+
+        Raises
+        ------
+        DataError
+            If the table, the weights or the scores are unfit.
+        """
+        check_is_fitted(self, "form_")
+        return self._form().influence(score, self.nuisances_.rows_of(df, sample_weight))
+
+    def by_group(
+        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Return values of both worlds, (n, Q) each, by weights on the rows of each observed group alone.
+
+        The weighted mean of the values is the weighted (Hajek) mean of the scores, and their spread its uncertainty.
+        Under the assumptions both groups estimate the same; they differ where a propensity is wrong, or overlap fails.
+        Empty unless both groups have support in both worlds.
+        """
+        check_is_fitted(self, "form_")
+        rows, own = self.nuisances_.rows_of(df, sample_weight), self.nuisances_
+        if self.estimand_.target == "outcome":
+            return {}
+        overlaps = [group_overlap(part, group, own) for part in self._parts() for group in (0, 1)]
+        if any(each.unsupported > MOST_UNSUPPORTED or each.separated or each.infinite for each in overlaps):
+            return {}
+        found = {}
+        for group in (0, 1):
+            one, other = (self._weighted(score, rows, part, group) for part in self._parts())
+            found[f"group {group}"] = one, other
+        return found
+
+    def _weighted(self, score: Scorer, rows: Rows, part: RegimeEstimand, group: int) -> NDArray[np.float64]:
+        weight = self.nuisances_.weights(rows, part, group)
+        index = np.flatnonzero(weight > 0.0)
+        read, origin = rows.as_read(index, part.outcome_arm, self.unfair.graph, self.nuisances_.rows)
+        scored = np.asarray(score(CounterfactualSample(read, np.ones(len(index)), origin=origin)), dtype=np.float64)
+        scored = scored.reshape(len(index), -1)
+        share = rows.weight[index] * weight[index]
+        mean = share @ scored / share.sum()
+        values = np.tile(mean, (len(weight), 1))
+        values[index] += weight[index, None] * (scored - mean) * (rows.weight.sum() / share.sum())
+        return values
+
+    def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
+        return self.estimand_.baseline, self.estimand_.switched

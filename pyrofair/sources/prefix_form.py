@@ -1,0 +1,306 @@
+"""The one-step estimate from sequential regressions and weights given all features before, right if either is right.
+
+In an order with what both worlds share first, each run of nodes that read one arm of the sensitive attribute is a stage.
+The score is averaged over a stage by a regression on what comes before it, among the rows of that arm; the residual of
+each stage, weighted to the world, corrects for what the regression gets wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from pyrofair.effects.influence import InfluenceValues, Scorer
+from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.exceptions import DataError
+from pyrofair.graph.identification import Estimand, RegimeEstimand
+from pyrofair.sources.propensity import Folds, Nuisances, Rows, split_folds
+from pyrofair.sources.regression import Design, Predict, Regression, RegressionName, make_regression
+from pyrofair.sources.stages import Stage, StageValues, describe_stages, stage_table
+
+__all__ = ["PrefixForm", "make_scores"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class World:
+    """A world with what both share first: its estimand, the stages of what is shared, and those after."""
+
+    part: RegimeEstimand
+    shared: tuple[Stage, ...]
+    own: tuple[Stage, ...]
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages, in order."""
+        return (*self.shared, *self.own)
+
+
+class PrefixForm:
+    """Sequential regressions and single-group weights for both worlds of an estimand.
+
+    Stage by stage the score is ``m_end`` before and ``m_start = E[m_end | what comes before, A = arm]`` after, and the
+    influence value of a row is its last ``m`` plus the sum of ``H (m_end - m_start)``, with H the weight that carries
+    the rows of the arm to the world. The error is a sum over stages of products of the errors of H and of ``m_start``.
+    """
+
+    name = "prefix"
+
+    def __init__(
+        self, estimand: Estimand, nuisances: Nuisances, regression: RegressionName | RegressorMixin, seed: int
+    ) -> None:
+        self.estimand, self.nuisances, self.regression, self.seed = estimand, nuisances, regression, seed
+        shared = set(estimand.unfair.shared)
+        self.worlds = tuple(_arrange(part, shared, estimand) for part in (estimand.baseline, estimand.switched))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the form rests on besides, a sentence each."""
+        stages = dict.fromkeys(", ".join(stage.nodes) for world in self.worlds for stage in world.stages)
+        sensitive = self.estimand.unfair.graph.sensitive
+        return (
+            f"Prefix form: at each stage ({'; '.join(stages) or 'none'}) the propensities or the regression given all "
+            "features before it converge to the truth, and the product of their errors vanishes faster than 1/sqrt(n). "
+            "Where both are wrong, so is the estimate, and its interval does not cover that.",
+            f"Each stage's features occur in the group that is weighted there (positivity of P({sensitive} | features "
+            "before it)).",
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether each node has all nodes before it as parents, so that no other form weighs less."""
+        return all(factor.given == factor.before for w in self.worlds for factor in w.part.factors[w.part.roots :])
+
+    def weights(self, rows: Rows, world: World, stage: Stage) -> Array:
+        """Return the weight H of each row at a stage, (n,), 0 outside the arm and where it is undefined."""
+        w = self.nuisances.raw_weights(rows, world.part, stage.arm, stage.start)
+        return np.where(rows.member(stage.arm) & ~np.isnan(w), w, 0.0)
+
+    def stages(self, rows: Rows) -> pd.DataFrame:
+        """Return the diagnostics of the weights of all stages, no classifier involved."""
+        found = [(stage, self.weights(rows, world, stage)) for world in self.worlds for stage in world.stages]
+        return stage_table(found, rows)
+
+    def influence(self, score: Scorer, rows: Rows) -> InfluenceValues:
+        """Return the influence values of rows for the columns of scores."""
+        fitted = self.nuisances.rows
+        scores = [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
+        walk = _Walk(self, rows, scores)
+        return walk.values()
+
+
+def _arrange(part: RegimeEstimand, shared: set[str], estimand: Estimand) -> World:
+    """Put what both worlds share first, and gather runs of nodes that read one arm."""
+    roots, rest = part.order[: part.roots], part.order[part.roots :]
+    caused = tuple(node for node in rest if node in shared)
+    part = part.ordered((*roots, *caused, *(node for node in rest if node not in shared)))
+    nodes = [(node, factor.arm) for node, factor in zip(part.order, part.factors, strict=True)]
+    if estimand.target == "outcome":
+        nodes.append((estimand.unfair.graph.outcome, part.outcome_arm))
+    boundary = part.roots + len(caused)
+    return World(part, _runs(part, nodes, part.roots, boundary), _runs(part, nodes, boundary, len(nodes)))
+
+
+def _runs(part: RegimeEstimand, nodes: Sequence[tuple[str, int | None]], first: int, last: int) -> tuple[Stage, ...]:
+    found, start = [], first
+    for arm, run in groupby(nodes[first:last], key=lambda each: each[1]):
+        names = tuple(node for node, _ in run)
+        found.append(Stage(part.regime.name, names, arm, part.order[:start], start))
+        start += len(names)
+    return tuple(found)
+
+
+def make_scores(
+    score: Scorer, part: RegimeEstimand, rows: Rows, fitted: Rows, estimand: Estimand
+) -> tuple[Array, Array]:
+    """Return the scores (n, Q) that a world's last stage starts from, of rows and of the fitted rows.
+
+    Only rows that a stage needs are scored, and others are NaN: those that read the last stage's arm already.
+    """
+    tables = (rows,) if rows.position is None else (rows, fitted)
+    found = []
+    for table in tables:
+        arms = [factor.arm for factor in part.factors[part.roots :]]
+        last = part.outcome_arm if estimand.target == "outcome" else arms[-1] if arms else None
+        index = np.flatnonzero(table.member(last))
+        read, origin = table.as_read(index, part.outcome_arm, part.regime.unfair.graph, fitted)
+        if table is not rows:
+            origin = np.full(len(index), -1)
+        scored = np.asarray(score(CounterfactualSample(read, np.ones(len(index)), origin=origin)), dtype=np.float64)
+        scored = scored[:, None] if scored.ndim == 1 else scored
+        _check_scores(scored, len(index))
+        whole = np.full((len(table.a), scored.shape[1]), np.nan)
+        whole[index] = scored
+        found.append(whole)
+    return found[0], found[-1]
+
+
+def _check_scores(scored: Array, m: int) -> None:
+    if scored.shape[0] != m:
+        raise DataError(f"The score function returned the shape {scored.shape} for {m} rows; expected {m} rows.")
+    wrong = ~((scored >= 0.0) & (scored <= 1.0))
+    if wrong.any():
+        raise DataError(
+            f"{int(wrong.sum())} score(s) are outside [0, 1], such as {scored[wrong][0]}. Scores are probabilities of "
+            "the positive outcome, or decisions in 0 and 1."
+        )
+
+
+class _Walk:
+    """One pass through the stages of both worlds, fold by fold, for some rows and their scores."""
+
+    def __init__(self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]]) -> None:
+        self.form, self.rows, self.fitted, self.scores = form, rows, form.nuisances.rows, scores
+        self.columns = scores[0][0].shape[1]
+        n = len(rows.a)
+        self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
+        self.found: list[list[StageValues]] = []
+        for world in form.worlds:
+            own = [(stage, form.weights(rows, world, stage)) for stage in world.stages]
+            self.found.append([StageValues.empty(stage, weight, self.columns) for stage, weight in own])
+        self.regressions: dict[tuple[str, ...], tuple[Regression, Design, Design]] = {}
+
+    def values(self) -> InfluenceValues:
+        """Return the influence values and the diagnostics of the stages."""
+        for train, judged, share in self._folds():
+            self._fold(train, judged, share)
+        table = describe_stages([each for world in self.found for each in world], self.rows)
+        return InfluenceValues(**self.out, weight=self.rows.weight, stages=table)
+
+    def _folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
+        """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
+
+        A fitted row is judged by the fold that did not learn from it, any other one by the mean of all folds.
+        """
+        n, fitted = len(self.rows.a), self.fitted
+        position = np.arange(n) if self.rows.position is None else self.rows.position
+        kept = np.flatnonzero(fitted.weight > 0.0)
+        folds: Folds = [(kept, kept)]
+        stages = [stage for world in self.form.worlds for stage in world.stages]
+        if any(self._regression(stage)[0].crossed for stage in stages):
+            folds = split_folds(fitted.a, fitted.weight, self.form.nuisances.folds, self.form.nuisances.seed)
+        fold = np.full(len(fitted.a), -1)
+        for i, (_, test) in enumerate(folds):
+            fold[test] = i
+        own = np.where(position >= 0, fold[position], -1)
+        found = []
+        for i, (train, _) in enumerate(folds):
+            judged = np.flatnonzero((own == i) | (own < 0))
+            found.append((train, judged, np.where(own[judged] == i, 1.0, 1.0 / len(folds))[:, None]))
+        return found
+
+    def _regression(self, stage: Stage) -> tuple[Regression, Design, Design]:
+        """Return the regression on what comes before a stage, with the designs of the rows and of the fitted ones."""
+        if stage.given not in self.regressions:
+            columns = self.form.nuisances.graph.columns_of(stage.given)
+            known = self.fitted.table[columns]
+            regression = make_regression(self.form.regression, known, self.form.seed)
+            fitted = regression.design(known)
+            own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
+            self.regressions[stage.given] = regression, own, fitted
+        return self.regressions[stage.given]
+
+    def _fold(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> None:
+        """Add what one fold learns of the rows that it judges."""
+        ends = []
+        for which, world in enumerate(self.form.worlds):
+            own, known = self.scores[which]
+            before = world.shared[-1].arm if world.shared else None
+            ends.append(self._down([which], world.own, own[judged], known[train], train, judged, share, before))
+        (t0, a, known_a), (t1, b, known_b) = ends
+        given = [a, b, np.abs(b - a), np.abs(1.0 - a - b), a + b - 2.0 * a * b]
+        # Rows that no stage reads have no score, and no correction either.
+        a, b = np.nan_to_num(a), np.nan_to_num(b)
+        sign, side = np.sign(b - a), np.sign(1.0 - a - b)
+        if self.form.worlds[0].shared:
+            known = [known_a, known_b]
+            known += [np.abs(known_b - known_a), np.abs(1.0 - known_a - known_b)]
+            known.append(known_a + known_b - 2.0 * known_a * known_b)
+            given = self._shared(given, known, train, judged, share)
+        one, other, lower, rest, disagreement = given
+        self._add("y0", judged, share, one + t0)
+        self._add("ypi", judged, share, other + t1)
+        self._add("lower", judged, share, lower + sign * (t1 - t0))
+        self._add("rest", judged, share, rest - side * (t0 + t1))
+        self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
+
+    def _add(self, name: str, judged: NDArray[np.int64], share: Array, values: Array) -> None:
+        self.out[name][judged] += share * values
+
+    def _down(
+        self,
+        worlds: Sequence[int],
+        stages: Sequence[Stage],
+        own: Array,
+        known: Array,
+        train: NDArray[np.int64],
+        judged: NDArray[np.int64],
+        share: Array,
+        before: int | None,
+    ) -> tuple[Array, Array, Array]:
+        """Average scores over stages, the last first, for judged rows and for those of ``train`` with A = ``before``.
+
+        Return the sum of the corrections, and both averages. The first columns of scores, as many as the classifiers,
+        are those of the first of ``worlds``, the next those of the second.
+        """
+        total = np.zeros_like(own)
+        for i in range(len(stages) - 1, -1, -1):
+            stage = stages[i]
+            of = [self._of(which, stage) for which in worlds]
+            predict, design, learned = self._learn(stage, known, train)
+            start = predict(_take(design, judged))
+            weight = of[0].weight[judged, None]
+            correction = np.where(weight > 0.0, weight * (own - start), 0.0)
+            for j, values in enumerate(of):
+                at = slice(j * self.columns, (j + 1) * self.columns)
+                values.correction[judged] += share * correction[:, at]
+                values.start[judged] += share * start[:, at]
+            total += correction
+            arm = stages[i - 1].arm if i else before
+            needed = np.flatnonzero(self.fitted.member(arm)[train])
+            known = np.full_like(known, np.nan)
+            if i or (len(worlds) == 1 and self.form.worlds[0].shared):
+                known[needed] = predict(_take(learned, train[needed]))
+            own = start
+        return total, own, known
+
+    def _shared(
+        self,
+        given: Sequence[Array],
+        known: Sequence[Array],
+        train: NDArray[np.int64],
+        judged: NDArray[np.int64],
+        share: Array,
+    ) -> list[Array]:
+        """Average functions of what both worlds share over the part of it that the sensitive attribute causes."""
+        stages = self.form.worlds[0].shared
+        found = []
+        wide_own, wide_known = np.hstack(given), np.hstack(known)
+        total, end, _ = self._down([0, 1], stages, wide_own, wide_known, train, judged, share, None)
+        for i in range(len(given)):
+            at = slice(i * self.columns, (i + 1) * self.columns)
+            found.append(total[:, at] + end[:, at])
+        return found
+
+    def _of(self, which: int, stage: Stage) -> StageValues:
+        return next(each for each in self.found[which] if each.stage.start == stage.start)
+
+    def _learn(self, stage: Stage, known: Array, train: NDArray[np.int64]) -> tuple[Predict, Design, Design]:
+        """Fit what a stage averages on the rows of its arm among ``train``."""
+        regression, own, fitted = self._regression(stage)
+        at = np.flatnonzero(self.fitted.member(stage.arm)[train])
+        weight = self.fitted.weight[train[at]]
+        if not len(at):
+            raise DataError(f"No row of group {stage.arm} is left to learn {', '.join(stage.nodes)} from.")
+        return regression.fit(_take(fitted, train[at]), known[at], weight), own, fitted
+
+
+def _take(design: Design, index: NDArray[np.int64]) -> Design:
+    return design.iloc[index] if isinstance(design, pd.DataFrame) else design[index]

@@ -1,0 +1,218 @@
+"""Regressions of scores on columns of a table, by name or as a scikit-learn regressor, for all scores at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import RegressorMixin, clone, is_regressor
+from sklearn.ensemble import HistGradientBoostingRegressor, StackingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+from pyrofair.exceptions import DataError, PositivityError
+from pyrofair.sources.propensity import fit_weighted, linear_design, newton_logistic, recode, text_levels
+from pyrofair.tables.encoder import TableEncoder
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
+
+__all__ = ["Predict", "Regression", "RegressionName", "make_regression", "require_regression"]
+
+RegressionName = Literal["boosted", "logistic", "saturated", "stacked"]
+Design: TypeAlias = Any
+"""Rows of columns as a regression reads them: an array, a sparse one, or a table."""
+Predict: TypeAlias = Callable[[Design], NDArray[np.float64]]
+"""Returns the predictions (m, Q) for m rows of a design."""
+
+
+class Regression(ABC):
+    """A regression of Q scores on some columns, learned from any rows of a table.
+
+    ``crossed`` is whether a row must be predicted by a fit that did not see it; fits of few parameters need not.
+    """
+
+    crossed = True
+
+    def __init__(self, X: pd.DataFrame) -> None:
+        """Learn how the columns of a table are read."""
+
+    @abstractmethod
+    def design(self, X: pd.DataFrame) -> Design:
+        """Return the rows of a table as :meth:`fit` reads them."""
+
+    @abstractmethod
+    def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+        """Fit m rows of a design with scores (m, Q) and weights (m,), and return the prediction."""
+
+
+class Saturated(Regression):
+    """The weighted mean of every cell of the columns; with no column, that of all rows."""
+
+    crossed = False
+
+    def __init__(self, X: pd.DataFrame) -> None:
+        self.levels = {name: as_levels(X[name]) for name in X.columns}
+        self.names: list[str] = list(map(str, X.columns))
+
+    def design(self, X: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the number of each row's cell."""
+        cell = np.zeros(len(X), dtype=np.int64)
+        for name, levels in self.levels.items():
+            cell = cell * len(levels) + encode_levels(X[name], levels)
+        return cell
+
+    def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+        """Average the scores of each cell."""
+        cells, index = np.unique(design[weight > 0.0], return_inverse=True)
+        kept, w = y[weight > 0.0], weight[weight > 0.0]
+        total = np.bincount(index, w)
+        means = np.column_stack([np.bincount(index, w * column) / total for column in kept.T])
+
+        def predict(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+            at = np.searchsorted(cells, rows).clip(max=len(cells) - 1)
+            if (absent := cells[at] != rows).any():
+                raise PositivityError(
+                    f"A saturated regression has no row of the group in {int(absent.sum())} of the cells of "
+                    f"{', '.join(self.names)} where it is needed. Use regression='boosted' or 'logistic', or merge "
+                    "levels."
+                )
+            return np.asarray(means[at])
+
+        return predict
+
+
+class Logistic(Regression):
+    """Logistic regression of scores in [0, 1], or in [-1, 1], on main effects, by quasi-likelihood."""
+
+    crossed = False
+
+    def __init__(self, X: pd.DataFrame) -> None:
+        self.encoder = TableEncoder().fit(X)
+
+    def design(self, X: pd.DataFrame) -> Design:
+        """Return a column of ones beside the encoded columns."""
+        return linear_design(self.encoder, X)
+
+    def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+        """Maximise the weighted likelihood of each score."""
+        low = np.where(y.min(axis=0) < 0.0, -1.0, 0.0)
+        start = np.zeros(design.shape[1])
+        scaled = (y - low) / (1.0 - low)
+        coefficients = np.column_stack([newton_logistic(design, each, weight, start) for each in scaled.T])
+        return lambda rows: np.asarray(low + (1.0 - low) * expit(rows @ coefficients))
+
+
+class FromRegressor(Regression):
+    """Clones of a scikit-learn regressor, one for each score, given the columns as they are."""
+
+    def __init__(self, X: pd.DataFrame, regressor: Any, *, recodes: bool = False) -> None:
+        self.regressor = regressor
+        self.levels = text_levels(X) if recodes else {}
+
+    def design(self, X: pd.DataFrame) -> Design:
+        """Return the table, with text as categories where the regressor needs that."""
+        return recode(X, self.levels)
+
+    def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+        """Fit a clone for each score."""
+        return _each(y, lambda column: _fitted(clone(self.regressor), design, column, weight))
+
+
+class Boosted(Regression):
+    """Gradient-boosted trees, one ensemble for each score; categories are split as sets."""
+
+    def __init__(self, X: pd.DataFrame, seed: int) -> None:
+        self.levels = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
+        self.columns = list(X.columns)
+        self.trees = HistGradientBoostingRegressor(
+            learning_rate=0.1,
+            max_iter=100,
+            max_leaf_nodes=15,
+            early_stopping=False,
+            categorical_features=[name in self.levels for name in self.columns],
+            random_state=seed,
+        )
+
+    def design(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Return the columns as numbers, categories by their codes."""
+        parts = [
+            encode_levels(X[name], self.levels[name]) if name in self.levels else X[name].to_numpy(np.float64)
+            for name in self.columns
+        ]
+        return np.column_stack(parts).astype(np.float64)
+
+    def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+        """Fit an ensemble for each score."""
+        return _each(y, lambda column: _fitted(clone(self.trees), design, column, weight))
+
+
+def _fitted(model: Any, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+    fitted = fit_weighted(model, design, y, weight, what="The regression")
+
+    def predict(rows: Design) -> NDArray[np.float64]:
+        found = np.asarray(fitted.predict(rows), dtype=np.float64)
+        if found.shape != (rows.shape[0],) or not np.isfinite(found).all():
+            raise DataError(
+                f"The regression {type(model).__name__} returned the shape {found.shape} for {rows.shape[0]} rows, or "
+                "numbers that are not finite."
+            )
+        return found
+
+    return predict
+
+
+def _each(y: NDArray[np.float64], fit: Callable[[NDArray[np.float64]], Predict]) -> Predict:
+    """Fit each column of scores, equal ones once and constant ones not at all; predictions keep to the scores' range.
+
+    Without that, a regression beyond [0, 1] would only add variance.
+    """
+    columns, index = np.unique(y, axis=1, return_inverse=True)
+    fits = [None if np.ptp(column) == 0.0 else fit(column) for column in columns.T]
+
+    def predict(rows: Design) -> NDArray[np.float64]:
+        found = [
+            np.full(rows.shape[0], column[0]) if each is None else each(rows).clip(column.min(), column.max())
+            for each, column in zip(fits, columns.T, strict=True)
+        ]
+        return np.column_stack(found)[:, index.ravel()]
+
+    return predict
+
+
+def _stack(seed: int) -> Any:
+    """Return a stack of linear regression on main effects and boosted trees, with weights of at least 0."""
+    trees = HistGradientBoostingRegressor(
+        max_iter=100, max_leaf_nodes=15, early_stopping=False, categorical_features="from_dtype", random_state=seed
+    )
+    linear = make_pipeline(TableEncoder(), LinearRegression())
+    return StackingRegressor(
+        [("linear", linear), ("boosted", trees)], final_estimator=LinearRegression(positive=True), cv=3
+    )
+
+
+def make_regression(regression: RegressionName | RegressorMixin, X: pd.DataFrame, seed: int) -> Regression:
+    """Return a regression on the columns of a table, unfitted; without columns it is the mean."""
+    if not len(X.columns) or (isinstance(regression, str) and regression == "saturated"):
+        return Saturated(X)
+    if not isinstance(regression, str):
+        return FromRegressor(X, regression)
+    if regression == "logistic":
+        return Logistic(X)
+    return Boosted(X, seed) if regression == "boosted" else FromRegressor(X, _stack(seed), recodes=True)
+
+
+def require_regression(name: str, value: object) -> None:
+    """Refuse what is neither the name of a regression nor a regressor."""
+    if isinstance(value, str) and value in get_args(RegressionName):
+        return
+    if isinstance(value, str | type) or not (
+        hasattr(value, "fit") and hasattr(value, "predict") and is_regressor(value)
+    ):
+        raise DataError(
+            f"{name}={value!r} is not known. Use 'boosted', 'logistic', 'saturated', 'stacked', or a scikit-learn "
+            "regressor; a classifier has no place here, for it regresses scores."
+        )
