@@ -1,7 +1,7 @@
 """The one-step estimate from sequential regressions and weights given all features before, right if either is right.
 
-In an order with what both worlds share first, each run of nodes that read one arm of the sensitive attribute is a stage.
-The score is averaged over a stage by a regression on what comes before it, among the rows of that arm; the residual of
+In an order with what both worlds share first, each run of nodes that read one arm of the sensitive attribute is a
+stage. The score is averaged over a stage by a regression on what comes before it, among the rows of that arm; the residual of
 each stage, weighted to the world, corrects for what the regression gets wrong.
 """
 
@@ -220,10 +220,9 @@ class _Walk:
         a, b = np.nan_to_num(a), np.nan_to_num(b)
         sign, side = np.sign(b - a), np.sign(1.0 - a - b)
         if self.form.worlds[0].shared:
-            known = [known_a, known_b]
-            known += [np.abs(known_b - known_a), np.abs(1.0 - known_a - known_b)]
-            known.append(known_a + known_b - 2.0 * known_a * known_b)
-            given = self._shared(given, known, train, judged, share)
+            ends_known = [np.abs(known_b - known_a), np.abs(1.0 - known_a - known_b)]
+            product = known_a + known_b - 2.0 * known_a * known_b
+            given = self._shared(given, [known_a, known_b, *ends_known, product], train, judged, share)
         one, other, lower, rest, disagreement = given
         self._add("y0", judged, share, one + t0)
         self._add("ypi", judged, share, other + t1)

@@ -390,8 +390,8 @@ def require_propensity(name: str, value: object) -> None:
         return
     if isinstance(value, str | type) or not hasattr(value, "predict_proba") or not hasattr(value, "fit"):
         raise DataError(
-            f"{name}={value!r} is not known. Use 'logistic', 'boosted', 'saturated', 'stacked', or a scikit-learn classifier "
-            "with predict_proba."
+            f"{name}={value!r} is not known. Use 'logistic', 'boosted', 'saturated', 'stacked', or a scikit-learn "
+            "classifier with predict_proba."
         )
 
 

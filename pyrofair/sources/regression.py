@@ -37,9 +37,6 @@ class Regression(ABC):
 
     crossed = True
 
-    def __init__(self, X: pd.DataFrame) -> None:
-        """Learn how the columns of a table are read."""
-
     @abstractmethod
     def design(self, X: pd.DataFrame) -> Design:
         """Return the rows of a table as :meth:`fit` reads them."""

@@ -29,7 +29,7 @@ LARGEST = 0.1
 
 @dataclass(frozen=True)
 class Stage:
-    """A run of nodes that read one ``arm`` of the sensitive attribute (None: none), after ``start`` nodes, ``given``."""
+    """A run of nodes that read one ``arm`` of the sensitive attribute (or None), after ``start`` nodes, ``given``."""
 
     regime: str
     nodes: tuple[str, ...]
