@@ -24,6 +24,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand, Target, identify
 from pyrofair.graph.paths import Path, Regime, UnfairPaths
 from pyrofair.sources.ipw import IPW
+from pyrofair.sources.onestep import OneStep
 
 # The tables list the cells of a distribution, a row each: few rows, whose number has no meaning.
 pytestmark = pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
@@ -93,10 +94,13 @@ class Sem:
             frame[names] = codes[:, None] if len(names) == 1 else np.column_stack([codes // 2, codes % 2])
         return frame, self.joint[tuple(cells.T)]
 
-    def estimate(self, world: CounterfactualSample) -> float:
-        columns = [world.rows[self.graph.columns[node]].to_numpy() for node in self.graph.inputs]
+    def scores_of(self, rows: pd.DataFrame) -> Probabilities:
+        columns = [rows[self.graph.columns[node]].to_numpy() for node in self.graph.inputs]
         codes = [c[:, 0] if c.shape[1] == 1 else 2 * c[:, 0] + c[:, 1] for c in columns]
-        return float(world.weight @ self.score[tuple(codes)])
+        return self.score[tuple(codes)]
+
+    def estimate(self, world: CounterfactualSample) -> float:
+        return float(world.weight @ self.scores_of(world.rows))
 
     def by_formula(self, part: RegimeEstimand, target: Target) -> float:
         return g_formula(part, target, self.graph.observed, self.joint, self.score)
@@ -191,6 +195,47 @@ def check_by_weighting(sem: Sem, unfair: UnfairPaths) -> None:
             assert probability @ source.weights(regime) == pytest.approx(1.0, abs=1e-12)
 
 
+def given_shared(sem: Sem, unfair: UnfairPaths, target: Target) -> dict[str, float]:
+    """The ends of PIU and the disagreement given the nodes that both worlds share, by enumeration of the noise."""
+    baseline, directed = unfair.regimes[0], nx.DiGraph(sem.graph.edges)
+    part = identify(unfair, target).baseline
+    same = {*part.order[: part.roots], *unfair.shared}  # an observed outcome may have roots that no prediction has
+    suffixes = {node: tuple(nx.shortest_path(directed, node, sem.graph.outcome)[1:]) for node in same}
+    shared = [sem.read(baseline, node, suffix) for node, suffix in suffixes.items()]
+    weight = sem.units[1]
+    values = np.column_stack([*shared, np.zeros_like(weight)])
+    cell = np.unique(values, axis=0, return_inverse=True)[1].ravel()
+    mass = np.bincount(cell, weight)
+    a, b = (np.bincount(cell, weight * sem.target(regime, target)) / mass for regime in unfair.regimes)
+    return {
+        "lower": mass @ np.abs(b - a),
+        "rest": mass @ np.abs(1.0 - a - b),
+        "disagreement": mass @ (a + b - 2.0 * a * b),
+    }
+
+
+def check_by_one_step(sem: Sem, unfair: UnfairPaths, target: Target) -> None:
+    """With saturated nuisances the one-step estimates are the truth, at every stage and given what is shared."""
+    cells, probability = sem.table
+    source = OneStep(unfair, propensity="saturated", regression="saturated", form="prefix", folds=1)
+    source.fit(cells, sample_weight=probability)
+    outcome = cells[sem.graph.columns[sem.graph.outcome][0]].to_numpy(np.float64)
+
+    def score(world: CounterfactualSample) -> Probabilities:
+        if target == "outcome":
+            assert world.origin is not None and world.origin.min() >= 0
+            return outcome[world.origin]
+        return sem.scores_of(world.rows)
+
+    found = (source.for_outcome() if target == "outcome" else source).influence(score)
+    expected = given_shared(sem, unfair, target)
+    expected |= {name: sem.truth(r, target) for name, r in zip(("y0", "ypi"), unfair.regimes, strict=True)}
+    for name, value in expected.items():
+        assert probability @ getattr(found, name)[:, 0] == pytest.approx(value, abs=1e-10), name
+    assert found.stages[["balance", "correction"]].abs().to_numpy().max(initial=0.0) < 1e-10
+    assert found.stages["mean_weight"].sub(1.0).abs().max() < 1e-10 or found.stages.empty
+
+
 # --- graphs without latent nodes -------------------------------------------------------------------------------------
 
 
@@ -204,6 +249,7 @@ def test_every_identified_set_in_random_graphs(seed: int) -> None:
             found = identify(each, target)
             for part in (found.baseline, found.switched):
                 assert sem.by_formula(part, target) == pytest.approx(sem.truth(part.regime, target), abs=1e-12)
+            check_by_one_step(sem, each, target)
         check_by_weighting(sem, each)
 
 
@@ -264,6 +310,7 @@ def test_with_latent_nodes_what_is_identified_is_right(seed: int) -> None:
                 continue
             for part in (found.baseline, found.switched):
                 assert sem.by_formula(part, target) == pytest.approx(sem.truth(part.regime, target), abs=1e-12)
+            check_by_one_step(sem, unfair, target)
             if target == "prediction":
                 check_by_weighting(sem, unfair)
 

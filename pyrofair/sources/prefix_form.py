@@ -1,8 +1,8 @@
 """The one-step estimate from sequential regressions and weights given all features before, right if either is right.
 
 In an order with what both worlds share first, each run of nodes that read one arm of the sensitive attribute is a
-stage. The score is averaged over a stage by a regression on what comes before it, among the rows of that arm; the residual of
-each stage, weighted to the world, corrects for what the regression gets wrong.
+stage. The score is averaged over a stage by a regression on what comes before it, among the rows of that arm; the
+residual of each stage, weighted to the world, corrects for what the regression gets wrong.
 """
 
 from __future__ import annotations
