@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,6 +22,9 @@ from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 
 __all__ = ["Predict", "Regression", "RegressionName", "make_regression", "require_regression"]
+
+FEWEST_TREES, MOST_TREES = 30, 200
+"""Boosted regressions have at least and at most so many trees."""
 
 RegressionName = Literal["boosted", "logistic", "saturated", "stacked"]
 Design: TypeAlias = Any
@@ -119,32 +123,63 @@ class FromRegressor(Regression):
         return _each(y, lambda column: _fitted(clone(self.regressor), design, column, weight))
 
 
+@dataclass(frozen=True)
+class Cells:
+    """Rows of numbers as their different ones, (k, p), and which of these each row is, (m,): few are predicted."""
+
+    different: NDArray[np.float64]
+    index: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.float64]) -> Cells:
+        """Gather equal rows."""
+        index = pd.DataFrame(rows).groupby(list(range(rows.shape[1])), sort=False).ngroup().to_numpy()
+        first = np.unique(index, return_index=True)[1]
+        return cls(rows[first], index)
+
+    def __getitem__(self, at: NDArray[np.int64]) -> Cells:
+        if len(at) < len(self.different):
+            return Cells(self.different[self.index[at]], np.arange(len(at)))
+        return Cells(self.different, self.index[at])
+
+
 class Boosted(Regression):
     """Gradient-boosted trees, one ensemble for each score; categories are split as sets."""
 
     def __init__(self, X: pd.DataFrame, seed: int) -> None:
         self.levels = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
         self.columns = list(X.columns)
-        self.trees = HistGradientBoostingRegressor(
-            learning_rate=0.1,
-            max_iter=100,
-            max_leaf_nodes=15,
-            early_stopping=False,
-            categorical_features=[name in self.levels for name in self.columns],
-            random_state=seed,
-        )
+        self.trees = _trees([name in self.levels for name in self.columns], len(X), seed)
 
-    def design(self, X: pd.DataFrame) -> NDArray[np.float64]:
+    def design(self, X: pd.DataFrame) -> Cells:
         """Return the columns as numbers, categories by their codes."""
         parts = [
             encode_levels(X[name], self.levels[name]) if name in self.levels else X[name].to_numpy(np.float64)
             for name in self.columns
         ]
-        return np.column_stack(parts).astype(np.float64)
+        return Cells.of(np.column_stack(parts).astype(np.float64))
 
     def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
         """Fit an ensemble for each score."""
-        return _each(y, lambda column: _fitted(clone(self.trees), design, column, weight))
+        rows = design.different[design.index]
+        predict = _each(y, lambda column: _fitted(clone(self.trees), rows, column, weight))
+        return lambda asked: predict(asked.different)[asked.index]
+
+
+def _trees(categorical: Any, n: int, seed: int) -> HistGradientBoostingRegressor:
+    """Return boosted trees that are few and small, and more of them for more rows.
+
+    Scores are nearly functions of the features, and a stage is fitted for each classifier, fold and kind of decisions:
+    on Adult 30 trees of 8 leaves predict as well as 100 of 15 leaves, in a quarter of the time.
+    """
+    return HistGradientBoostingRegressor(
+        learning_rate=0.2,
+        max_iter=int(np.clip(FEWEST_TREES * np.sqrt(n / 30_000), FEWEST_TREES, MOST_TREES)),
+        max_leaf_nodes=8,
+        early_stopping=False,
+        categorical_features=categorical,
+        random_state=seed,
+    )
 
 
 def _fitted(model: Any, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
@@ -167,24 +202,25 @@ def _each(y: NDArray[np.float64], fit: Callable[[NDArray[np.float64]], Predict])
 
     Without that, a regression beyond [0, 1] would only add variance.
     """
-    columns, index = np.unique(y, axis=1, return_inverse=True)
-    fits = [None if np.ptp(column) == 0.0 else fit(column) for column in columns.T]
+    keys = [column.tobytes() for column in y.T]
+    columns = dict(zip(keys, y.T, strict=True))
+    fits = {key: None if np.ptp(column) == 0.0 else fit(column) for key, column in columns.items()}
 
     def predict(rows: Design) -> NDArray[np.float64]:
-        found = [
-            np.full(rows.shape[0], column[0]) if each is None else each(rows).clip(column.min(), column.max())
-            for each, column in zip(fits, columns.T, strict=True)
-        ]
-        return np.column_stack(found)[:, index.ravel()]
+        found = {
+            key: np.full(rows.shape[0], columns[key][0])
+            if each is None
+            else each(rows).clip(columns[key].min(), columns[key].max())
+            for key, each in fits.items()
+        }
+        return np.column_stack([found[key] for key in keys])
 
     return predict
 
 
-def _stack(seed: int) -> Any:
+def _stack(n: int, seed: int) -> Any:
     """Return a stack of linear regression on main effects and boosted trees, with weights of at least 0."""
-    trees = HistGradientBoostingRegressor(
-        max_iter=100, max_leaf_nodes=15, early_stopping=False, categorical_features="from_dtype", random_state=seed
-    )
+    trees = _trees("from_dtype", n, seed)
     linear = make_pipeline(TableEncoder(), LinearRegression())
     return StackingRegressor(
         [("linear", linear), ("boosted", trees)], final_estimator=LinearRegression(positive=True), cv=3
@@ -199,7 +235,7 @@ def make_regression(regression: RegressionName | RegressorMixin, X: pd.DataFrame
         return FromRegressor(X, regression)
     if regression == "logistic":
         return Logistic(X)
-    return Boosted(X, seed) if regression == "boosted" else FromRegressor(X, _stack(seed), recodes=True)
+    return Boosted(X, seed) if regression == "boosted" else FromRegressor(X, _stack(len(X), seed), recodes=True)
 
 
 def require_regression(name: str, value: object) -> None:
