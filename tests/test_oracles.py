@@ -223,7 +223,8 @@ def check_by_one_step(sem: Sem, unfair: UnfairPaths, target: Target) -> None:
 
     def score(world: CounterfactualSample) -> Probabilities:
         if target == "outcome":
-            assert world.origin is not None and world.origin.min() >= 0
+            assert world.origin is not None
+            assert world.origin.min() >= 0
             return outcome[world.origin]
         return sem.scores_of(world.rows)
 

@@ -39,6 +39,7 @@ from pyrofair.sources.propensity import (
     group_overlap,
     group_sizes,
     require_propensity,
+    unsupported_cells,
 )
 from pyrofair.sources.regression import RegressionName, require_regression
 from pyrofair.tables.reading import warn_unused
@@ -170,11 +171,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         for name in ("prefix", "graph") if self.form == "auto" else (self.form,):
             self.form_ = name
             bad = self._form().stages(rows).query("problem != ''")
-            if bad.empty:
+            lacking = self._unsupported() if name == "prefix" else []
+            if bad.empty and not lacking:
                 return
-            found[name] = "; ".join(
-                f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()
-            )
+            stages = (f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples())
+            found[name] = "; ".join([*stages, *lacking])
         listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
         if self.form == "auto":
             raise PositivityError(
@@ -183,6 +184,22 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 "trusted."
             )
         warnings.warn(f"Poor overlap. {listed} The estimates are not to be trusted.", PositivityWarning, stacklevel=3)
+
+    def _unsupported(self) -> list[str]:
+        """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
+        found = []
+        for part in self._parts():
+            cells, mass = unsupported_cells(part, None, self.nuisances_)
+            shown = f"{part.regime.name} world: {'; '.join(map(str, cells[:5]))}"
+            if mass > MOST_UNSUPPORTED:
+                found.append(shown)
+            elif cells:
+                warnings.warn(
+                    f"Poor overlap in the {shown}. Scores there are extrapolated; {mass:.2g} of that world is touched.",
+                    PositivityWarning,
+                    stacklevel=5,
+                )
+        return found
 
     def _form(self) -> PrefixForm:
         seed = self.nuisances_.seed

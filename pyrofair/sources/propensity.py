@@ -49,6 +49,7 @@ __all__ = [
     "require_propensity",
     "split_folds",
     "text_levels",
+    "unsupported_cells",
 ]
 
 PropensityName = Literal["logistic", "boosted", "saturated", "stacked"]
@@ -689,7 +690,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     def beyond(limit: float | None) -> int:
         return 0 if limit is None else int((member & ~nuisances.inside(rows, prefixes, limit)).sum())
 
-    cells, mass = _unsupported_cells(part, group, nuisances)
+    cells, mass = unsupported_cells(part, group, nuisances)
     with np.errstate(over="ignore"):
         carried = s * w
         mean = float(carried.sum() / s.sum())
@@ -752,7 +753,7 @@ def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) ->
     )
 
 
-def _unsupported_cells(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> tuple[tuple[Cell, ...], float]:
+def unsupported_cells(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> tuple[tuple[Cell, ...], float]:
     """Return the cells with target mass and no row of a group that is needed there, and their mass together.
 
     A node must occur with the weighted group (None: both) and with the arm of every distribution that is conditioned on

@@ -139,7 +139,7 @@ class Cells:
 
     def __getitem__(self, at: NDArray[np.int64]) -> Cells:
         if len(at) < len(self.different):
-            return Cells(self.different[self.index[at]], np.arange(len(at)))
+            return Cells(self.different[self.index[at]], np.arange(len(at), dtype=np.int64))
         return Cells(self.different, self.index[at])
 
 

@@ -262,7 +262,8 @@ def test_unknown_propensities(propensity: Any) -> None:
     graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
     with pytest.raises(
         DataError,
-        match=r"propensity=.* is not known\. Use 'logistic', 'boosted', 'saturated', 'stacked', or a scikit-learn classif",
+        match=r"propensity=.* is not known\. Use 'logistic', 'boosted', 'saturated', 'stacked', or a scikit-learn "
+        r"classif",
     ):
         IPW(graph.unfair(), propensity=propensity).fit(pd.DataFrame({"A": [0, 1], "M": [0, 1]}))
 

@@ -1,0 +1,325 @@
+"""One-step estimates: the textbook formula, double robustness, other rows, weights, groups, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+import pyrofair as pf
+from pyrofair.effects.influence import InfluenceBased, InfluenceValues
+from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
+from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
+from pyrofair.sources.ipw import IPW
+from pyrofair.sources.onestep import OneStep
+
+GRAPH = pf.CausalGraph("{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q W M L} -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair(direct=True, through=["M"])
+SATURATED = {"propensity": "saturated", "regression": "saturated", "folds": 1}
+
+
+def units(n: int, seed: int = 0) -> pd.DataFrame:
+    """Two roots, two mediators in turn, and logistic mechanisms with overlap."""
+    rng = np.random.default_rng(seed)
+    q, w = rng.normal(size=n), rng.integers(0, 3, n)
+    a = (rng.random(n) < expit(0.5 * q - 0.4 * (w == 1))).astype(int)
+    m = (rng.random(n) < expit(0.8 * a + 0.6 * q - 0.5 * (w == 2) - 0.3)).astype(int)
+    lead = 0.6 * m + 0.5 * a + 0.4 * q + rng.normal(size=n)
+    return pd.DataFrame({"Q": q, "W": pd.Categorical.from_codes(w, ["x", "y", "z"]), "A": a, "M": m, "L": lead})
+
+
+def score(world: CounterfactualSample) -> NDArray[np.float64]:
+    rows = world.rows
+    s = expit(-1.0 + 0.7 * rows["A"] + 0.8 * rows["M"] + 0.6 * rows["L"] + 0.3 * rows["Q"]).to_numpy()
+    return np.column_stack([s > 0.5, s]).astype(np.float64)
+
+
+def exact(n: int = 400_000) -> dict[str, NDArray[np.float64]]:
+    """Both potential outcomes of decisions and scores by simulation with the noise shared."""
+    rng = np.random.default_rng(1)
+    q, w = rng.normal(size=n), rng.integers(0, 3, n)
+    u, e = rng.random(n), rng.normal(size=n)
+    found = {}
+    for name, arm in (("y0", 0), ("ypi", 1)):
+        m = (u < expit(0.8 * arm + 0.6 * q - 0.5 * (w == 2) - 0.3)).astype(int)
+        rows = pd.DataFrame({"Q": q, "A": arm, "M": m, "L": 0.6 * m + 0.4 * q + e})
+        found[name] = score(CounterfactualSample(rows, np.ones(n))).mean(axis=0)
+    return found
+
+
+def estimate(values: InfluenceValues) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The effect of decisions and of scores, and the standard errors."""
+    effect = values.ypi - values.y0
+    mean = np.average(effect, axis=0, weights=values.weight)
+    return mean, np.sqrt((values.weight**2) @ (effect - mean) ** 2) / values.weight.sum()
+
+
+# --- the formula -----------------------------------------------------------------------------------------------------
+
+
+def test_one_mediator_is_the_formula_of_the_textbooks() -> None:
+    """E[c(1, M(0), Q)] with logistic nuisances and no folds, row by row (Tchetgen Tchetgen and Shpitser 2012)."""
+    graph = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
+    df = units(500)[["Q", "A", "M"]]
+    q, a, m = (df[name].to_numpy(np.float64) for name in "QAM")
+    source = OneStep(graph.unfair("A -> Y"), propensity="logistic", regression="logistic", folds=1).fit(df)
+
+    def c(arm: int) -> NDArray[np.float64]:
+        return expit(-0.5 + 0.9 * arm + 0.7 * m + 0.3 * q)
+
+    def regress(y: NDArray[np.float64], rows: NDArray[np.bool_], *columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        X = np.column_stack([np.ones(len(y)), *columns])
+        beta = np.zeros(X.shape[1])
+        for _ in range(60):
+            p = expit(X[rows] @ beta)
+            beta += np.linalg.solve((X[rows] * (p * (1 - p))[:, None]).T @ X[rows], X[rows].T @ (y[rows] - p))
+        return expit(X @ beta)
+
+    everyone = np.ones(len(a), dtype=bool)
+    p0 = 1.0 - regress(a, everyone, q)
+    for arm, found in ((0, "y0"), (1, "ypi")):
+        mean = regress(c(arm), a == 0, q)
+        expected = mean + (a == 0) / p0 * (c(arm) - mean)
+        values = source.influence(lambda world, arm=arm: c(arm)[_at(world, df)])
+        assert getattr(values, found)[:, 0] == pytest.approx(expected, abs=1e-8)
+
+
+def _at(world: CounterfactualSample, df: pd.DataFrame) -> NDArray[np.int64]:
+    return df.index.get_indexer(world.rows.index)
+
+
+def test_saturated_nuisances_make_every_correction_zero() -> None:
+    df = units(800).drop(columns="L").assign(L=lambda d: d["M"], Q=lambda d: (d["Q"] > 0).astype(int))
+    source = OneStep(UNFAIR, **SATURATED).fit(df.assign(L=(np.arange(800) % 2)))
+    values = source.influence(score)
+    assert values.stages[["correction", "balance"]].abs().to_numpy().max() < 1e-12
+    assert values.stages["mean_weight"].to_numpy() == pytest.approx(1.0)
+    ipw = IPW(UNFAIR, propensity="saturated", arm="pooled").fit(df.assign(L=(np.arange(800) % 2)))
+    for world, own in zip(ipw.worlds(), (values.y0, values.ypi), strict=True):
+        assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-12)
+
+
+# --- double robustness -----------------------------------------------------------------------------------------------
+
+
+def spoiled(which: str) -> dict[str, Any]:
+    """Nuisances of which one, or both, see noise in the place of the roots and mediators."""
+    right: dict[str, Any] = {"propensity": "logistic", "regression": "boosted"}
+    wrong = {"propensity": _Blind(), "regression": _BlindRegressor()}
+    return right | {name: wrong[name] for name in which.split()}
+
+
+class _Blind(LogisticRegression):  # type: ignore[misc]
+    """The share of the group, whatever the columns."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _Blind:
+        super().fit(np.zeros((len(X), 1)), y, sample_weight)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        return super().predict_proba(np.zeros((len(X), 1)))
+
+
+class _BlindRegressor(LinearRegression):  # type: ignore[misc]
+    """The mean, whatever the columns."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _BlindRegressor:
+        super().fit(np.zeros((len(X), 1)), y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return super().predict(np.zeros((len(X), 1)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "biased"), [("", False), ("propensity", False), ("regression", False), ("propensity regression", True)]
+)
+@pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
+def test_one_wrong_nuisance_does_no_harm_and_two_do(wrong: str, biased: bool) -> None:
+    truth = exact()
+    settings = spoiled(wrong)
+    found, errors = [], []
+    for seed in range(4):
+        source = OneStep(UNFAIR, **settings, form="prefix", folds=2, random_state=seed).fit(units(4000, seed))
+        mean, error = estimate(source.influence(score))
+        found.append(mean)
+        errors.append(error)
+    gap = np.mean(found, axis=0) - (truth["ypi"] - truth["y0"])
+    z = gap / np.sqrt(np.mean(np.square(errors), axis=0) / len(found))
+    assert (np.abs(z).max() > 4.0) if biased else (np.abs(z).max() < 3.5), (gap, z)
+
+
+def test_balance_shows_wrong_weights_and_corrections_wrong_regressions() -> None:
+    df = units(6000)
+    right = OneStep(UNFAIR, propensity="logistic", random_state=0).fit(df).influence(score).stages
+    assert right[["balance_z", "correction_z"]].abs().to_numpy().max() < 3.0
+    weights = OneStep(UNFAIR, **spoiled("propensity"), form="prefix", random_state=0).fit(df).influence(score).stages
+    assert weights["balance_z"].abs().max() > 3.0
+    blind = OneStep(UNFAIR, **spoiled("regression"), random_state=0).fit(df).influence(score).stages
+    assert blind["correction_z"].abs().max() > 3.0
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [3000])
+def test_estimates_are_near_the_truth_and_their_errors_are_those_of_the_sample(n: int) -> None:
+    truth = exact()
+    found = [estimate(OneStep(UNFAIR, random_state=s).fit(units(n, s)).influence(score)) for s in range(5)]
+    z = [(mean - (truth["ypi"] - truth["y0"])) / error for mean, error in found]
+    assert np.abs(z).max() < 3.5
+    assert np.abs(np.mean(z, axis=0)).max() < 2.0
+
+
+def test_fitted_rows_are_judged_out_of_fold_and_others_by_all_folds() -> None:
+    df = units(1200)
+    train, test = df.iloc[:900], df.iloc[900:]
+    source = OneStep(UNFAIR, random_state=0).fit(train)
+    own, other, both = source.influence(score), source.influence(score, test), source.influence(score, df)
+    for name in ("y0", "ypi", "lower", "rest", "disagreement"):
+        joined = np.vstack([getattr(own, name), getattr(other, name)])
+        assert getattr(both, name) == pytest.approx(joined, abs=1e-12), name
+    shuffled = source.influence(score, train.sample(frac=1.0, random_state=0))
+    assert shuffled.y0.mean() == pytest.approx(own.y0.mean(), abs=1e-12)
+
+
+def test_a_weight_is_so_many_rows() -> None:
+    df = units(700).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
+    times = np.random.default_rng(0).integers(0, 3, len(df))
+    one = OneStep(UNFAIR, **SATURATED).fit(df, sample_weight=times)
+    many = OneStep(UNFAIR, **SATURATED).fit(df.loc[df.index.repeat(times)].reset_index(drop=True))
+    first, second = one.influence(score), many.influence(score)
+    for name in ("y0", "ypi", "lower", "rest", "disagreement"):
+        mean = np.average(getattr(first, name), axis=0, weights=first.weight)
+        assert mean == pytest.approx(getattr(second, name).mean(axis=0), abs=1e-12)
+
+
+def test_columns_of_scores_do_not_touch_each_other() -> None:
+    df = units(600)
+    source = OneStep(UNFAIR, random_state=0).fit(df)
+    both = source.influence(score)
+    for i in range(2):
+        alone = source.influence(lambda world, i=i: score(world)[:, i])
+        assert both.ypi[:, [i]] == pytest.approx(alone.ypi, abs=1e-12)
+        assert both.lower[:, [i]] == pytest.approx(alone.lower, abs=1e-12)
+
+
+def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> None:
+    df = units(4000)
+    found = OneStep(UNFAIR, propensity="logistic", random_state=0).fit(df).by_group(score)
+    gaps = [one - zero for zero, one in zip(found["group 0"], found["group 1"], strict=True)]
+    z = [gap.mean(axis=0) / (gap.std(axis=0) / np.sqrt(len(gap))) for gap in gaps]
+    assert np.abs(z).max() < 3.0
+    ipw = IPW(UNFAIR, propensity="logistic", arm=1).fit(df)
+    for world, own in zip(ipw.worlds(), found["group 1"], strict=True):
+        assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-9)
+
+
+# --- nuisances -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"propensity": "stacked", "regression": "stacked", "folds": 2},
+        {"propensity": "logistic", "regression": "logistic"},
+        {
+            "propensity": RandomForestClassifier(50, min_samples_leaf=20, random_state=0),
+            "regression": RandomForestRegressor(20, min_samples_leaf=20, random_state=0),
+            "folds": 2,
+        },
+    ],
+)
+def test_any_models_serve(settings: dict[str, Any]) -> None:
+    df = units(1500)
+    if "classifier" in str(type(settings["propensity"])).lower():
+        df = df.assign(W=df["W"].cat.codes)
+    mean, error = estimate(OneStep(UNFAIR, **settings, random_state=0).fit(df).influence(score))
+    truth = exact()
+    assert np.abs((mean - (truth["ypi"] - truth["y0"])) / error).max() < 3.5
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_weights_without_overlap_are_refused_and_warned_of_where_asked_for() -> None:
+    hiring = pf.simulate.scenario("hiring")
+    df = hiring.draw(2000, random_state=0)
+    with pytest.warns(PositivityWarning, match="The prefix form: .*the mean weight is"):
+        source = OneStep(hiring.unfair, form="prefix", random_state=0).fit(df)
+    assert source.form_ == "prefix"
+    assert (source.stages()["problem"] != "").any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"propensity": "tree"}, "propensity='tree' is not known"),
+        ({"regression": "tree"}, "regression='tree' is not known"),
+        ({"regression": LogisticRegression()}, "a classifier has no place here"),
+        ({"form": "both"}, "form"),
+        ({"folds": 0}, "folds"),
+        ({"clip": 0.5}, "clip"),
+        ({"random_state": "seed"}, "random_state"),
+        ({"unfair": GRAPH}, "unfair"),
+    ],
+)
+def test_settings_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        OneStep(**({"unfair": UNFAIR} | settings)).fit(units(100))
+
+
+def test_scores_must_be_probabilities_of_all_rows() -> None:
+    source = OneStep(UNFAIR, **SATURATED, form="prefix")
+    df = units(400).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
+    source.fit(df)
+    with pytest.raises(DataError, match=r"outside \[0, 1\], such as 2"):
+        source.influence(lambda world: np.full(len(world.rows), 2.0))
+    with pytest.raises(DataError, match="expected"):
+        source.influence(lambda world: np.zeros(3))
+
+
+def test_a_cell_without_rows_of_the_group_is_refused() -> None:
+    df = units(400).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
+    df = df[~((df["W"] == "x") & (df["A"] == 0) & (df["Q"] == 1))]
+    with pytest.raises(PositivityError, match="no row of the group in 34 of the cells of Q, W"):
+        OneStep(UNFAIR, **SATURATED, form="prefix").fit(df).influence(score)
+    df = df[~((df["W"] == "x") & (df["A"] == 0))]
+    with pytest.raises(PositivityError, match=r"baseline world: W=x \(0\.\d+ of the target, no row of group 0\)"):
+        OneStep(UNFAIR, random_state=0).fit(df)
+
+
+def test_a_failed_fit_is_no_fit() -> None:
+    source = OneStep(UNFAIR, **SATURATED)
+    with pytest.raises(DataError):
+        source.fit(units(100).drop(columns="M"))
+    with pytest.raises(ValueError, match="not fitted"):
+        source.influence(score)
+
+
+# --- the object ------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_a_source_of_influence_values_and_of_nothing_else() -> None:
+    source = OneStep(UNFAIR, random_state=0).fit(units(400))
+    assert isinstance(source, InfluenceBased)
+    assert not isinstance(source, PotentialOutcomes)
+    assert clone(source).get_params() == source.get_params()
+    again = pickle.loads(pickle.dumps(source))
+    assert again.influence(score).y0 == pytest.approx(source.influence(score).y0, abs=0.0)
+    assert source.assumptions[-1].startswith("Each stage's features occur")
+
+
+def test_the_seed_decides() -> None:
+    df = units(400)
+    one, same, other = (OneStep(UNFAIR, random_state=s).fit(df).influence(score).ypi for s in (0, 0, 1))
+    assert (one == same).all()
+    assert (one != other).any()
