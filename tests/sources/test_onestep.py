@@ -290,8 +290,10 @@ def test_scores_must_be_probabilities_of_all_rows() -> None:
 def test_a_cell_without_rows_of_the_group_is_refused() -> None:
     df = units(400).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
     df = df[~((df["W"] == "x") & (df["A"] == 0) & (df["Q"] == 1))]
+    with pytest.warns(PositivityWarning, match=r"Q=1, W=x \(0\.\d+ of the target, no row of group 0\)"):
+        source = OneStep(UNFAIR, **SATURATED, form="prefix").fit(df)
     with pytest.raises(PositivityError, match="no row of the group in 34 of the cells of Q, W"):
-        OneStep(UNFAIR, **SATURATED, form="prefix").fit(df).influence(score)
+        source.influence(score)
     df = df[~((df["W"] == "x") & (df["A"] == 0))]
     with pytest.raises(PositivityError, match=r"baseline world: W=x \(0\.\d+ of the target, no row of group 0\)"):
         OneStep(UNFAIR, random_state=0).fit(df)
