@@ -55,6 +55,8 @@ __all__ = [
 PropensityName = Literal["logistic", "boosted", "saturated", "stacked"]
 FOLDS = 5
 """The folds of cross-fitting, by default."""
+MANY = 5_000
+"""Boosted propensities of so many rows have larger trees."""
 WIDE = 256
 """Encoded tables of more columns are held in compressed rows."""
 MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
@@ -299,26 +301,36 @@ def recode(X: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFrame
 class Boosted(FromClassifier):
     """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
 
-    def __init__(self, seed: int, folds: int = FOLDS) -> None:
-        trees = HistGradientBoostingClassifier(
-            learning_rate=0.1,
-            max_iter=400,
-            max_leaf_nodes=15,
-            early_stopping=True,
-            n_iter_no_change=20,
-            categorical_features="from_dtype",
-            random_state=seed,
-        )
-        super().__init__(trees, folds, seed, recodes=True)
+    def __init__(self, n: int, seed: int, folds: int = FOLDS) -> None:
+        super().__init__(_trees(n, seed), folds, seed, recodes=True)
 
 
 class Stacked(FromClassifier):
     """A stack of logistic regression on main effects and boosted trees, cross-fitted."""
 
-    def __init__(self, seed: int, folds: int = FOLDS) -> None:
+    def __init__(self, n: int, seed: int, folds: int = FOLDS) -> None:
         logistic = make_pipeline(TableEncoder(), LogisticRegression(C=np.inf, max_iter=1000))
-        members = [("logistic", logistic), ("boosted", Boosted(seed, folds).classifier)]
+        members = [("logistic", logistic), ("boosted", _trees(n, seed))]
         super().__init__(StackingClassifier(members, cv=3), folds, seed, recodes=True)
+
+
+def _trees(n: int, seed: int) -> HistGradientBoostingClassifier:
+    """Return boosted trees for n rows, that are smaller and stop earlier where rows are few.
+
+    Weights are made of 1 / P, and a propensity that follows chance explodes there: with 15 leaves and a patience of 20
+    rounds, errors of estimates from 1,000 rows were five times as large as with 8 leaves and 5 rounds; on the 34,000
+    rows of Adult the former fit better.
+    """
+    return HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_iter=400,
+        max_leaf_nodes=8 if n < MANY else 15,
+        min_samples_leaf=30,
+        early_stopping=True,
+        n_iter_no_change=int(np.clip(5.0 * np.sqrt(n / 3000.0), 5, 20)),
+        categorical_features="from_dtype",
+        random_state=seed,
+    )
 
 
 def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
@@ -373,16 +385,16 @@ def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
 
 
 def make_propensity(
-    propensity: PropensityName | ClassifierMixin, *, empty: bool, seed: int, folds: int = FOLDS
+    propensity: PropensityName | ClassifierMixin, *, empty: bool, n: int, seed: int, folds: int = FOLDS
 ) -> Propensity:
-    """Return an unfitted estimate; without columns to condition on (``empty``) it is the group frequency."""
+    """Return an unfitted estimate for n rows; without columns to condition on (``empty``) the group frequency."""
     if empty or (isinstance(propensity, str) and propensity == "saturated"):
         return Saturated()
     if not isinstance(propensity, str):
         return FromClassifier(propensity, folds, seed)
     if propensity == "logistic":
         return Logistic()
-    return Stacked(seed, folds) if propensity == "stacked" else Boosted(seed, folds)
+    return Stacked(n, seed, folds) if propensity == "stacked" else Boosted(n, seed, folds)
 
 
 def require_propensity(name: str, value: object) -> None:
@@ -467,7 +479,8 @@ class Nuisances:
     def model(self, prefix: Prefix) -> Propensity:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            model = make_propensity(self.propensity, empty=not prefix, seed=self.seed, folds=self.folds)
+            n = int(self.rows.kept.sum())
+            model = make_propensity(self.propensity, empty=not prefix, n=n, seed=self.seed, folds=self.folds)
             self.models[prefix] = model.fit(*self._data(self.rows, prefix))
         return self.models[prefix]
 

@@ -135,7 +135,7 @@ def test_saturated_without_columns_is_the_group_frequency() -> None:
     a = np.array([0, 1, 1, 1], dtype=np.int8)
     empty = pd.DataFrame(index=range(4))
     for propensity in ("logistic", "boosted", "saturated", KNeighborsClassifier()):
-        model = make_propensity(propensity, empty=True, seed=0)  # type: ignore[arg-type]
+        model = make_propensity(propensity, empty=True, n=100, seed=0)  # type: ignore[arg-type]
         assert model.fit(empty, a, np.array([3.0, 1, 1, 1])).fitted.tolist() == [0.5] * 4
         assert model.predict(pd.DataFrame(index=range(2))).tolist() == [0.5] * 2
 
@@ -287,7 +287,7 @@ def discrete() -> tuple[pd.DataFrame, NDArray[np.int8]]:
 
 
 def make(propensity: Any, folds: int = 5) -> Propensity:
-    return make_propensity(propensity, empty=False, seed=0, folds=folds)
+    return make_propensity(propensity, empty=False, n=100, seed=0, folds=folds)
 
 
 @each_propensity
