@@ -156,16 +156,16 @@ def test_boosted_trees_do_not_see_the_label_of_the_row_they_judge() -> None:
     rng = np.random.default_rng(0)
     noise = pd.DataFrame(rng.normal(size=(400, 4)), columns=list("abcd"))
     a = rng.integers(0, 2, 400).astype(np.int8)
-    model = Boosted(0).fit(noise, a, ONES)
+    model = Boosted(1000, 0).fit(noise, a, ONES)
     assert 0.4 < roc_auc_score(a, model.fitted) < 0.6
-    # The same trees fit the rows they were grown on closely, though they stop early.
-    assert roc_auc_score(a, model.predict(noise)) > 0.8
+    # The same trees know the rows they were grown on, though they are small and stop early.
+    assert roc_auc_score(a, model.predict(noise)) > 0.65
 
 
 def test_boosted_trees_of_new_rows_are_averaged() -> None:
     table, a = units()
     columns = ["age", "hours"]
-    model = Boosted(0).fit(table[columns], a, ONES)
+    model = Boosted(1000, 0).fit(table[columns], a, ONES)
     each = [trees.predict_proba(table[columns][:50])[:, 1] for trees in model.models_]
     assert len(each) == 5
     assert model.predict(table[columns][:50]) == pytest.approx(np.mean(each, axis=0))
@@ -180,7 +180,7 @@ def test_boosted_trees_find_an_interaction() -> None:
     p = np.where((table["x"] > 0) == (table["c"] == "u"), 0.8, 0.2)
     a = (rng.random(2_000) < p).astype(np.int8)
     weight = np.ones(2_000)
-    assert np.abs(Boosted(0).fit(table, a, weight).fitted - p).mean() < 0.1
+    assert np.abs(Boosted(1000, 0).fit(table, a, weight).fitted - p).mean() < 0.1
     assert np.abs(Logistic().fit(table, a, weight).fitted - p).mean() > 0.25
 
 
@@ -188,15 +188,15 @@ def test_boosted_trees_follow_the_weights() -> None:
     rng = np.random.default_rng(2)
     noise, a = pd.DataFrame({"x": rng.integers(0, 2, 1_000)}), np.arange(1_000, dtype=np.int8) % 2
     weight = np.where(a == 1, 3.0, 1.0)
-    assert Boosted(0).fit(noise, a, weight).fitted == pytest.approx(np.full(1_000, 0.75), abs=0.05)
-    assert Boosted(0).fit(noise, a, np.ones(1_000)).fitted == pytest.approx(np.full(1_000, 0.5), abs=0.05)
+    assert Boosted(1000, 0).fit(noise, a, weight).fitted == pytest.approx(np.full(1_000, 0.75), abs=0.05)
+    assert Boosted(1000, 0).fit(noise, a, np.ones(1_000)).fitted == pytest.approx(np.full(1_000, 0.5), abs=0.05)
 
 
 def test_boosted_needs_rows_in_both_groups_of_each_fold() -> None:
     with pytest.raises(
         DataError, match=r"A group has 3 rows with a weight, too few for 5-fold cross-fitting; .* \(folds=1 fits on all"
     ):
-        Boosted(0).fit(pd.DataFrame({"x": range(20)}), np.array([1] * 3 + [0] * 17, dtype=np.int8), np.ones(20))
+        Boosted(1000, 0).fit(pd.DataFrame({"x": range(20)}), np.array([1] * 3 + [0] * 17, dtype=np.int8), np.ones(20))
 
 
 # --- any classifier --------------------------------------------------------------------------------------------------
