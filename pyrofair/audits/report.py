@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,7 +18,16 @@ from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_es
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 
-__all__ = ["QUANTITIES", "absolute_interval", "describe_audit", "group_table", "main_table"]
+__all__ = [
+    "GIVEN_UNITS",
+    "QUANTITIES",
+    "Intervals",
+    "absolute_interval",
+    "describe_audit",
+    "group_table",
+    "main_table",
+    "percentile_intervals",
+]
 
 
 MIN_REPLICATES = 2
@@ -27,6 +37,9 @@ FROM_BOTH_WORLDS = ("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_u
 QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FROM_BOTH_WORLDS)
 GIVEN_UNITS = "piu_double_disagreement"
 """The additional quantity of worlds that are compared unit by unit, where a unit's scores are means."""
+
+Intervals = Callable[[Key], tuple[float, float, list[str]]]
+"""Returns the interval of a quantity, NaN where there is none, and notes on it."""
 
 
 def absolute_interval(low: float, high: float) -> tuple[float, float]:
@@ -41,28 +54,30 @@ def main_table(
     estimator: Estimator,
     point: Mapping[Key, float],
     notes: Mapping[Key, str],
-    draws: pd.DataFrame,
-    level: float,
+    intervals: Intervals,
     failure: str,
     small: Mapping[str, Sequence[str]] | None = None,
     groups: pd.DataFrame | None = None,
+    sizes: Mapping[str, Mapping[str, float]] | None = None,
 ) -> pd.DataFrame:
     """Return a row for each model, decisions and quantity, whether it could be estimated or not.
 
     ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
-    an interval; a note on the effect reports where the observed ``groups`` disagree.
+    an interval; a note on the effect reports where the observed ``groups`` disagree. ``sizes`` are the effective sizes
+    of each model's quantities, by default those of the estimator's worlds.
     """
     apart = pd.DataFrame() if groups is None else disagreeing(groups)
     disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
     column = estimator.models[0].graph.outcome_column
     rows = []
-    sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
+    if sizes is None:
+        sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
     for name, decisions, quantity in product(sizes, DECISIONS, (*QUANTITIES, GIVEN_UNITS)):
         key = Key(AUDITED, name, decisions, quantity)
         if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
             continue
         estimate = point.get(key, np.nan)
-        low, high, found = _interval(draws, key, level, estimator)
+        low, high, found = intervals(key)
         own = [notes[key]] if key in notes else []
         if key not in point:
             reason = f"df has no outcome column {column!r}" if quantity in FROM_OUTCOMES else failure
@@ -106,7 +121,12 @@ def _few_rows(quantity: str, small: Sequence[str]) -> str:
     return next((text for text in used if text), "")
 
 
-def _interval(draws: pd.DataFrame, key: Key, level: float, estimator: Estimator) -> tuple[float, float, list[str]]:
+def percentile_intervals(draws: pd.DataFrame, level: float, estimator: Estimator) -> Intervals:
+    """Return percentile intervals from bootstrap replicates."""
+    return partial(_interval, draws=draws, level=level, estimator=estimator)
+
+
+def _interval(key: Key, draws: pd.DataFrame, level: float, estimator: Estimator) -> tuple[float, float, list[str]]:
     """Return a percentile interval, NaN where there is none, and notes on it."""
     if draws.empty or key not in draws.columns:
         return np.nan, np.nan, []
