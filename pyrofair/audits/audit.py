@@ -21,9 +21,16 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
-from pyrofair.audits.plots import plot_audit
-from pyrofair.audits.report import describe_audit, group_table, main_table, percentile_intervals
-from pyrofair.audits.wald import Scores, estimate_by_influence, is_influence_based
+from pyrofair.audits.plots import plot_audit, plot_stages
+from pyrofair.audits.report import describe_audit, group_table, main_table, percentile_intervals, stage_lines
+from pyrofair.audits.wald import (
+    LARGEST_Z,
+    Scores,
+    compare_by_influence,
+    describe_doubts,
+    estimate_by_influence,
+    is_influence_based,
+)
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
@@ -46,7 +53,7 @@ from pyrofair.tables.reading import feature_columns, read_table, read_weight, wa
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "audit", "default_source"]
 
 
 MOST_JOBS = 10_000
@@ -89,6 +96,15 @@ class Audit:
         """Draw accuracy and the interval of PIU of every model."""
         return plot_audit(self.table, decisions)
 
+    def plot_stages(self, model: str | None = None) -> Figure:
+        """Draw the diagnostics of each stage, of one model or the largest of all, beside their limits.
+
+        Without influence values there are none, and a DataError is raised.
+        """
+        if self.stages.empty:
+            raise DataError("There are no stages to draw: this source has no influence values. OneStep has.")
+        return plot_stages(self.stages, model, LARGEST_Z)
+
     def to_inference_data(self) -> Any:
         """Return the draws as ArviZ data: one variable a quantity, by model and, where both, decisions.
 
@@ -118,7 +134,7 @@ class Audit:
 
 def audit(
     models: Mapping[str, Any],
-    source: PotentialOutcomes | InfluenceBased,
+    source: PotentialOutcomes | InfluenceBased | UnfairPaths,
     df: pd.DataFrame,
     *,
     n_boot: int = 200,
@@ -139,8 +155,9 @@ def audit(
         Fitted models by name, with ``predict_proba``; or scores of the rows of ``df``, shape (n,), where the source
         weights unchanged rows only. A model fitted without column names receives its columns in the order of ``df``.
     source
-        A source of potential outcomes, or one with influence values: used as it is if fitted (on training rows);
-        otherwise a clone is fitted on ``df``.
+        The unfair paths, for one-step estimates with boosted nuisances cross-fitted on ``df``,
+        ``OneStep(unfair, random_state=random_state)``; or a source, of potential outcomes or of influence values: used
+        as it is if fitted (on training rows), otherwise a clone is fitted on ``df``.
     df
         n rows with the graph's columns; accuracy needs the outcome too.
     n_boot
@@ -197,7 +214,10 @@ def audit(
     >>> table["estimate"][["p_y0", "p_ypi", "piu_lower", "piu_upper"]].round(2).tolist()
     [0.25, 0.6, 0.35, 0.85]
     """
-    _check_settings(models, source)
+    require_seed(random_state)
+    random_state = None if random_state is None else seed_from(random_state)
+    chosen: Any = default_source(source, random_state) if isinstance(source, UnfairPaths) else source
+    _check_settings(models, chosen)
     require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
     require_integer("n_boot", n_boot, least=0)
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
@@ -206,9 +226,7 @@ def audit(
     if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
-    require_seed(random_state)
-    random_state = None if random_state is None else seed_from(random_state)
-    graph = source.unfair.graph
+    graph = chosen.unfair.graph
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     outcome, constant = _read_outcome(df, graph)
@@ -231,10 +249,10 @@ def audit(
         if each.is_open
     )
     outcomes = [name for name, each in types.items() if each.is_outcome]
-    _check_outcomes(source, {name: types[name].why for name in outcomes})
+    _check_outcomes(chosen, {name: types[name].why for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
     audited = tuple(replace(each, model=observed[each.name]) if each.name in outcomes else each for each in audited)
-    shared = set(graph.columns_of(source.unfair.shared))
+    shared = set(graph.columns_of(chosen.unfair.shared))
     context = {
         "rows": len(table),
         "level": level,
@@ -250,13 +268,13 @@ def audit(
         },
         "outcomes": outcomes,
     }
-    if is_influence_based(source):
+    if is_influence_based(chosen):
         asked = Scores(audited, observed, threshold)
-        return _audit_by_influence(source, asked, table, a, outcome, weight, level, random_state, context, warned)
+        return _audit_by_influence(chosen, asked, table, a, outcome, weight, level, random_state, context, warned)
     used: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, index = _fitted(source, table, weight)
+        fitted, index = _fitted(chosen, table, weight)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
@@ -334,6 +352,10 @@ def _audit_by_influence(
         fresh = fitted is not source
         absent = _absent_group(context["graph"], a, weight)
         found = estimate_by_influence(fitted, scores, table, outcome, weight, fresh=fresh, failure=absent)
+        groups = pd.DataFrame()
+        if not found.failure:
+            settings: dict[str, Any] = {"fresh": fresh, "level": level, "random_state": random_state}
+            groups = compare_by_influence(fitted, scores, table, weight, **settings)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     warned = [*warned, *(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning))]
@@ -349,15 +371,21 @@ def _audit_by_influence(
         index=np.full(len(table), -1),
     )
     point, notes = found.normal.point()
-    small, sizes, groups = found.small(), found.sizes(), pd.DataFrame()
+    small, doubts = found.small(), describe_doubts(found.stages)
+    if not fresh and len(found.weights):
+        warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
     intervals = partial(found.normal.interval, level=level)
     return Audit(
-        main_table(estimator, point, notes, intervals, found.failure, small, groups, sizes),
+        main_table(estimator, point, notes, intervals, found.failure, small, groups, found.sizes(), doubts),
         groups,
         pd.DataFrame(found.normal.draws(random_state)[AUDITED]),
         context
         | {
             "weight": weight,
+            "wald": True,
+            "stages": stage_lines(found.weights, found.stages, context["graph"]),
+            "form": getattr(fitted, "form_", ""),
+            "doubts": doubts,
             "replicates": 0,
             "failed": 0,
             "paired": False,
@@ -376,24 +404,42 @@ def _audit_by_influence(
     )
 
 
+def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
+    """Return the source that audits unfair paths unless told otherwise."""
+    from pyrofair.sources.onestep import OneStep  # the one source that audits know, and only here
+
+    return OneStep(unfair, random_state=random_state)
+
+
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
     known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
     if not known or not isinstance(source.unfair, UnfairPaths):
-        raise DataError(f"source={source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+        raise DataError(
+            f"source={source!r} is no source of potential outcomes, and no unfair paths; graph.unfair(...) makes these."
+        )
     if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
         raise DataError(
             f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."
         )
 
 
-def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning) -> list[str]:
+def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning, stacklevel: int = 3) -> list[str]:
     """Warn the caller of :func:`audit`, and return the texts."""
     found = list(texts)
     for text in found:
-        warnings.warn(text, category, stacklevel=3)
+        warnings.warn(text, category, stacklevel=stacklevel)
     return found
+
+
+def _poor_stages(weights: pd.DataFrame) -> list[str]:
+    """Return what is wrong with the weights of stages on the audited rows."""
+    return [
+        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}."
+        for each in weights.to_dict("records")
+        if each["problem"]
+    ]
 
 
 def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -15,12 +16,22 @@ from numpy.typing import NDArray
 from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import FROM_BOTH_WORLDS, GIVEN_UNITS, QUANTITIES, absolute_interval
+from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES, compare_estimates, judge_jointly
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, kish_size
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PyrofairWarning
 
-__all__ = ["JointNormal", "Scores", "WaldEstimates", "estimate_by_influence", "is_influence_based"]
+__all__ = [
+    "LARGEST_Z",
+    "JointNormal",
+    "Scores",
+    "WaldEstimates",
+    "compare_by_influence",
+    "describe_doubts",
+    "estimate_by_influence",
+    "is_influence_based",
+]
 
 Array = NDArray[np.float64]
 
@@ -47,6 +58,13 @@ KINKED: dict[str, tuple[str, float, float]] = {
     "piu_upper": ("rest", 0.0, -1.0),
 }
 """Quantities that are a centre plus the distance of a functional from it or, with -1, one minus that distance."""
+GROUPS = ("group 0", "group 1")
+DOUBTS = {
+    "balance": "its weights do not carry the rows to that world, so a propensity is wrong or overlap fails; compare "
+    "another propensity=...",
+    "correction": "its regression is wrong, so the numbers rest on the weights alone; compare another regression=...",
+}
+"""What a stage's diagnostic beyond the limit means, and what to do."""
 CAUSAL = ("y0", "ypi", "lower", "rest", "disagreement")
 
 
@@ -60,14 +78,14 @@ def is_influence_based(source: Any) -> bool:
 class Scores:
     """The decisions and scores of models for the rows of a sample, a column each, as a source asks for them.
 
-    ``observed`` are the scores of the n audited rows by model, to which ``origin`` refers. With ``unit`` a last column
-    is 1 for all rows. ``error`` is the exception of a model that could not score.
+    ``observed`` are the scores of the n audited rows by model, to which ``origin`` refers. ``probe`` adds a last column
+    of 0 and 1 by turns. ``error`` is the exception of a model that could not score.
     """
 
     models: Sequence[AuditedModel]
     observed: Mapping[str, Array]
     threshold: float
-    unit: bool = False
+    probe: bool = False
     error: BaseException | None = field(default=None, init=False)
 
     @property
@@ -86,7 +104,7 @@ class Scores:
         except BaseException as error:
             self.error = error
             raise
-        return np.column_stack([*found, np.ones(len(sample.rows))] if self.unit else found)
+        return np.column_stack([*found, np.arange(len(sample.rows)) % 2] if self.probe else found)
 
     def _score(self, sample: CounterfactualSample) -> Any:
         foreign = sample.origin is None or not (sample.origin >= 0).any()
@@ -149,11 +167,7 @@ class JointNormal:
     @cached_property
     def covariance(self) -> Array:
         """The covariance of the weighted means, (F, F): sum of w^2 times centred products, over (sum of w)^2."""
-        array, found = self.influence.to_numpy(), np.zeros((self.influence.shape[1],) * 2)
-        for start in range(0, len(array), CHUNK):
-            part = self._share[start : start + CHUNK, None] * (array[start : start + CHUNK] - self.mean)
-            found += part.T @ part
-        return found
+        return _covariance(self.influence.to_numpy(), self._share)
 
     @cached_property
     def _share(self) -> Array:
@@ -189,9 +203,7 @@ class JointNormal:
 
     def draws(self, random_state: int | None) -> pd.DataFrame:
         """Return draws of the quantities, a row each: those of the functionals, mapped."""
-        scale, vectors = np.linalg.eigh(self.covariance)
-        noise = np.random.default_rng(random_state).standard_normal((DRAWS, len(scale)))
-        drawn = self.mean + noise @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T
+        drawn = _draw(self.mean, self.covariance, random_state)
         columns = pd.MultiIndex.from_tuples(self.keys, names=Key._fields)
         return pd.DataFrame(np.column_stack([self._value(key, drawn) for key in self.keys]), columns=columns)
 
@@ -246,6 +258,22 @@ class JointNormal:
             size = np.abs(get(functional) - centre)
             return centre + size if sign > 0.0 else 1.0 - size
         return sum((factor * get(each) for each, factor in LINEAR[key.quantity].items()), np.zeros(len(means)))
+
+
+def _covariance(values: Array, share: Array) -> Array:
+    """Return the covariance (F, F) of the means of values (n, F) of independent rows with shares (n,) of sum 1."""
+    mean, found = share @ values, np.zeros((values.shape[1],) * 2)
+    for start in range(0, len(values), CHUNK):
+        part = share[start : start + CHUNK, None] * (values[start : start + CHUNK] - mean)
+        found += part.T @ part
+    return found
+
+
+def _draw(mean: Array, covariance: Array, random_state: int | None) -> Array:
+    """Return draws of normal variables, (DRAWS, F)."""
+    scale, vectors = np.linalg.eigh(covariance)
+    noise = np.random.default_rng(random_state).standard_normal((DRAWS, len(scale)))
+    return np.asarray(mean + noise @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T)
 
 
 def _parts(quantity: str) -> tuple[str, ...]:
@@ -338,6 +366,95 @@ def estimate_by_influence(
 
 def _label(stages: pd.DataFrame, scores: Scores) -> pd.DataFrame:
     """Return the diagnostics of the stages with the model and the decisions of each column of scores."""
+    if stages.empty:
+        return pd.DataFrame()
     names = pd.DataFrame(scores.columns, columns=["model", "decisions"])
     labels = names.iloc[stages["column"].to_numpy(np.int64)].set_axis(stages.index)
     return pd.concat([labels, stages.drop(columns="column")], axis="columns").reset_index(drop=True)
+
+
+def describe_doubts(stages: pd.DataFrame) -> dict[str, str]:
+    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are."""
+    found: dict[str, str] = {}
+    if stages.empty:
+        return found
+    for model, own in stages.groupby("model", sort=False):
+        texts = []
+        for kind, meaning in DOUBTS.items():
+            worst = max(own.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))
+            if abs(worst[f"{kind}_z"]) > LARGEST_Z:
+                z = f"{worst[f'{kind}_z']:+.1f} standard errors from 0 (beyond {LARGEST_Z:g})"
+                texts.append(
+                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {kind} is {z}: {meaning}"
+                )
+        for each in own[own["problem"] != ""].head(1).to_dict("records") if "problem" in own else []:
+            texts.append(
+                f"at the stage {each['nodes']} of the {each['regime']} world {each['problem']}: the two groups overlap "
+                "too little there for weights; coarsen its features, or compare form='graph', which rests on parents "
+                "alone"
+            )
+        if texts:
+            found[str(model)] = "; ".join(texts)
+    return found
+
+
+def compare_by_influence(
+    source: InfluenceBased,
+    scores: Scores,
+    table: pd.DataFrame,
+    weight: Array,
+    *,
+    fresh: bool,
+    level: float,
+    random_state: int | None,
+) -> pd.DataFrame:
+    """Compare the estimates from either observed group alone, as an audit's table of groups; empty where it cannot be.
+
+    All comparisons are one test, by draws from the joint normal distribution of the differences.
+    """
+    columns = ["model", "decisions", *GROUP_COLUMNS]
+    asked = replace(scores, models=[model for model in scores.models if not model.is_scores], probe=True)
+    if not asked.models:
+        return pd.DataFrame(columns=columns)
+    try:
+        values = source.by_group(asked, *((None, None) if fresh else (table, weight)))
+    except DataError as error:
+        if error is asked.error:
+            raise
+        text = f"The audited rows of a group cannot be weighted alone, so the groups are not compared: {error}"
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
+        values = {}
+    if len(values) < len(GROUPS):
+        return pd.DataFrame(columns=columns)
+    share = weight / weight.sum()
+    means = [np.concatenate([share @ each[:, :-1] for each in values[group]]) for group in GROUPS]
+    zero, one = (np.hstack([each[:, :-1] for each in values[group]]) for group in GROUPS)
+    worlds = [tuple(_probed(each[:, -1], share, table) for each in values[group]) for group in GROUPS]
+    to_quantities = np.vstack([np.kron([[1, 0], [0, 1], [-1, 1]], unit) for unit in np.eye(len(asked.columns))])
+    covariance = to_quantities @ _covariance(one - zero, share) @ to_quantities.T
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    rows = []
+    labels = [(*pair, quantity) for pair in asked.columns for quantity in GROUP_QUANTITIES]
+    found = [to_quantities @ mean for mean in means]
+    for (model, decisions, quantity), first, second, half in zip(labels, *found, reach * spread, strict=True):
+        ends = second - first - half, second - first + half
+        compared = compare_estimates(first, second, *ends, quantity, worlds)
+        rows.append({"model": model, "decisions": decisions, "quantity": quantity} | compared)
+    gaps = _draw(np.zeros(len(rows)), covariance, random_state)
+    return judge_jointly(pd.DataFrame(rows, columns=columns), spread, level, gaps)
+
+
+def _probed(values: Array, share: Array, table: pd.DataFrame) -> CounterfactualSample:
+    """Return the rows of a group with their weights, from the influence values of scores of 0 and 1.
+
+    Of a row with score s and weight w the value is m + n w (s - m), with m the mean, so that its sign has s.
+    """
+    mean = float(share @ values)
+    off = values - mean
+    weight = np.zeros(len(values))
+    np.divide(off, 1.0 - mean, out=weight, where=off > ROUNDING)
+    np.divide(-off, mean, out=weight, where=off < -ROUNDING)
+    weight *= share
+    kept = np.flatnonzero(weight > ROUNDING * weight.max(initial=0.0))
+    return CounterfactualSample(table.iloc[kept], weight[kept])

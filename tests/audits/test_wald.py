@@ -100,17 +100,24 @@ class Saturated:
         found = self.influence(lambda sample: np.zeros((len(sample.rows), 1)), df, sample_weight).stages
         return found.drop(columns=["column", "balance", "balance_z", "correction", "correction_z"]).assign(problem="")
 
-    def by_group(self, score: Any, df: Any = None) -> Any:
-        rows, w, cell, a, h = self.parts(df)
+    def by_group(self, score: Any, df: Any = None, sample_weight: Any = None) -> Any:
+        rows, w, cell, a, h = self.parts(df, sample_weight)
         c = self.scores(score, rows)
-        key = list(zip(cell, rows["M"], strict=True))
+        key = cell * 10 + rows["M"].to_numpy()
         before, after = (mean_in(each, a[:, None].astype(float), w)[:, 0] for each in (cell, key))
         with np.errstate(divide="ignore", invalid="ignore"):
             other = np.where(a == 1, (1.0 - after) / after / (1.0 - before), 0.0)
         return {
-            "group 0": tuple(h[:, None] * each for each in c),
-            "group 1": tuple(other[:, None] * each for each in c),
+            "group 0": tuple(centred(each, h, w) for each in c),
+            "group 1": tuple(centred(each, other, w) for each in c),
         }
+
+
+def centred(scores: NDArray[Any], h: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    """The influence values of weighted means of scores, (n, Q)."""
+    share = w * h / (w * h).sum()
+    mean = share @ scores
+    return np.asarray(mean + h[:, None] * (scores - mean) * (w.sum() / (w * h).sum()))
 
 
 class Model:
@@ -292,7 +299,7 @@ def test_replicates_are_never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     df = simulated(300, 0)
     model, source = Model(), fitted(df)
     report = run({"one": model, "two": Model(0.2)}, source, df, n_boot=10**9)
-    assert source.calls == 2  # influence and its stages: all models at once
+    assert source.calls == 3  # influence, its stages, the groups: all models at once
     assert list(report.table["model"].unique()) == ["one", "two"]
 
 
