@@ -83,6 +83,28 @@ class Audit:
         delta method.
     stages : DataFrame
         Of such a source, the diagnostics of each stage by model and decisions.
+
+    Examples
+    --------
+    Any smooth function of the estimates has an interval by the delta method, here the ratio of both marginals:
+
+    >>> from pyrofair import CausalGraph
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 400)
+    >>> df = pd.DataFrame({"A": a, "M": (rng.random(400) < 0.3 + 0.4 * a).astype(int)})
+    >>> class Model:
+    ...     def predict_proba(self, X):
+    ...         p = 0.2 + 0.2 * X["A"] + 0.4 * X["M"]
+    ...         return np.column_stack([1 - p, p])
+    >>> report = audit({"model": Model()}, graph.unfair("A -> Y"), df, random_state=0)
+    >>> values = report.influence["model"]["score"]
+    >>> mean = values.mean()
+    >>> ratio = mean["ypi"] / mean["y0"]
+    >>> error = (values["ypi"] - ratio * values["y0"]) / mean["y0"]
+    >>> half = 1.96 * error.std() / np.sqrt(len(df))
+    >>> print(f"{ratio:.1f} [{ratio - half:.1f}, {ratio + half:.1f}]")
+    1.6 [1.6, 1.7]
     """
 
     table: pd.DataFrame

@@ -444,3 +444,153 @@ def test_the_source_is_left_as_it_was(copied: bool) -> None:
     run(Model(), source, df)
     assert before is not None
     pd.testing.assert_frame_equal(source.rows, before)
+
+
+# --- groups and stages -----------------------------------------------------------------------------------------------
+
+
+def test_groups_are_weighted_means_of_each_groups_rows() -> None:
+    df = simulated(3000, 0)
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 3000)
+    report = run({"m": Model(), "n": Model(0.3)}, Saturated().fit(df, weight), df, sample_weight=weight)
+    weighted = run({"m": Model(), "n": Model(0.3)}, pf.IPW(UNFAIR, propensity="saturated"), df, n_boot=0,
+                   sample_weight=weight).groups  # fmt: skip
+    assert list(report.groups.columns) == list(weighted.columns)
+    assert (
+        report.groups[["model", "decisions", "quantity"]].values.tolist()
+        == weighted[["model", "decisions", "quantity"]].values.tolist()
+    )
+    for name in ("group_0", "group_1", "difference", "ess_0", "ess_1"):
+        np.testing.assert_allclose(report.groups[name], weighted[name].astype(float), atol=1e-8, rtol=1e-6)
+    assert report.groups["agree"].tolist() == [True] * 12
+
+
+def test_the_difference_of_groups_has_a_wald_interval() -> None:
+    df = simulated(2000, 0)
+    source = fitted(df)
+    row = run(Model(), source, df).groups.set_index(["decisions", "quantity"]).loc[("score", "mean_unfair_effect")]
+    score = lambda sample: Model().predict_proba(sample.rows)[:, 1:]  # noqa: E731
+    (a0, b0), (a1, b1) = (source.by_group(score)[f"group {group}"] for group in (0, 1))
+    gap = ((b1 - a1) - (b0 - a0)).ravel()
+    assert row["difference"] == pytest.approx(gap.mean())
+    assert row["upper"] - row["lower"] == pytest.approx(2.0 * 1.959964 * gap.std() / np.sqrt(2000), rel=1e-5)
+
+
+class Apart(Saturated):
+    """Group 1 is weighted as it is, without a weight for M."""
+
+    def by_group(self, score: Any, df: Any = None, sample_weight: Any = None) -> Any:
+        rows, w, _, a, _ = self.parts(df, sample_weight)
+        found = super().by_group(score, df, sample_weight)
+        plain = tuple(centred(each, (a == 1) / 0.5, w) for each in self.scores(score, rows))
+        return found | {"group 1": plain}
+
+
+def test_groups_that_disagree_withhold_the_verdict() -> None:
+    df = simulated(3000, 0)
+    report = run(Model(), Apart().fit(df), df)
+    assert not report.groups["agree"].all()
+    assert "withheld: the two observed groups" in str(report)
+    assert "disagree" in column(report, "note")["mean_unfair_effect"]
+
+
+def test_one_group_without_support_is_not_compared() -> None:
+    class Lone(Saturated):
+        def by_group(self, score: Any, df: Any = None, sample_weight: Any = None) -> Any:
+            return {}
+
+    df = simulated(400, 0)
+    report = run(Model(), Lone().fit(df), df)
+    assert report.groups.empty
+    assert "Either observed group" not in str(report)
+
+
+def test_the_joint_test_of_groups_has_its_level() -> None:
+    wrong = 0
+    for seed in range(50):
+        df = simulated(400, seed)
+        wrong += not run({"m": Model(), "n": Model(0.3)}, fitted(df), df).groups["agree"].all()
+    assert wrong <= 6
+
+
+@pytest.mark.parametrize("kind", ["balance", "correction"])
+@pytest.mark.parametrize("z", [2.9, -3.1])
+def test_a_stage_beyond_its_limit_withholds_the_verdict(kind: str, z: float) -> None:
+    class Off(Saturated):
+        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
+            found = super().influence(score, df, sample_weight)
+            found.stages.loc[(found.stages["regime"] == "unfair") & (found.stages["column"] == 0), f"{kind}_z"] = z
+            return found
+
+    df = simulated(600, 0)
+    report = run({"off": Model(), "n": Model(0.3)}, Off().fit(df), df)
+    readings = [line for line in str(report).splitlines() if "reading:" in line]
+    assert [f"at the stage M of the unfair world its {kind} is -3.1" in line for line in readings] == [
+        z < -3, z < -3, False, False,
+    ]  # fmt: skip
+    notes = report.table.set_index(["model", "decisions", "quantity"])["note"]
+    assert ("in doubt" in notes["off", "score", "mean_unfair_effect"]) == (z < -3)
+    assert "in doubt" not in notes["n", "score", "mean_unfair_effect"]
+    assert (
+        f"largest |z| of balance {3.1 if kind == 'balance' and z < -3 else 2.9 if kind == 'balance' else 0.1}"
+        in str(report)
+    )
+
+
+class Poor(Saturated):
+    def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
+        found = super().influence(score, df, sample_weight)
+        found.stages["problem"] = "the effective size is 30 of 300 rows"
+        return found
+
+    def stages(self, df: Any = None, sample_weight: Any = None) -> pd.DataFrame:
+        return self.influence(lambda sample: np.zeros((len(sample.rows), 1)), df, sample_weight).stages
+
+
+def test_poor_stages_among_audited_rows_are_warned_of() -> None:
+    df = simulated(600, 0)
+    with pytest.warns(pf.PositivityWarning, match="Poor overlap among the audited rows, [a-z]* world, stage M: the"):
+        report = run(Model(), Poor().fit(df), df)
+    assert "withheld: at the stage M of the baseline world the effective size is 30 of 300 rows" in str(report)
+    assert "Warning: Poor overlap among the audited rows" in str(report)
+
+
+def test_stages_are_by_model_and_decisions() -> None:
+    df = simulated(400, 0)
+    report = run({"m": Model(), "n": Model(0.3)}, fitted(df), df)
+    assert list(report.stages.columns[:5]) == ["model", "decisions", "regime", "nodes", "arm"]
+    assert len(report.stages) == 8
+    text = str(report)
+    assert text.startswith("Audit of 2 model(s) on 400 rows; 95% Wald intervals from influence values.\n")
+    assert "unfair world, stage M given Q, rows with A=0: mean weight 1.000 (z +0.2), effective size" in text
+    assert "  1. All cells are large." in text
+
+
+# --- the source that is made of unfair paths -------------------------------------------------------------------------
+
+
+def test_unfair_paths_are_audited_by_one_step_estimates() -> None:
+    df = simulated(800, 0)
+    report = run(Model(), UNFAIR, df)
+    same = run(Model(), pf.OneStep(UNFAIR, random_state=0), df)
+    pd.testing.assert_frame_equal(report.table, same.table)
+    pd.testing.assert_frame_equal(report.groups, same.groups)
+    truth = column(run(Model(), fitted(df), df), "estimate")
+    found = column(report, "estimate")
+    for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
+        assert found[quantity] == pytest.approx(truth[quantity], abs=0.02)
+    assert "Prefix form" in str(report)
+    assert not report.stages.empty
+
+
+def test_a_fitted_one_step_source_audits_other_rows() -> None:
+    train, test = simulated(1500, 10), simulated(1000, 101)
+    source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0).fit(train)
+    found = run(Model(), source, test)
+    plain = column(run(Model(), fitted(test), test), "estimate")
+    assert column(found, "estimate")["p_ypi"] == pytest.approx(plain["p_ypi"], abs=0.01)
+    assert len(found.influence) == 1000
+    # Its rows are recognised: audited on them, it is as if it had been fitted there.
+    again = run(Model(), source, train)
+    fresh = run(Model(), pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0), train)
+    np.testing.assert_allclose(again.table["estimate"], fresh.table["estimate"], atol=1e-12)
