@@ -112,6 +112,13 @@ def test_what_consumes_worlds_knows_no_source(folder: str) -> None:
             assert known == set(), f"{name} knows {sorted(known)}"
 
 
+def test_audits_know_one_source_and_where_none_is_given() -> None:
+    """`audit(models, unfair, df)` makes its source when called (decision 47)."""
+    arrows = graph_of(deferred=True).edges
+    known = {(a, b) for a, b in arrows if a.split(".")[0] in ("effects", "audits") and b.split(".")[0] == "sources"}
+    assert known == {("audits.audit", "sources.onestep")}
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_module_opens_with_a_sentence_and_its_names(name: str) -> None:
     tree = ast.parse(FILES[name].read_text(encoding="utf-8"))

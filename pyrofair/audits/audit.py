@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,17 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
-from pyrofair.audits.plots import plot_audit
-from pyrofair.audits.report import describe_audit, group_table, main_table
+from pyrofair.audits.plots import plot_audit, plot_stages
+from pyrofair.audits.report import describe_audit, group_table, main_table, percentile_intervals, stage_lines
+from pyrofair.audits.wald import (
+    LARGEST_Z,
+    Scores,
+    compare_by_influence,
+    describe_doubts,
+    estimate_by_influence,
+    is_influence_based,
+)
+from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     MEAN_WEIGHT,
@@ -43,7 +53,7 @@ from pyrofair.tables.reading import feature_columns, read_table, read_weight, wa
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "audit", "default_source"]
 
 
 MOST_JOBS = 10_000
@@ -61,24 +71,67 @@ class Audit:
         Where the source allows it, the marginals from either observed group alone: their difference with its interval,
         whether they agree (``p_value`` and ``agree`` are by one test of all differences), effective sizes, note.
     draws : DataFrame
-        The bootstrap replicates, a row each; the levels of the columns are model, decisions and quantity.
+        The bootstrap replicates, a row each; the levels of the columns are model, decisions and quantity. Of a source
+        with influence values: 2,000 draws from the joint normal distribution of the estimates.
     context : dict
         Rows, replicates, level, assumptions, the groups weighted and their overlap, warnings.
+    influence : DataFrame
+        Of a source with influence values, one uncentred value for each row of ``df``; the levels of the columns are
+        model, decisions and functional: y0, ypi, lower, rest and disagreement as in
+        :class:`~pyrofair.effects.influence.InfluenceValues`, positive (the decision or score), correct and outcome.
+        The mean, weighted by the rows, is the estimate, so that any smooth function of these has an interval by the
+        delta method.
+    stages : DataFrame
+        Of such a source, the diagnostics of each stage by model and decisions.
+
+    Examples
+    --------
+    Any smooth function of the estimates has an interval by the delta method, here the ratio of both marginals:
+
+    >>> from pyrofair import CausalGraph
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 400)
+    >>> df = pd.DataFrame({"A": a, "M": (rng.random(400) < 0.3 + 0.4 * a).astype(int)})
+    >>> class Model:
+    ...     def predict_proba(self, X):
+    ...         p = 0.2 + 0.2 * X["A"] + 0.4 * X["M"]
+    ...         return np.column_stack([1 - p, p])
+    >>> report = audit({"model": Model()}, graph.unfair("A -> Y"), df, random_state=0)
+    >>> values = report.influence["model"]["score"]
+    >>> mean = values.mean()
+    >>> ratio = mean["ypi"] / mean["y0"]
+    >>> error = (values["ypi"] - ratio * values["y0"]) / mean["y0"]
+    >>> half = 1.96 * error.std() / np.sqrt(len(df))
+    >>> print(f"{ratio:.1f} [{ratio - half:.1f}, {ratio + half:.1f}]")
+    1.6 [1.6, 1.7]
     """
 
     table: pd.DataFrame
     groups: pd.DataFrame
     draws: pd.DataFrame
     context: dict[str, Any]
+    influence: pd.DataFrame = field(default_factory=pd.DataFrame)
+    stages: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def plot(self, decisions: Decisions = "threshold") -> Figure:
         """Draw accuracy and the interval of PIU of every model."""
         return plot_audit(self.table, decisions)
 
-    def to_inference_data(self) -> Any:
-        """Return the bootstrap replicates as ArviZ data: one variable a quantity, by model and, where both, decisions.
+    def plot_stages(self, model: str | None = None) -> Figure:
+        """Draw the diagnostics of each stage, of one model or the largest of all, beside their limits.
 
-        Without replicates it raises a DataError.
+        Without influence values there are none, and a DataError is raised.
+        """
+        if self.stages.empty:
+            raise DataError("There are no stages to draw: this source has no influence values. OneStep has.")
+        return plot_stages(self.stages, model, LARGEST_Z)
+
+    def to_inference_data(self) -> Any:
+        """Return the draws as ArviZ data: one variable a quantity, by model and, where both, decisions.
+
+        These are bootstrap replicates or, of a source with influence values, draws from the joint normal distribution
+        of the estimates. Without draws it raises a DataError.
         """
         if self.draws.empty:
             raise DataError("There are no bootstrap replicates to hand over; audit with n_boot=200, for example.")
@@ -103,7 +156,7 @@ class Audit:
 
 def audit(
     models: Mapping[str, Any],
-    source: PotentialOutcomes,
+    source: PotentialOutcomes | InfluenceBased | UnfairPaths,
     df: pd.DataFrame,
     *,
     n_boot: int = 200,
@@ -124,16 +177,18 @@ def audit(
         Fitted models by name, with ``predict_proba``; or scores of the rows of ``df``, shape (n,), where the source
         weights unchanged rows only. A model fitted without column names receives its columns in the order of ``df``.
     source
-        A source of potential outcomes: used as it is if fitted (on training rows); otherwise a clone is fitted on
-        ``df``.
+        The unfair paths, for one-step estimates with boosted nuisances cross-fitted on ``df``,
+        ``OneStep(unfair, random_state=random_state)``; or a source, of potential outcomes or of influence values: used
+        as it is if fitted (on training rows), otherwise a clone is fitted on ``df``.
     df
         n rows with the graph's columns; accuracy needs the outcome too.
     n_boot
         Bootstrap replicates, each of which resamples the rows that the nuisances were fitted on, fits these again, and
-        resamples the rows of ``df``. 0 gives points only.
+        resamples the rows of ``df``. 0 gives points only. A source with influence values has Wald intervals instead,
+        and does not use it.
     level
-        The level of percentile intervals and of the test of whether the two observed groups agree. Accuracy has the
-        exact test-set bound instead, 5 % on each side.
+        The level of intervals and of the test of whether the two observed groups agree. Accuracy has the exact test-set
+        bound instead, 5 % on each side.
     threshold
         A decision is positive where the score exceeds it.
     bootstrap
@@ -151,7 +206,7 @@ def audit(
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown.
     random_state
-        Seeds the bootstrap, and sources that draw; the result does not depend on ``n_jobs``.
+        Seeds the bootstrap or the draws, and sources that draw; the result does not depend on ``n_jobs``.
 
     Returns
     -------
@@ -181,7 +236,10 @@ def audit(
     >>> table["estimate"][["p_y0", "p_ypi", "piu_lower", "piu_upper"]].round(2).tolist()
     [0.25, 0.6, 0.35, 0.85]
     """
-    _check_settings(models, source)
+    require_seed(random_state)
+    random_state = None if random_state is None else seed_from(random_state)
+    chosen: Any = default_source(source, random_state) if isinstance(source, UnfairPaths) else source
+    _check_settings(models, chosen)
     require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
     require_integer("n_boot", n_boot, least=0)
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
@@ -190,9 +248,7 @@ def audit(
     if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
-    require_seed(random_state)
-    random_state = None if random_state is None else seed_from(random_state)
-    graph = source.unfair.graph
+    graph = chosen.unfair.graph
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     outcome, constant = _read_outcome(df, graph)
@@ -215,13 +271,32 @@ def audit(
         if each.is_open
     )
     outcomes = [name for name, each in types.items() if each.is_outcome]
-    _check_outcomes(source, {name: types[name].why for name in outcomes})
+    _check_outcomes(chosen, {name: types[name].why for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
     audited = tuple(replace(each, model=observed[each.name]) if each.name in outcomes else each for each in audited)
+    shared = set(graph.columns_of(chosen.unfair.shared))
+    context = {
+        "rows": len(table),
+        "level": level,
+        "threshold": threshold,
+        "graph": graph,
+        "order": order,
+        "unnamed": [model.name for model in audited if model.is_unnamed],
+        "untouched": {each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
+        "score_types": {
+            name: [f"  {'an outcome, no' if each.is_outcome else 'taken for a'} function of the features: {each.why}"]
+            for name, each in types.items()
+            if each.why
+        },
+        "outcomes": outcomes,
+    }
+    if is_influence_based(chosen):
+        asked = Scores(audited, observed, threshold)
+        return _audit_by_influence(chosen, asked, table, a, outcome, weight, level, random_state, context, warned)
     used: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, index = _fitted(source, table, weight)
+        fitted, index = _fitted(chosen, table, weight)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
@@ -258,34 +333,19 @@ def audit(
     small = {
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
-    shared = set(graph.columns_of(source.unfair.shared))
     return Audit(
-        main_table(estimator, point, notes, draws, level, failure, small, groups),
+        main_table(estimator, point, notes, percentile_intervals(draws, level, estimator), failure, small, groups),
         groups,
         pd.DataFrame(draws[AUDITED]) if len(draws) else pd.DataFrame(),
-        {
-            "rows": len(table),
-            "level": level,
-            "threshold": threshold,
+        context
+        | {
             "replicates": replicates.tried,
             "failed": len(replicates.failures),
             "paired": AUDITED in worlds and _are_paired(*worlds[AUDITED][0]),
             "unfair": str(predicted.unfair),
             "swapped": predicted.unfair.swapped,
-            "graph": graph,
             "overlap": predicted.overlap() if isinstance(predicted, Diagnosed) else pd.DataFrame(),
             "assumptions": predicted.assumptions if isinstance(predicted, Diagnosed) else (),
-            "order": order,
-            "unnamed": [model.name for model in audited if model.is_unnamed],
-            "untouched": {each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
-            "score_types": {
-                name: [
-                    f"  {'an outcome, no' if each.is_outcome else 'taken for a'} function of the features: {each.why}"
-                ]
-                for name, each in types.items()
-                if each.why
-            },
-            "outcomes": outcomes,
             "outcome_assumptions": used.assumptions if OUTCOME in worlds else (),
             "small": small,
             "resampling": _resampling(fitted, index, fresh=fresh),
@@ -295,23 +355,113 @@ def audit(
     )
 
 
-def _check_settings(models: Mapping[str, Any], source: PotentialOutcomes) -> None:
+def _audit_by_influence(
+    source: Any,
+    scores: Scores,
+    table: pd.DataFrame,
+    a: NDArray[np.int8],
+    outcome: NDArray[np.int8] | None,
+    weight: NDArray[np.float64],
+    level: float,
+    random_state: int | None,
+    context: dict[str, Any],
+    warned: list[str],
+) -> Audit:
+    """Return the audit of a source with influence values, of which everything is made without replicates."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted, _ = _fitted(source, table, weight)
+        fresh = fitted is not source
+        absent = _absent_group(context["graph"], a, weight)
+        found = estimate_by_influence(fitted, scores, table, outcome, weight, fresh=fresh, failure=absent)
+        groups = pd.DataFrame()
+        if not found.failure:
+            settings: dict[str, Any] = {"fresh": fresh, "level": level, "random_state": random_state}
+            groups = compare_by_influence(fitted, scores, table, weight, **settings)
+    for each in caught:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    warned = [*warned, *(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning))]
+    estimator = Estimator(
+        models=tuple(scores.models),
+        observed=scores.observed,
+        table=table,
+        outcome=outcome,
+        weight=weight,
+        threshold=scores.threshold,
+        sources={},
+        worlds={},
+        index=np.full(len(table), -1),
+    )
+    point, notes = found.normal.point()
+    small, doubts = found.small(), describe_doubts(found.stages)
+    if not fresh and len(found.weights):
+        warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
+    intervals = partial(found.normal.interval, level=level)
+    return Audit(
+        main_table(estimator, point, notes, intervals, found.failure, small, groups, found.sizes(), doubts),
+        groups,
+        pd.DataFrame(found.normal.draws(random_state)[AUDITED]),
+        context
+        | {
+            "weight": weight,
+            "wald": True,
+            "stages": stage_lines(found.weights, found.stages, context["graph"]),
+            "form": getattr(fitted, "form_", ""),
+            "doubts": doubts,
+            "replicates": 0,
+            "failed": 0,
+            "paired": False,
+            "unfair": str(fitted.unfair),
+            "swapped": fitted.unfair.swapped,
+            "overlap": pd.DataFrame(),
+            "assumptions": fitted.assumptions,
+            "outcome_assumptions": (),
+            "small": small,
+            "resampling": "",
+            "warnings": warned,
+            "failure": found.failure,
+        },
+        found.normal.influence,
+        found.stages,
+    )
+
+
+def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
+    """Return the source that audits unfair paths unless told otherwise."""
+    from pyrofair.sources.onestep import OneStep  # the one source that audits know, and only here
+
+    return OneStep(unfair, random_state=random_state)
+
+
+def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
-    if not isinstance(source, PotentialOutcomes) or not isinstance(source.unfair, UnfairPaths):
-        raise DataError(f"source={source!r} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+    known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
+    if not known or not isinstance(source.unfair, UnfairPaths):
+        raise DataError(
+            f"source={source!r} is no source of potential outcomes, and no unfair paths; graph.unfair(...) makes these."
+        )
     if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
         raise DataError(
             f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."
         )
 
 
-def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning) -> list[str]:
+def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning, stacklevel: int = 3) -> list[str]:
     """Warn the caller of :func:`audit`, and return the texts."""
     found = list(texts)
     for text in found:
-        warnings.warn(text, category, stacklevel=3)
+        warnings.warn(text, category, stacklevel=stacklevel)
     return found
+
+
+def _poor_stages(weights: pd.DataFrame) -> list[str]:
+    """Return what is wrong with the weights of stages on the audited rows."""
+    return [
+        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}."
+        for each in weights.to_dict("records")
+        if each["problem"]
+    ]
 
 
 def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
@@ -323,8 +473,9 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
         except NotIdentifiedError as error:
             raise type(error)(f"{known} The effect on an outcome must be identified by itself. {error}") from error
         if not isinstance(source, Stratified):
+            does = "asks for the scores of changed rows" if is_influence_based(source) else "draws rows or changes them"
             raise DataError(
-                f"{known} {type(source).__name__} draws rows or changes them, and what their outcome would be is not "
+                f"{known} {type(source).__name__} {does}, and what their outcome would be is not "
                 "observed; IPW(unfair) weights observed rows."
             )
 
@@ -345,9 +496,7 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
     return positive.astype(np.int8), [text]
 
 
-def _fitted(
-    source: PotentialOutcomes, table: pd.DataFrame, weight: NDArray[np.float64]
-) -> tuple[Any, NDArray[np.int64]]:
+def _fitted(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
     """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others."""
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
@@ -384,10 +533,9 @@ def _worlds(
     random_state: int | None,
 ) -> tuple[dict[str, Any], dict[str, Views], str]:
     """Return the source and those of its single groups, their worlds, and why there are none."""
-    graph = fitted.unfair.graph
-    absent = [value for value in (0, 1) if not (weight * (a == value)).any()]
+    absent = _absent_group(fitted.unfair.graph, a, weight)
     if absent and isinstance(fitted, Stratified):
-        return {}, {}, f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
+        return {}, {}, absent
     try:
         worlds = {AUDITED: make_views(fitted, table, weight, random_state)}
     except DataError as error:
@@ -404,6 +552,14 @@ def _worlds(
         else:
             sources[label] = each
     return sources, worlds, ""
+
+
+def _absent_group(graph: CausalGraph, a: NDArray[np.int8], weight: NDArray[np.float64]) -> str:
+    """Return which observed group has no audited row of a weight, or an empty string."""
+    absent = [value for value in (0, 1) if not (weight * (a == value)).any()]
+    if not absent:
+        return ""
+    return f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
 
 
 def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:

@@ -18,7 +18,7 @@ from pyrofair._validation import listed, require_instance, require_real, shown
 from pyrofair.effects.bounds import feasible_interval
 from pyrofair.exceptions import DataError
 
-__all__ = ["mean_by_strength", "plot_audit", "plot_feasible_region", "plot_trade_off"]
+__all__ = ["mean_by_strength", "plot_audit", "plot_feasible_region", "plot_stages", "plot_trade_off"]
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"
 COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
@@ -80,6 +80,56 @@ def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[
         axes.text(0.5, at, "cannot be estimated", ha="center", va="center", color=GREY, fontsize=8)
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("probability of individual unfairness, " + ("decisions" if decisions == "threshold" else "scores"))
+
+
+def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure:
+    """Draw the stages of an audit by world: mean weights, effective sizes, and balance and correction by their z."""
+    models = list(dict.fromkeys(stages["model"]))
+    if model is not None and model not in models:
+        raise DataError(f"model={shown(model)} must be one of {', '.join(map(repr, models))}, or None for all.")
+    own = stages if model is None else stages[stages["model"] == model]
+    names = list(dict.fromkeys(zip(own["regime"], own["nodes"], strict=True)))
+    labels = [f"{regime}: {nodes if len(nodes) < 32 else nodes[:30] + '…'}" for regime, nodes in names]
+    height = np.arange(len(names))[::-1]
+    figure = ShownFigure(figsize=(11.0, 1.9 + 0.42 * len(names)), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(3, 2, 4), sharey=True)
+    chosen = [own[(own["regime"] == regime) & (own["nodes"] == nodes)] for regime, nodes in names]
+    first = pd.DataFrame([each.iloc[0] for each in chosen])
+    off = np.where(np.isfinite(first["mean_weight"]), first["mean_weight"] - 1.0, np.nan)
+    z = first["mean_weight_z"].to_numpy(np.float64)
+    half = 1.96 * np.abs(np.divide(off, z, out=np.zeros_like(off), where=z != 0.0))
+    left.axvline(1.0, color=GREY, linewidth=1)
+    left.errorbar(1.0 + off, height, xerr=half, fmt="o", color=BLUE, capsize=3)
+    reach = max(0.15, 1.15 * float(np.nanmax(np.abs(off) + half, initial=0.0)))
+    left.set_xlim(1.0 - reach, 1.0 + reach)
+    left.set_xlabel("mean weight, 95 % interval (should hold 1)")
+    middle.barh(height, first["ess"], height=0.5, color=BLUE, alpha=0.5)
+    for at, size in zip(height, first["ess"], strict=True):
+        middle.annotate(f"{size:,.0f}", (size, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+    middle.set_xlim(0.0, 1.3 * max(float(first["ess"].max()), 1.0))
+    middle.set_xlabel("effective size, rows")
+    furthest = limit
+    for kind, marker, shift in (("balance", "o", 0.14), ("correction", "s", -0.14)):
+        size = np.array([each[f"{kind}_z"].abs().max() for each in chosen])
+        furthest = max(furthest, float(size.max(initial=0.0)))
+        beyond = size > limit
+        for which, colour in ((~beyond, BLUE), (beyond, RED)):
+            right.hlines(height[which] + shift, 0.0, size[which], color=colour, linewidth=1.5)
+            right.plot(size[which], height[which] + shift, marker, color=colour, markersize=6)
+    right.axvspan(limit, 1.1 * furthest + 0.5, color=RED, alpha=0.1)
+    right.set_xlim(0.0, 1.1 * furthest + 0.5)
+    right.set_xlabel("largest |z| of balance and correction")
+    handles = [
+        Line2D([], [], color=BLUE, marker="o", label="balance: far out, the weights are wrong"),
+        Line2D([], [], color=BLUE, marker="s", label="correction: far out, the regressions are wrong"),
+        Patch(color=RED, alpha=0.1, label=f"beyond {limit:g}: the verdict is withheld"),
+    ]
+    figure.legend(handles=handles, ncols=3, **LEGEND)
+    left.set_yticks(height, labels)
+    left.set_ylim(-0.6, len(names) - 0.4)
+    for axes in (left, middle, right):
+        _finish(axes, "x")
+    return figure
 
 
 def _check_decisions(table: pd.DataFrame, decisions: str) -> None:

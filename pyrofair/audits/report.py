@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -16,8 +17,19 @@ from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
+from pyrofair.graph import CausalGraph
 
-__all__ = ["QUANTITIES", "absolute_interval", "describe_audit", "group_table", "main_table"]
+__all__ = [
+    "GIVEN_UNITS",
+    "QUANTITIES",
+    "Intervals",
+    "absolute_interval",
+    "describe_audit",
+    "group_table",
+    "main_table",
+    "percentile_intervals",
+    "stage_lines",
+]
 
 
 MIN_REPLICATES = 2
@@ -27,6 +39,11 @@ FROM_BOTH_WORLDS = ("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_u
 QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FROM_BOTH_WORLDS)
 GIVEN_UNITS = "piu_double_disagreement"
 """The additional quantity of worlds that are compared unit by unit, where a unit's scores are means."""
+
+IN_DOUBT = "in doubt by the diagnostics of a stage"
+
+Intervals = Callable[[Key], tuple[float, float, list[str]]]
+"""Returns the interval of a quantity, NaN where there is none, and notes on it."""
 
 
 def absolute_interval(low: float, high: float) -> tuple[float, float]:
@@ -41,28 +58,31 @@ def main_table(
     estimator: Estimator,
     point: Mapping[Key, float],
     notes: Mapping[Key, str],
-    draws: pd.DataFrame,
-    level: float,
+    intervals: Intervals,
     failure: str,
     small: Mapping[str, Sequence[str]] | None = None,
     groups: pd.DataFrame | None = None,
+    sizes: Mapping[str, Mapping[str, float]] | None = None,
+    doubts: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Return a row for each model, decisions and quantity, whether it could be estimated or not.
 
     ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
-    an interval; a note on the effect reports where the observed ``groups`` disagree.
+    an interval; a note on the effect reports where the observed ``groups`` disagree. ``sizes`` are the effective sizes
+    of each model's quantities, by default those of the estimator's worlds; ``doubts`` what a stage of a model shows.
     """
     apart = pd.DataFrame() if groups is None else disagreeing(groups)
     disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
     column = estimator.models[0].graph.outcome_column
     rows = []
-    sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
+    if sizes is None:
+        sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
     for name, decisions, quantity in product(sizes, DECISIONS, (*QUANTITIES, GIVEN_UNITS)):
         key = Key(AUDITED, name, decisions, quantity)
         if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
             continue
         estimate = point.get(key, np.nan)
-        low, high, found = _interval(draws, key, level, estimator)
+        low, high, found = intervals(key)
         own = [notes[key]] if key in notes else []
         if key not in point:
             reason = f"df has no outcome column {column!r}" if quantity in FROM_OUTCOMES else failure
@@ -75,6 +95,8 @@ def main_table(
             found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
         else:
             found = own or found
+        if quantity == "mean_unfair_effect" and name in (doubts or {}):
+            found = [*found, IN_DOUBT]
         if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
             found = [*found, DISAGREE]
         rows.append((name, decisions, quantity, estimate, low, high, sizes[name][quantity], "; ".join(found)))
@@ -106,7 +128,12 @@ def _few_rows(quantity: str, small: Sequence[str]) -> str:
     return next((text for text in used if text), "")
 
 
-def _interval(draws: pd.DataFrame, key: Key, level: float, estimator: Estimator) -> tuple[float, float, list[str]]:
+def percentile_intervals(draws: pd.DataFrame, level: float, estimator: Estimator) -> Intervals:
+    """Return percentile intervals from bootstrap replicates."""
+    return partial(_interval, draws=draws, level=level, estimator=estimator)
+
+
+def _interval(key: Key, draws: pd.DataFrame, level: float, estimator: Estimator) -> tuple[float, float, list[str]]:
     """Return a percentile interval, NaN where there is none, and notes on it."""
     if draws.empty or key not in draws.columns:
         return np.nan, np.nan, []
@@ -180,7 +207,7 @@ Rows = Mapping[tuple[Any, Any], Any]
 
 def describe_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, Any]) -> str:
     """Return an audit as text, from its tables and its context (rows, replicates, level, assumptions and so on)."""
-    lines = [*_setting(context, table["model"].nunique()), *_overlap(context["overlap"])]
+    lines = [*_setting(context, table["model"].nunique()), *_overlap(context["overlap"]), *context.get("stages", ())]
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
         lines += ["", *_model(found, str(model), groups, context)]
@@ -200,7 +227,9 @@ def _numbered(texts: Sequence[str]) -> list[str]:
 
 def _setting(context: Mapping[str, Any], models: int) -> list[str]:
     graph, tried, failed = context["graph"], context["replicates"], context["failed"]
-    if tried > 1:
+    if context.get("wald"):
+        intervals = f"{context['level']:.0%} Wald intervals from influence values"
+    elif tried > 1:
         intervals = f"{context['level']:.0%} intervals from {tried} bootstrap replicates"
         intervals += f", {failed} of which failed" if failed else ""
     else:
@@ -252,6 +281,25 @@ def _overlap(overlap: pd.DataFrame) -> list[str]:
     return lines
 
 
+def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph) -> list[str]:
+    """Return a line for each stage: its weights, and the largest balance and correction of all models."""
+    lines = []
+    for row in weights.to_dict("records"):
+        arm = "all rows" if pd.isna(row["arm"]) else f"rows with {graph.sensitive}={graph.label(int(row['arm']))!r}"
+        given = f" given {row['given']}" if row["given"] else ""
+        own = stages
+        for name in ("regime", "nodes") if len(stages) else ():
+            own = own[own[name] == row[name]]
+        sizes = [f"{kind} {own[f'{kind}_z'].abs().max():.1f}" for kind in ("balance", "correction") if len(own)]
+        largest = f"; largest |z| of {', of '.join(sizes)}" if sizes else ""
+        problem = f"; {row['problem']}" if row["problem"] else ""
+        lines.append(
+            f"{row['regime']} world, stage {row['nodes']}{given}, {arm}: mean weight {row['mean_weight']:.3f} (z "
+            f"{row['mean_weight_z']:+.1f}), effective size {row['ess']:,.0f}{largest}{problem}"
+        )
+    return lines
+
+
 def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, Any]) -> list[str]:
     rate = rows["threshold", "positive_rate"]
     same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
@@ -271,6 +319,7 @@ def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, A
             context["untouched"].get(model, ()),
             context["small"].get(model, ()),
             disagreeing(groups, {"model": model, "decisions": decisions}),
+            context.get("doubts", {}).get(model, ""),
             decided=decisions == "threshold",
         )
         lines += [
@@ -312,12 +361,19 @@ def _span(row: Any) -> str:
 
 
 def _verdict(
-    of: Mapping[str, Any], untouched: Sequence[str], few: Sequence[str], apart: pd.DataFrame, *, decided: bool
+    of: Mapping[str, Any],
+    untouched: Sequence[str],
+    few: Sequence[str],
+    apart: pd.DataFrame,
+    doubt: str,
+    *,
+    decided: bool,
 ) -> str:
     """Return what the quantities of a model show, or why no verdict is given.
 
     ``untouched`` names the columns of a model that no unfair path reaches, whatever effect the weights show; ``few``
-    the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong.
+    the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong;
+    ``doubt`` what the diagnostics of a stage show.
     """
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
     rarer = min(of["positive_rate"].estimate, 1.0 - of["positive_rate"].estimate) * of["positive_rate"].ess
@@ -333,6 +389,8 @@ def _verdict(
         )
     if reason := next(filter(None, few), ""):
         return f"none: {reason}, and what a few rows lack, no interval made of them shows."
+    if doubt:
+        return f"withheld: {doubt}."
     if len(apart):
         return (
             f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond "

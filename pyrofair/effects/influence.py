@@ -89,9 +89,12 @@ class InfluenceBased(Protocol):
         empty string).
         """
 
-    def by_group(self, score: Scorer, df: pd.DataFrame | None = None) -> dict[str, tuple[NDArray[np.float64], ...]]:
-        """Return, for ``"group 0"`` and ``"group 1"`` where supported, weighted values of both worlds, (n, Q) each.
+    def by_group(
+        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+    ) -> dict[str, tuple[NDArray[np.float64], ...]]:
+        """Return, for ``"group 0"`` and ``"group 1"`` where supported, influence values of both worlds, (n, Q) each.
 
-        Their weighted means are the estimates from the rows of that group alone, by weights without regressions. Under
-        the assumptions both groups estimate the same; only a wrong propensity, or no overlap, sets them apart.
+        Their weighted means are the estimates from the rows of that group alone, by weights without regressions: the
+        mean m of the scores by normalised weights w, and of a row with score s the value m + n w (s - m). Under the
+        assumptions both groups estimate the same; only a wrong propensity, or no overlap, sets them apart.
         """

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from pyrofair.audits.bootstrap import AUDITED, Estimator, Key
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import QUANTITIES, absolute_interval, group_table, main_table
+from pyrofair.audits.report import QUANTITIES, absolute_interval, group_table, main_table, percentile_intervals
 from pyrofair.effects.group_agreement import join_seeds, judge_jointly
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Views
 from pyrofair.graph.causal_graph import CausalGraph
@@ -51,7 +51,9 @@ def lone(heavy: float = 1.0) -> dict[str, Views]:
 
 
 def row(draws: pd.DataFrame, level: float = 0.9) -> pd.Series:
-    table = main_table(estimator(), {LOWER: 0.5}, {}, draws, level, "the source is out")
+    table = main_table(
+        estimator(), {LOWER: 0.5}, {}, percentile_intervals(draws, level, estimator()), "the source is out"
+    )
     return table.set_index(["decisions", "quantity"]).loc[("score", "piu_lower")]
 
 
@@ -76,7 +78,9 @@ def test_many_replicates_that_left_0_1_leave_no_interval(lost: int) -> None:
 
 
 def test_every_quantity_has_a_row_and_a_reason() -> None:
-    table = main_table(estimator(), {LOWER: 0.5}, {}, frame(lower=[]), 0.95, "the source is out")
+    table = main_table(
+        estimator(), {LOWER: 0.5}, {}, percentile_intervals(frame(lower=[]), 0.95, estimator()), "the source is out"
+    )
     without = [each for each in QUANTITIES if each not in ("accuracy", "majority_rate")]
     assert list(table["quantity"]) == [*QUANTITIES, *without]
     missing = table[table["estimate"].isna()]
@@ -196,7 +200,7 @@ def with_worlds(unit: bool, views: int) -> Estimator:
 def ends(found: Estimator, draws: dict[str, np.ndarray]) -> pd.DataFrame:
     keys = {Key(AUDITED, "m", "score", name): values for name, values in draws.items()}
     frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
-    table = main_table(found, dict.fromkeys(keys, 0.5), {}, frame, 0.9, "")
+    table = main_table(found, dict.fromkeys(keys, 0.5), {}, percentile_intervals(frame, 0.9, found), "")
     return table.set_index(["decisions", "quantity"]).loc["score", ["lower", "upper"]]
 
 
@@ -248,7 +252,9 @@ def test_a_small_group_leaves_no_interval_to_what_rests_on_it() -> None:
     keys = {Key(AUDITED, "m", "score", name): np.linspace(0.1, 0.2, 101) for name in ("positive_rate", *QUANTITIES[3:])}
     frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
     for small, without in [(("few", ""), {"p_y0"}), (("", "few"), {"p_ypi"})]:
-        table = main_table(estimator(), dict.fromkeys(keys, 0.5), {}, frame, 0.95, "", {"m": small})
+        table = main_table(
+            estimator(), dict.fromkeys(keys, 0.5), {}, percentile_intervals(frame, 0.95, estimator()), "", {"m": small}
+        )
         found = table[table["decisions"] == "score"].set_index("quantity")
         bare = set(found.index[found["lower"].isna()])
         assert bare == without | {*QUANTITIES[5:]}

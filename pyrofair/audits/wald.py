@@ -1,0 +1,460 @@
+"""Estimates and Wald intervals of an audit's quantities, from the influence values of a source."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.audits.bootstrap import AUDITED, Key
+from pyrofair.audits.models import AuditedModel
+from pyrofair.audits.report import FROM_BOTH_WORLDS, GIVEN_UNITS, QUANTITIES, absolute_interval
+from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES, compare_estimates, judge_jointly
+from pyrofair.effects.influence import InfluenceBased, InfluenceValues
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, kish_size
+from pyrofair.effects.scoring import DECISIONS, Decisions, decide
+from pyrofair.exceptions import DataError, PyrofairWarning
+
+__all__ = [
+    "LARGEST_Z",
+    "JointNormal",
+    "Scores",
+    "WaldEstimates",
+    "compare_by_influence",
+    "describe_doubts",
+    "estimate_by_influence",
+    "is_influence_based",
+]
+
+Array = NDArray[np.float64]
+
+DRAWS = 2000
+"""The number of draws from the joint normal distribution of the estimates."""
+LARGEST_Z = 3.0
+"""A stage whose balance or correction is more standard errors away from 0 withholds the verdict."""
+CHUNK = 1 << 16
+"""The number of rows of which covariances are summed at once."""
+ROUNDING = 1e-9
+
+LINEAR: dict[str, dict[str, float]] = {
+    "positive_rate": {"positive": 1.0},
+    "accuracy": {"correct": 1.0},
+    "p_y0": {"y0": 1.0},
+    "p_ypi": {"ypi": 1.0},
+    "mean_unfair_effect": {"ypi": 1.0, "y0": -1.0},
+    GIVEN_UNITS: {"disagreement": 2.0},
+}
+"""Quantities that are linear in the functionals."""
+KINKED: dict[str, tuple[str, float, float]] = {
+    "majority_rate": ("outcome", 0.5, 1.0),
+    "piu_lower": ("lower", 0.0, 1.0),
+    "piu_upper": ("rest", 0.0, -1.0),
+}
+"""Quantities that are a centre plus the distance of a functional from it or, with -1, one minus that distance."""
+GROUPS = ("group 0", "group 1")
+DOUBTS = {
+    "balance": "its weights do not carry the rows to that world, so a propensity is wrong or overlap fails; compare "
+    "another propensity=...",
+    "correction": "its regression is wrong, so the numbers rest on the weights alone; compare another regression=...",
+}
+"""What a stage's diagnostic beyond the limit means, and what to do."""
+CAUSAL = ("y0", "ypi", "lower", "rest", "disagreement")
+
+
+def is_influence_based(source: Any) -> bool:
+    """Return whether a source, fitted or not, satisfies :class:`~pyrofair.effects.influence.InfluenceBased`."""
+    names = [name for name in dir(InfluenceBased) if not name.startswith("_")]  # a property may ask for the fit
+    return all(hasattr(type(source), name) or hasattr(source, name) for name in names)
+
+
+@dataclass(eq=False)
+class Scores:
+    """The decisions and scores of models for the rows of a sample, a column each, as a source asks for them.
+
+    ``observed`` are the scores of the n audited rows by model, to which ``origin`` refers. ``probe`` adds a last column
+    of 0 and 1 by turns. ``error`` is the exception of a model that could not score.
+    """
+
+    models: Sequence[AuditedModel]
+    observed: Mapping[str, Array]
+    threshold: float
+    probe: bool = False
+    error: BaseException | None = field(default=None, init=False)
+
+    @property
+    def columns(self) -> list[tuple[str, Decisions]]:
+        """The model and decisions of each column."""
+        return [(model.name, decisions) for model in self.models for decisions in DECISIONS]
+
+    def __call__(self, sample: CounterfactualSample) -> Array:
+        """Return the scores of a sample's m rows, (m, Q)."""
+        try:
+            found = [
+                decide(score, decisions, self.threshold)
+                for score in map(self._score(sample), self.models)
+                for decisions in DECISIONS
+            ]
+        except BaseException as error:
+            self.error = error
+            raise
+        return np.column_stack([*found, np.arange(len(sample.rows)) % 2] if self.probe else found)
+
+    def _score(self, sample: CounterfactualSample) -> Any:
+        foreign = sample.origin is None or not (sample.origin >= 0).any()
+
+        def score(model: AuditedModel) -> Array:
+            if foreign and model.is_scores and len(sample.rows):
+                raise DataError(
+                    f"{model.name!r} is given as scores of the rows of df, but the source asks for scores of rows that "
+                    "are none of these: those that it was fitted on, or rows in another world. Leave the source "
+                    "unfitted, so that it is fitted on these rows, or pass the model itself."
+                )
+            return model.world(sample, self.observed[model.name])
+
+        return score
+
+
+def _stack(
+    scores: Scores, outcome: NDArray[np.int8] | None, weight: Array, values: InfluenceValues | None, index: pd.Index
+) -> pd.DataFrame:
+    """Return one uncentred value per row and functional: columns (model, decisions, functional).
+
+    ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds.
+    """
+    columns: dict[tuple[str, str, str], Array] = {}
+    for at, (name, decisions) in enumerate(scores.columns):
+        decided = decide(scores.observed[name], decisions, scores.threshold)
+        if values is not None:
+            columns |= {(name, decisions, each): getattr(values, each)[:, at] for each in CAUSAL}
+        columns[name, decisions, "positive"] = decided
+        if outcome is not None and decisions == "threshold":
+            columns[name, decisions, "correct"] = (decided == outcome).astype(np.float64)
+            columns[name, decisions, "outcome"] = outcome.astype(np.float64)
+    labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
+    return pd.DataFrame(np.column_stack(list(columns.values())), index=index, columns=labels)
+
+
+@dataclass(frozen=True, eq=False)
+class JointNormal:
+    """The joint normal distribution of the weighted means of F functionals of n rows, and of the quantities they make.
+
+    Parameters
+    ----------
+    influence
+        Uncentred values, a row each; columns (model, decisions, functional).
+    weight
+        Weights of the rows, (n,).
+    given_shared
+        Whether the two worlds share anything, so that there are quantities given it.
+    """
+
+    influence: pd.DataFrame
+    weight: Array
+    given_shared: bool
+
+    @cached_property
+    def mean(self) -> Array:
+        """The weighted means, (F,)."""
+        return np.asarray(self._share @ self.influence.to_numpy(), dtype=np.float64)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """The covariance of the weighted means, (F, F): sum of w^2 times centred products, over (sum of w)^2."""
+        return _covariance(self.influence.to_numpy(), self._share)
+
+    @cached_property
+    def _share(self) -> Array:
+        return np.asarray(self.weight / self.weight.sum())
+
+    @cached_property
+    def _place(self) -> dict[Any, int]:
+        return {label: at for at, label in enumerate(self.influence.columns)}
+
+    @cached_property
+    def keys(self) -> list[Key]:
+        """The quantities that the functionals make."""
+        known = {*LINEAR, *KINKED, "piu_paper_bound"} - (set() if self.given_shared else {GIVEN_UNITS})
+        pairs: dict[Any, None] = dict.fromkeys((model, decisions) for model, decisions, _ in self._place)
+        return [
+            Key(AUDITED, model, decisions, quantity)
+            for model, decisions in pairs
+            for quantity in (*LINEAR, *KINKED, "piu_paper_bound")
+            if quantity in known and all((model, decisions, each) in self._place for each in _parts(quantity))
+        ]
+
+    def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
+        """Return the estimates, none of them clipped, and notes on them."""
+        point = {key: float(self._value(key, self.mean[None])[0]) for key in self.keys}
+        notes = {}
+        for key, value in point.items():
+            bound = key.quantity in ("piu_paper_bound", GIVEN_UNITS)
+            if bound and value >= 1.0 - ROUNDING:
+                notes[key] = "vacuous: a bound of 1 or more proves nothing, fair or unfair"
+            elif not -ROUNDING <= value <= 1.0 + ROUNDING and key.quantity != "mean_unfair_effect":
+                notes[key] = "outside [0, 1] by sampling error; cut there it would err inward on average"
+        return point, notes
+
+    def draws(self, random_state: int | None) -> pd.DataFrame:
+        """Return draws of the quantities, a row each: those of the functionals, mapped."""
+        drawn = _draw(self.mean, self.covariance, random_state)
+        columns = pd.MultiIndex.from_tuples(self.keys, names=Key._fields)
+        return pd.DataFrame(np.column_stack([self._value(key, drawn) for key in self.keys]), columns=columns)
+
+    def interval(self, key: Key, level: float) -> tuple[float, float, list[str]]:
+        """Return the Wald interval of a quantity, NaN where there is none, and notes on it.
+
+        Ends of PIU and the majority rate have the image of the interval of what is inside the absolute value. The
+        paper's bound is quadratic in the two marginals: its variance is that of the quadratic form of normal variables,
+        whose second order keeps it positive where the gradient vanishes, at 1/2 and 1/2.
+        """
+        if key not in self.keys:
+            return np.nan, np.nan, []
+        reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+        if key.quantity in KINKED:
+            functional, centre, sign = KINKED[key.quantity]
+            value, spread = self._linear(key, {functional: 1.0})
+            value -= centre
+            low, high = absolute_interval(value - reach * spread, value + reach * spread)
+            return (centre + low, centre + high, []) if sign > 0.0 else (1.0 - high, 1.0 - low, [])
+        if key.quantity == "piu_paper_bound":
+            value, spread = float(self._value(key, self.mean[None])[0]), self._spread_of_bound(key)
+        else:
+            value, spread = self._linear(key, LINEAR[key.quantity])
+        return value - reach * spread, value + reach * spread, []
+
+    def _linear(self, key: Key, parts: Mapping[str, float]) -> tuple[float, float]:
+        """Return a linear combination of functionals, and its standard error."""
+        at = [self._place[key.model, key.decisions, each] for each in parts]
+        factor = np.array(list(parts.values()))
+        variance = float(factor @ self.covariance[np.ix_(at, at)] @ factor)
+        return float(self.mean[at] @ factor), float(np.sqrt(max(variance, 0.0)))
+
+    def _spread_of_bound(self, key: Key) -> float:
+        """Return the standard error of 2 (a + b - 2 a b), to second order in the errors of a and b."""
+        at = [self._place[key.model, key.decisions, each] for each in ("y0", "ypi")]
+        a, b = self.mean[at]
+        v = self.covariance[np.ix_(at, at)]
+        slope = np.array([2.0 - 4.0 * b, 2.0 - 4.0 * a])
+        return float(np.sqrt(max(slope @ v @ slope + 16.0 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2), 0.0)))
+
+    def _value(self, key: Key, means: Array) -> Array:
+        """Return a quantity at each of k vectors of functionals, (k, F)."""
+
+        def get(functional: str) -> Array:
+            return means[:, self._place[key.model, key.decisions, functional]]
+
+        if key.quantity == "piu_paper_bound":
+            a, b = get("y0"), get("ypi")
+            return 2.0 * (a + b - 2.0 * a * b)
+        if key.quantity in KINKED:
+            functional, centre, sign = KINKED[key.quantity]
+            size = np.abs(get(functional) - centre)
+            return centre + size if sign > 0.0 else 1.0 - size
+        return sum((factor * get(each) for each, factor in LINEAR[key.quantity].items()), np.zeros(len(means)))
+
+
+def _covariance(values: Array, share: Array) -> Array:
+    """Return the covariance (F, F) of the means of values (n, F) of independent rows with shares (n,) of sum 1."""
+    mean, found = share @ values, np.zeros((values.shape[1],) * 2)
+    for start in range(0, len(values), CHUNK):
+        part = share[start : start + CHUNK, None] * (values[start : start + CHUNK] - mean)
+        found += part.T @ part
+    return found
+
+
+def _draw(mean: Array, covariance: Array, random_state: int | None) -> Array:
+    """Return draws of normal variables, (DRAWS, F)."""
+    scale, vectors = np.linalg.eigh(covariance)
+    noise = np.random.default_rng(random_state).standard_normal((DRAWS, len(scale)))
+    return np.asarray(mean + noise @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T)
+
+
+def _parts(quantity: str) -> tuple[str, ...]:
+    """Return the functionals that a quantity is made of."""
+    if quantity == "piu_paper_bound":
+        return ("y0", "ypi")
+    return (KINKED[quantity][0],) if quantity in KINKED else tuple(LINEAR[quantity])
+
+
+@dataclass(frozen=True, eq=False)
+class WaldEstimates:
+    """What an audit has of a source that hands over influence values.
+
+    ``normal`` has the estimates, ``stages`` their diagnostics by model, decisions, world and stage, ``weights`` those
+    that no classifier enters; ``failure`` is the reason why there are no worlds.
+    """
+
+    normal: JointNormal
+    stages: pd.DataFrame
+    weights: pd.DataFrame
+    failure: str
+    regimes: tuple[str, ...]
+
+    def small(self) -> dict[str, tuple[str, str]]:
+        """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
+        found = {}
+        for model, size in self._smallest().items():
+            texts = [
+                f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} rows"
+                if each < FEWEST_ROWS
+                else ""
+                for regime, each in zip(self.regimes, size, strict=True)
+            ]
+            found[model] = (texts[0], texts[1])
+        return found
+
+    def sizes(self) -> dict[str, dict[str, float]]:
+        """Return the effective size, in rows, that each quantity of a model rests on: the smallest of its stages."""
+        rows = kish_size(self.normal.weight)
+        found = {}
+        for model, (first, second) in self._smallest().items():
+            sizes = dict.fromkeys((*QUANTITIES, GIVEN_UNITS), rows)
+            causal = {"p_y0": first, "p_ypi": second}
+            causal |= dict.fromkeys((*FROM_BOTH_WORLDS, GIVEN_UNITS), min(first, second))
+            found[model] = sizes | (dict.fromkeys(causal, np.nan) if self.failure else causal)
+        return found
+
+    def _smallest(self) -> dict[str, tuple[float, float]]:
+        rows = kish_size(self.normal.weight)
+        found = {}
+        for model in dict.fromkeys(self.normal.influence.columns.get_level_values("model")):
+            own = self.stages[self.stages["model"] == model] if len(self.stages) else self.stages
+            sizes = [own["ess"][own["regime"] == regime].min() if len(own) else np.nan for regime in self.regimes]
+            first, second = (rows if np.isnan(size) else float(size) for size in sizes)
+            found[model] = (first, second)
+        return found
+
+
+def estimate_by_influence(
+    source: InfluenceBased,
+    scores: Scores,
+    table: pd.DataFrame,
+    outcome: NDArray[np.int8] | None,
+    weight: Array,
+    *,
+    fresh: bool,
+    failure: str = "",
+) -> WaldEstimates:
+    """Return the estimates of all quantities of all models by one call of a fitted source.
+
+    A ``fresh`` source was fitted on these n rows, and an error of it is raised; where it was fitted on others, what it
+    refuses about these is the ``failure`` of the result, unless that is given. An error of a model is raised.
+    """
+    rows, row_weight = (None, None) if fresh else (table, weight)
+    weights, values = pd.DataFrame(), None
+    try:
+        if not failure:
+            weights = source.stages(rows, row_weight)
+            values = source.influence(scores, rows, row_weight)
+    except DataError as error:
+        if fresh or error is scores.error:
+            raise
+        failure = str(error)
+    found = _stack(scores, outcome, weight, values, table.index)
+    normal = JointNormal(found, weight, bool(source.unfair.shared))
+    stages = pd.DataFrame() if values is None else _label(values.stages, scores)
+    names = tuple(regime.name for regime in source.unfair.regimes)
+    return WaldEstimates(normal, stages, weights, failure, names)
+
+
+def _label(stages: pd.DataFrame, scores: Scores) -> pd.DataFrame:
+    """Return the diagnostics of the stages with the model and the decisions of each column of scores."""
+    if stages.empty:
+        return pd.DataFrame()
+    names = pd.DataFrame(scores.columns, columns=["model", "decisions"])
+    labels = names.iloc[stages["column"].to_numpy(np.int64)].set_axis(stages.index)
+    return pd.concat([labels, stages.drop(columns="column")], axis="columns").reset_index(drop=True)
+
+
+def describe_doubts(stages: pd.DataFrame) -> dict[str, str]:
+    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are."""
+    found: dict[str, str] = {}
+    if stages.empty:
+        return found
+    for model, own in stages.groupby("model", sort=False):
+        texts = []
+        for kind, meaning in DOUBTS.items():
+            worst = max(own.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))
+            if abs(worst[f"{kind}_z"]) > LARGEST_Z:
+                z = f"{worst[f'{kind}_z']:+.1f} standard errors from 0 (beyond {LARGEST_Z:g})"
+                texts.append(
+                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {kind} is {z}: {meaning}"
+                )
+        for each in own[own["problem"] != ""].head(1).to_dict("records") if "problem" in own else []:
+            texts.append(
+                f"at the stage {each['nodes']} of the {each['regime']} world {each['problem']}: the two groups overlap "
+                "too little there for weights; coarsen its features, or compare form='graph', which rests on parents "
+                "alone"
+            )
+        if texts:
+            found[str(model)] = "; ".join(texts)
+    return found
+
+
+def compare_by_influence(
+    source: InfluenceBased,
+    scores: Scores,
+    table: pd.DataFrame,
+    weight: Array,
+    *,
+    fresh: bool,
+    level: float,
+    random_state: int | None,
+) -> pd.DataFrame:
+    """Compare the estimates from either observed group alone, as an audit's table of groups; empty where it cannot be.
+
+    All comparisons are one test, by draws from the joint normal distribution of the differences.
+    """
+    columns = ["model", "decisions", *GROUP_COLUMNS]
+    asked = replace(scores, models=[model for model in scores.models if not model.is_scores], probe=True)
+    if not asked.models:
+        return pd.DataFrame(columns=columns)
+    try:
+        values = source.by_group(asked, *((None, None) if fresh else (table, weight)))
+    except DataError as error:
+        if error is asked.error:
+            raise
+        text = f"The audited rows of a group cannot be weighted alone, so the groups are not compared: {error}"
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
+        values = {}
+    if len(values) < len(GROUPS):
+        return pd.DataFrame(columns=columns)
+    share = weight / weight.sum()
+    means = [np.concatenate([share @ each[:, :-1] for each in values[group]]) for group in GROUPS]
+    zero, one = (np.hstack([each[:, :-1] for each in values[group]]) for group in GROUPS)
+    worlds = [tuple(_probed(each[:, -1], share, table) for each in values[group]) for group in GROUPS]
+    to_quantities = np.vstack([np.kron([[1, 0], [0, 1], [-1, 1]], unit) for unit in np.eye(len(asked.columns))])
+    covariance = to_quantities @ _covariance(one - zero, share) @ to_quantities.T
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    rows = []
+    labels = [(*pair, quantity) for pair in asked.columns for quantity in GROUP_QUANTITIES]
+    found = [to_quantities @ mean for mean in means]
+    for (model, decisions, quantity), first, second, half in zip(labels, *found, reach * spread, strict=True):
+        ends = second - first - half, second - first + half
+        compared = compare_estimates(first, second, *ends, quantity, worlds)
+        rows.append({"model": model, "decisions": decisions, "quantity": quantity} | compared)
+    gaps = _draw(np.zeros(len(rows)), covariance, random_state)
+    return judge_jointly(pd.DataFrame(rows, columns=columns), spread, level, gaps)
+
+
+def _probed(values: Array, share: Array, table: pd.DataFrame) -> CounterfactualSample:
+    """Return the rows of a group with their weights, from the influence values of scores of 0 and 1.
+
+    Of a row with score s and weight w the value is m + n w (s - m), with m the mean, so that its sign has s.
+    """
+    mean = float(share @ values)
+    off = values - mean
+    weight = np.zeros(len(values))
+    np.divide(off, 1.0 - mean, out=weight, where=off > ROUNDING)
+    np.divide(-off, mean, out=weight, where=off < -ROUNDING)
+    weight *= share
+    kept = np.flatnonzero(weight > ROUNDING * weight.max(initial=0.0))
+    return CounterfactualSample(table.iloc[kept], weight[kept])
