@@ -52,7 +52,7 @@ class SEM:
     """
 
     graph: str
-    unfair: Mapping[str, Any]
+    unfair: tuple[str, ...]
     arms: tuple[int, int, int]
     shares_m1: bool
     roots: Callable[[Values], Columns]
@@ -64,7 +64,7 @@ class SEM:
 
     def paths(self) -> pf.UnfairPaths:
         """Return the unfair paths."""
-        return pf.CausalGraph(self.graph, sensitive="A", outcome="Y").unfair(**self.unfair)
+        return pf.CausalGraph(self.graph, sensitive="A", outcome="Y").unfair(*self.unfair)
 
     def draw(self, n: int, seed: int) -> pd.DataFrame:
         """Return n observed rows without an outcome."""
@@ -101,7 +101,7 @@ def _complete(*roots: str) -> str:
     return f"{{{names}}} -> A; {{A {names}}} -> M1; {{A M1 {names}}} -> M2; {{A M1 M2 {names}}} -> Y"
 
 
-THROUGH_M1 = {"direct": True, "through": ["M1"]}
+THROUGH_M1 = ("A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y")
 SEMS = {
     "logistic right": SEM(
         _complete("R"),
@@ -131,7 +131,7 @@ SEMS = {
     ),
     "nonlinear mediator": SEM(
         _complete("R"),
-        {"through": ["M2"]},
+        ("A -> M2 -> Y",),
         arms=(0, 1, 0),
         shares_m1=True,
         roots=lambda u: {"R": ndtri(u[:, 0])},
