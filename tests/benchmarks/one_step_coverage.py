@@ -36,6 +36,8 @@ import pyrofair as pf
 Values = NDArray[np.float64]
 Columns = dict[str, Values]
 
+OTHER_SPLIT = 1_000_000
+"""Added to a seed for other folds of the same sample."""
 MARGINAL = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound")
 ENDS = ("piu_lower", "piu_upper", "piu_double_disagreement")
 OUTER, INNER = 14, 10
@@ -202,9 +204,9 @@ class Task(NamedTuple):
 def make_source(task: Task) -> tuple[Any, int]:
     """Return an unfitted source and the replicates of its audit."""
     unfair, seed, settings = SEMS[task.sem].paths(), task.seed, dict(task.settings)
-    kind = task.source.split(":")[0]
+    kind, *split = task.source.split(":")
     if kind == "OneStep":
-        return pf.OneStep(unfair, random_state=seed, **settings), 0
+        return pf.OneStep(unfair, random_state=seed + OTHER_SPLIT * bool(split), **settings), 0
     if kind == "IPW logistic":
         return pf.IPW(unfair, random_state=seed), 200
     if kind == "IPW boosted":
@@ -310,6 +312,7 @@ def main() -> None:
     parser.add_argument("step", choices=["run", "table", "truth"])
     parser.add_argument("--out", type=Path, default=Path("build"))
     parser.add_argument("--samples", type=int, default=500)
+    parser.add_argument("--second", type=int, default=0, help="samples with other folds too")
     parser.add_argument("--beside", type=int, default=0, help="samples with IPW, logistic")
     parser.add_argument("--few", type=int, default=0, help="samples with IPW, boosted, and with GComputation")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 3000])
@@ -326,7 +329,7 @@ def main() -> None:
         return
     if settings.step == "run":
         few = {"IPW boosted": settings.few, "GComputation": settings.few}
-        samples = {"OneStep": settings.samples, "IPW logistic": settings.beside, **few}
+        samples = {"OneStep": settings.samples, "OneStep: other folds": settings.second, "IPW logistic": settings.beside, **few}
         run(tasks(samples, settings.sizes, settings.first, {}), path, settings.seconds, settings.jobs)
     found = pd.read_csv(path)
     print(summarise(found).round(4).to_string())
