@@ -287,11 +287,10 @@ def summarise(found: pd.DataFrame) -> pd.DataFrame:
     ]
     made = made.assign(truth=known)
     made = made.assign(
-        covered=(made["lower"] <= made["truth"]) & (made["truth"] <= made["upper"]),
+        covered=((made["lower"] <= made["truth"]) & (made["truth"] <= made["upper"])).where(made["lower"].notna()),
         error=made["estimate"] - made["truth"],
         se=(made["upper"] - made["lower"]) / (2 * ndtri(0.975)),
     )
-    made.loc[made["lower"].isna(), "covered"] = np.nan
     groups = made.groupby(["source", "sem", "n", "decisions", "quantity"], sort=False)
     return pd.DataFrame(
         {
