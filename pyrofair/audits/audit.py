@@ -372,12 +372,19 @@ def _audit_by_influence(
         warnings.simplefilter("always")
         fitted, _ = _fitted(source, table, weight)
         fresh = fitted is not source
+        outcomes = context["outcomes"]
+        # Scores that are an outcome have a formula of their own.
+        parts: list[tuple[Any, list[AuditedModel]]] = [
+            (fitted, [each for each in scores.models if each.name not in outcomes]),
+            (fitted.for_outcome() if outcomes else None, [each for each in scores.models if each.name in outcomes]),
+        ]
+        asked = [(each, replace(scores, models=models)) for each, models in parts if models]
         absent = _absent_group(context["graph"], a, weight)
-        found = estimate_by_influence(fitted, scores, table, outcome, weight, fresh=fresh, failure=absent)
+        found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
         groups = pd.DataFrame()
         if not found.failure:
             settings: dict[str, Any] = {"fresh": fresh, "level": level, "random_state": random_state}
-            groups = compare_by_influence(fitted, scores, table, weight, **settings)
+            groups = compare_by_influence(*asked[0], table, weight, **settings)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     warned = [*warned, *(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning))]
@@ -405,7 +412,7 @@ def _audit_by_influence(
         | {
             "weight": weight,
             "wald": True,
-            "stages": stage_lines(found.weights, found.stages, context["graph"]),
+            "stage_lines": stage_lines(found.weights, found.stages, context["graph"]),
             "form": getattr(fitted, "form_", ""),
             "doubts": doubts,
             "replicates": 0,
@@ -414,8 +421,8 @@ def _audit_by_influence(
             "unfair": str(fitted.unfair),
             "swapped": fitted.unfair.swapped,
             "overlap": pd.DataFrame(),
-            "assumptions": fitted.assumptions,
-            "outcome_assumptions": (),
+            "assumptions": asked[0][0].assumptions,
+            "outcome_assumptions": asked[-1][0].assumptions if outcomes else (),
             "small": small,
             "resampling": "",
             "warnings": warned,
@@ -472,7 +479,7 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
             identify(source.unfair, "outcome")
         except NotIdentifiedError as error:
             raise type(error)(f"{known} The effect on an outcome must be identified by itself. {error}") from error
-        if not isinstance(source, Stratified):
+        if not isinstance(source, Stratified) and not (is_influence_based(source) and hasattr(source, "for_outcome")):
             does = "asks for the scores of changed rows" if is_influence_based(source) else "draws rows or changes them"
             raise DataError(
                 f"{known} {type(source).__name__} {does}, and what their outcome would be is not "

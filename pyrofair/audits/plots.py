@@ -89,7 +89,7 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
         raise DataError(f"model={shown(model)} must be one of {', '.join(map(repr, models))}, or None for all.")
     own = stages if model is None else stages[stages["model"] == model]
     names = list(dict.fromkeys(zip(own["regime"], own["nodes"], strict=True)))
-    labels = [f"{regime}: {nodes if len(nodes) < 32 else nodes[:30] + '…'}" for regime, nodes in names]
+    labels = [f"{regime} world: {nodes if len(nodes) < 32 else nodes[:30] + '…'}" for regime, nodes in names]
     height = np.arange(len(names))[::-1]
     figure = ShownFigure(figsize=(11.0, 1.9 + 0.42 * len(names)), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(3, 2, 4), sharey=True)
@@ -99,11 +99,13 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
     z = first["mean_weight_z"].to_numpy(np.float64)
     half = 1.96 * np.abs(np.divide(off, z, out=np.zeros_like(off), where=z != 0.0))
     left.axvline(1.0, color=GREY, linewidth=1)
-    left.errorbar(1.0 + off, height, xerr=half, fmt="o", color=BLUE, capsize=3)
+    bad = (first["problem"] != "").to_numpy() if "problem" in first else np.zeros(len(first), dtype=bool)
+    for which, colour in ((~bad, BLUE), (bad, RED)):
+        left.errorbar(1.0 + off[which], height[which], xerr=half[which], fmt="o", color=colour, capsize=3)
     reach = max(0.15, 1.15 * float(np.nanmax(np.abs(off) + half, initial=0.0)))
     left.set_xlim(1.0 - reach, 1.0 + reach)
     left.set_xlabel("mean weight, 95 % interval (should hold 1)")
-    middle.barh(height, first["ess"], height=0.5, color=BLUE, alpha=0.5)
+    middle.barh(height, first["ess"], height=0.5, color=np.where(bad, RED, BLUE).tolist(), alpha=0.5)
     for at, size in zip(height, first["ess"], strict=True):
         middle.annotate(f"{size:,.0f}", (size, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
     middle.set_xlim(0.0, 1.3 * max(float(first["ess"].max()), 1.0))
@@ -122,7 +124,7 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
     handles = [
         Line2D([], [], color=BLUE, marker="o", label="balance: far out, the weights are wrong"),
         Line2D([], [], color=BLUE, marker="s", label="correction: far out, the regressions are wrong"),
-        Patch(color=RED, alpha=0.1, label=f"beyond {limit:g}: the verdict is withheld"),
+        Patch(color=RED, alpha=0.3, label=f"beyond {limit:g}, or weights unusable: the verdict is withheld"),
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
     left.set_yticks(height, labels)

@@ -207,11 +207,15 @@ Rows = Mapping[tuple[Any, Any], Any]
 
 def describe_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, Any]) -> str:
     """Return an audit as text, from its tables and its context (rows, replicates, level, assumptions and so on)."""
-    lines = [*_setting(context, table["model"].nunique()), *_overlap(context["overlap"]), *context.get("stages", ())]
+    lines = [
+        *_setting(context, table["model"].nunique()),
+        *_overlap(context["overlap"]),
+        *context.get("stage_lines", ()),
+    ]
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
         lines += ["", *_model(found, str(model), groups, context)]
-    lines += ["", *_groups(groups, context["level"]), "These numbers rest on:"]
+    lines += ["", *_groups(groups, context["level"], by_influence="wald" in context), "These numbers rest on:"]
     lines += _numbered(context["assumptions"]) or ["  (the source states none)"]
     if context["outcome_assumptions"]:
         lines.append(f"Those of {', '.join(context['outcomes'])}, an outcome, rest on:")
@@ -418,7 +422,7 @@ def _verdict(
     )
 
 
-def _groups(groups: pd.DataFrame, level: float) -> list[str]:
+def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:
     if groups.empty:
         return []
     lines = [
@@ -436,11 +440,14 @@ def _groups(groups: pd.DataFrame, level: float) -> list[str]:
         return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]
     if apart.empty:
         return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show.", ""]
+    advice = "propensity='boosted', and look at source.overlap()"
+    if by_influence:
+        advice = "another propensity=..., and look at .plot_stages()"
     lines.append(
         f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(judged)} "
         f"comparisons (one test of all: chance alone makes any disagree in about {1.0 - level:.0%} of audits). Unless "
         "by chance, that is a misspecified propensity or poor overlap, never a latent cause; compare "
-        "propensity='boosted', and look at source.overlap():"
+        f"{advice}:"
     )
     lines += [
         f"  {row.model}, {row.decisions}, {row.quantity}: {row.group_0:.3f} from group 0, {row.group_1:.3f} from group "

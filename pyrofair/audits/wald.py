@@ -333,8 +333,7 @@ class WaldEstimates:
 
 
 def estimate_by_influence(
-    source: InfluenceBased,
-    scores: Scores,
+    asked: Sequence[tuple[Any, Scores]],
     table: pd.DataFrame,
     outcome: NDArray[np.int8] | None,
     weight: Array,
@@ -342,26 +341,30 @@ def estimate_by_influence(
     fresh: bool,
     failure: str = "",
 ) -> WaldEstimates:
-    """Return the estimates of all quantities of all models by one call of a fitted source.
+    """Return the estimates of all quantities of all models, by one call of each fitted source for its models.
 
     A ``fresh`` source was fitted on these n rows, and an error of it is raised; where it was fitted on others, what it
     refuses about these is the ``failure`` of the result, unless that is given. An error of a model is raised.
     """
     rows, row_weight = (None, None) if fresh else (table, weight)
-    weights, values = pd.DataFrame(), None
-    try:
-        if not failure:
-            weights = source.stages(rows, row_weight)
-            values = source.influence(scores, rows, row_weight)
-    except DataError as error:
-        if fresh or error is scores.error:
-            raise
-        failure = str(error)
-    found = _stack(scores, outcome, weight, values, table.index)
-    normal = JointNormal(found, weight, bool(source.unfair.shared))
-    stages = pd.DataFrame() if values is None else _label(values.stages, scores)
-    names = tuple(regime.name for regime in source.unfair.regimes)
-    return WaldEstimates(normal, stages, weights, failure, names)
+    weights, found = pd.DataFrame(), []
+    for source, scores in asked if not failure else ():
+        try:
+            weights = source.stages(rows, row_weight) if weights.empty else weights
+            found.append(source.influence(scores, rows, row_weight))
+        except DataError as error:
+            if fresh or error is scores.error:
+                raise
+            failure = str(error)
+            break
+    values = [None] * len(asked) if failure else found
+    pairs = [(scores, own) for (_, scores), own in zip(asked, values, strict=True)]
+    influence = pd.concat([_stack(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns")
+    labelled = [_label(own.stages, scores) for scores, own in pairs if own is not None]
+    stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
+    unfair = asked[0][0].unfair
+    names = tuple(regime.name for regime in unfair.regimes)
+    return WaldEstimates(JointNormal(influence, weight, bool(unfair.shared)), stages, weights, failure, names)
 
 
 def _label(stages: pd.DataFrame, scores: Scores) -> pd.DataFrame:

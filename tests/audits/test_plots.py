@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from pyrofair.audits.plots import BLUE, COLOURS, RED, plot_audit, plot_feasible_region, plot_trade_off
+from pyrofair.audits.plots import BLUE, COLOURS, RED, plot_audit, plot_feasible_region, plot_stages, plot_trade_off
 from pyrofair.audits.report import QUANTITIES
 from pyrofair.effects.bounds import piu_bounds
 from pyrofair.exceptions import DataError
@@ -315,3 +315,45 @@ def test_a_single_level() -> None:
     one, other = plot_feasible_region(0.2), plot_feasible_region([0.2])
     assert len(one.lines) == len(other.lines) == 2
     assert one.get_legend_handles_labels()[1] == other.get_legend_handles_labels()[1]
+
+
+# --- stages ----------------------------------------------------------------------------------------------------------
+
+
+def stages(**changed: object) -> pd.DataFrame:
+    rows = [
+        {"model": model, "decisions": decisions, "regime": regime, "nodes": nodes, "mean_weight": mean,
+         "mean_weight_z": 2.0, "ess": ess, "balance_z": balance, "correction_z": -0.5, "problem": ""}
+        for model, balance in (("plain", 0.4), ("other", -5.2))
+        for decisions in ("threshold", "score")
+        for regime, nodes, mean, ess in (("baseline", "M, L", 1.04, 900.0), ("unfair", "M", 0.98, 450.0))
+    ]  # fmt: skip
+    return pd.DataFrame(rows).assign(**changed)
+
+
+def test_stages_show_weights_sizes_and_the_largest_z() -> None:
+    figure = plot_stages(stages(), None, 3.0)
+    left, middle, right = figure.axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["baseline world: M, L", "unfair world: M"]
+    blue = next(each for each in left.lines if to_hex(each.get_color()) == BLUE.lower() and len(each.get_xdata()))
+    assert list(blue.get_xdata()) == [1.04, 0.98]
+    assert [patch.get_width() for patch in middle.patches] == [900.0, 450.0]
+    drawn = {
+        (each.get_marker(), to_hex(each.get_color())): list(each.get_xdata())
+        for each in right.lines
+        if len(each.get_xdata())
+    }
+    assert drawn == {("o", RED.lower()): [5.2, 5.2], ("s", BLUE.lower()): [0.5, 0.5]}
+    alone = plot_stages(stages(), "plain", 3.0).axes[2]
+    assert [list(each.get_xdata()) for each in alone.lines if each.get_marker() == "o"][0] == [0.4, 0.4]
+
+
+def test_a_stage_without_usable_weights_is_red() -> None:
+    figure = plot_stages(stages(mean_weight=np.inf, problem="a propensity of exactly 0"), None, 3.0)
+    assert {to_hex(patch.get_facecolor()) for patch in figure.axes[1].patches} == {RED.lower()}
+    figure.savefig(io.BytesIO())
+
+
+def test_stages_of_an_unknown_model() -> None:
+    with pytest.raises(DataError, match="model='new' must be one of 'plain', 'other', or None"):
+        plot_stages(stages(), "new", 3.0)

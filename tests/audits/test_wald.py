@@ -564,6 +564,14 @@ def test_stages_are_by_model_and_decisions() -> None:
     assert "  1. All cells are large." in text
 
 
+def test_stages_are_drawn() -> None:
+    df = simulated(400, 0)
+    figure = run(Model(), fitted(df), df).plot_stages("m")
+    assert [axes.get_xlabel() for axes in figure.axes][1] == "effective size, rows"
+    with pytest.raises(DataError, match="no stages to draw: this source has no influence values"):
+        run(Model(), pf.IPW(UNFAIR, propensity="saturated"), df, n_boot=0).plot_stages()
+
+
 # --- the source that is made of unfair paths -------------------------------------------------------------------------
 
 
@@ -592,3 +600,18 @@ def test_a_fitted_one_step_source_audits_other_rows() -> None:
     again = run(Model(), source, train)
     fresh = run(Model(), pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0), train)
     np.testing.assert_allclose(again.table["estimate"], fresh.table["estimate"], atol=1e-12)
+
+
+def test_an_outcome_is_audited_by_its_own_formula() -> None:
+    df = simulated(2000, 0)
+    models = {"m": Model(), "hired": df["Y"].to_numpy()}
+    report = run(models, pf.OneStep(UNFAIR, propensity="saturated", regression="saturated"), df, scores="outcome")
+    weighted = run(models, pf.IPW(UNFAIR, propensity="saturated"), df, scores="outcome", n_boot=0)
+    for name in models:
+        one, other = (
+            table.set_index(["model", "decisions", "quantity"])["estimate"].loc[(name, "score", "p_ypi")]
+            for table in (report.table, weighted.table)
+        )
+        assert one == pytest.approx(other, abs=1e-6)
+    assert list(report.table["model"].unique()) == ["m", "hired"]
+    assert "Those of hired, an outcome, rest on:" in str(report)
