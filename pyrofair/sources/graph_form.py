@@ -38,7 +38,7 @@ from pyrofair.tables.labels import repeat_label
 
 __all__ = ["GraphForm"]
 
-REGIMES = ("baseline", "switched")
+REGIMES = ("baseline", "unfair")
 Folds = Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 SMALLEST_SHARE = 0.02
@@ -99,6 +99,8 @@ class GraphForm:
         The drawn rows that each regression is learned from.
     """
 
+    name = "graph"
+
     def __init__(
         self,
         estimand: Estimand,
@@ -118,6 +120,19 @@ class GraphForm:
         self._pool = Pool(nuisances.graph, nuisances.rows.table)
         self._judges: dict[bytes, _Judge] = {}
         self._usable: dict[tuple[int, int], bool] = {}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the form rests on besides, a sentence each."""
+        sensitive = self.graph.graph.sensitive
+        drawn = "; ".join(dict.fromkeys(", ".join(block.nodes) for _, _, block in self._each_block())) or "none"
+        return (
+            "Graph form: each node depends on its parents alone, so a missing edge that is there makes it wrong. Its "
+            f"blocks ({drawn}) are drawn from learned mechanisms; it is right if all of these are, or all but one "
+            "whose weights are right, and its interval does not cover other errors.",
+            f"The parents of each block occur in the group that is weighted there (positivity of P({sensitive} | "
+            "parents)).",
+        )
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
@@ -303,9 +318,7 @@ class GraphForm:
             return _Multipliers(shared, np.concatenate(means))
         if not self.saturated:  # row i of both worlds shares its values
             world, weight = worlds[0]
-            return _Multipliers(
-                shared, judge.mechanisms.regress(pool, shared, world.at, np.hstack(scores), weight)
-            )
+            return _Multipliers(shared, judge.mechanisms.regress(pool, shared, world.at, np.hstack(scores), weight))
         one, other = (
             judge.mechanisms.regress(pool, shared, world.at, s, weight)
             for s, (world, weight) in zip(scores, worlds, strict=True)

@@ -30,6 +30,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import UnfairPaths
+from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.sources.propensity import (
     FOLDS,
@@ -46,6 +47,7 @@ from pyrofair.tables.reading import warn_unused
 
 __all__ = ["OneStep"]
 
+NEGLIGIBLE = 1e-12
 MOST_UNSUPPORTED = 0.01
 """The most mass of the target population without a counterpart in a group that is weighted alone."""
 
@@ -93,8 +95,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     ----------
     estimand_ : Estimand
         The formulas.
-    form_ : str
-        The form in use, ``"prefix"`` or ``"graph"``.
+    nuisances_ : Nuisances
+        The fitted rows, and the propensities.
 
     References
     ----------
@@ -114,7 +116,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     estimand_: Estimand
     nuisances_: Nuisances
-    form_: str
+    _form: PrefixForm | GraphForm
 
     def __init__(
         self,
@@ -168,14 +170,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """Take the first form whose weights are usable on the fitted rows, or warn of those of the form asked for."""
         found: dict[str, str] = {}
         rows = self.nuisances_.rows
-        for name in ("prefix", "graph") if self.form == "auto" else (self.form,):
-            self.form_ = name
-            bad = self._form().stages(rows).query("problem != ''")
-            lacking = self._unsupported() if name == "prefix" else []
-            if bad.empty and not lacking:
-                return
+        for name in self._considered():
+            self._form = form = self._make_form(name)
+            bad = form.stages(rows).query("problem != ''")
             stages = (f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples())
-            found[name] = "; ".join([*stages, *lacking])
+            problems = [*stages, *(self._unsupported() if name == "prefix" else ())]
+            if not problems:
+                return
+            found[name] = "; ".join(problems)
         listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
         if self.form == "auto":
             raise PositivityError(
@@ -184,6 +186,16 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 "trusted."
             )
         warnings.warn(f"Poor overlap. {listed} The estimates are not to be trusted.", PositivityWarning, stacklevel=3)
+
+    def _considered(self) -> tuple[str, ...]:
+        """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
+        if self.estimand_.target == "outcome":
+            return ("prefix",)
+        return ("prefix", "graph") if self.form == "auto" else (self.form,)
+
+    def _make_form(self, name: str) -> PrefixForm | GraphForm:
+        make = PrefixForm if name == "prefix" else GraphForm
+        return make(self.estimand_, self.nuisances_, seed=self.nuisances_.seed, regression=self.regression)
 
     def _unsupported(self) -> list[str]:
         """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
@@ -201,9 +213,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 )
         return found
 
-    def _form(self) -> PrefixForm:
-        seed = self.nuisances_.seed
-        return PrefixForm(self.estimand_, self.nuisances_, self.regression, seed)
+    @property
+    def form_(self) -> str:
+        """The form in use, ``"prefix"`` or ``"graph"``."""
+        check_is_fitted(self, "estimand_")
+        return self._form.name
 
     def for_outcome(self) -> OneStep:
         """Return the source for an observed outcome, or for scores that are no function of the features.
@@ -211,7 +225,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         The outcome is averaged like a feature, over the rows that have the arm of the outcome. A NotIdentifiedError if
         the data do not identify that effect.
         """
-        check_is_fitted(self, "form_")
+        check_is_fitted(self, "estimand_")
         other = copy.copy(self)
         other.estimand_ = identify(self.unfair, "outcome")
         other._choose_form()
@@ -222,9 +236,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions behind its numbers, one sentence each."""
-        check_is_fitted(self, "form_")
+        check_is_fitted(self, "estimand_")
         support = self.estimand_.support
-        return (*(text for text in self.estimand_.assumptions if text != support), *self._form().assumptions)
+        return (*(text for text in self.estimand_.assumptions if text != support), *self._form.assumptions)
 
     @property
     def n_fitted_(self) -> int:
@@ -233,12 +247,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
         """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others."""
-        check_is_fitted(self, "form_")
+        check_is_fitted(self, "estimand_")
         return self.nuisances_.positions(df)
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
         """Return for each world the observed groups that it rests on, with their fitted rows."""
-        check_is_fitted(self, "form_")
+        check_is_fitted(self, "estimand_")
         found = {}
         for part in self._parts():
             arms = {factor.arm for factor in part.factors}
@@ -251,8 +265,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         Columns: regime, nodes, arm, given, mean_weight (1 in expectation) with mean_weight_z, its distance from 1 over
         its standard error, ess (effective size in rows), max_weight, and problem, empty where there is none.
         """
-        check_is_fitted(self, "form_")
-        return self._form().stages(self.nuisances_.rows_of(df, sample_weight))
+        check_is_fitted(self, "estimand_")
+        return self._form.stages(self.nuisances_.rows_of(df, sample_weight))
 
     # -- estimates ----------------------------------------------------------------------------------------------------
 
@@ -275,8 +289,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         DataError
             If the table, the weights or the scores are unfit.
         """
-        check_is_fitted(self, "form_")
-        return self._form().influence(score, self.nuisances_.rows_of(df, sample_weight))
+        check_is_fitted(self, "estimand_")
+        return self._form.influence(score, self.nuisances_.rows_of(df, sample_weight))
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -285,11 +299,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
         The weighted mean of the values is the weighted (Hajek) mean of the scores, and their spread its uncertainty.
         Under the assumptions both groups estimate the same; they differ where a propensity is wrong, or overlap fails.
-        Empty unless both groups have support in both worlds.
+        Empty unless both groups have support in both worlds, and in the graph form, which does not use such weights.
         """
-        check_is_fitted(self, "form_")
+        check_is_fitted(self, "estimand_")
         rows, own = self.nuisances_.rows_of(df, sample_weight), self.nuisances_
-        if self.estimand_.target == "outcome":
+        if self.estimand_.target == "outcome" or self.form_ == "graph":
             return {}
         overlaps = [group_overlap(part, group, own) for part in self._parts() for group in (0, 1)]
         if any(each.unsupported > MOST_UNSUPPORTED or each.separated or each.infinite for each in overlaps):
@@ -299,6 +313,36 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             one, other = (self._weighted(score, rows, part, group) for part in self._parts())
             found[f"group {group}"] = one, other
         return found
+
+    def compare_forms(
+        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+    ) -> pd.DataFrame:
+        """Return the estimates of both forms, and a test of the graph's missing edges by their difference.
+
+        Both estimate the same if the graph is right and both have overlap, so that a z beyond 3 or so shows an edge
+        that is missing, or a model that is wrong. Parameters as for :meth:`influence`.
+
+        Returns
+        -------
+        DataFrame
+            A row for each column of scores and each of p_y0, p_ypi and mean_unfair_effect: both estimates with their
+            standard errors, the difference (graph less prefix), and z, the difference over its standard error.
+        """
+        check_is_fitted(self, "estimand_")
+        rows = self.nuisances_.rows_of(df, sample_weight)
+        found = {name: self._make_form(name).influence(score, rows) for name in ("prefix", "graph")}
+        weight = rows.weight / rows.weight.sum()
+        tables = []
+        for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
+            one, other = (_values_of(each, quantity) for each in found.values())
+            table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
+            for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
+                table[name] = weight @ values
+                table[f"{name}_error"] = np.sqrt(weight**2 @ (values - weight @ values) ** 2)
+            tables.append(pd.DataFrame(table))
+        joined = pd.concat(tables, ignore_index=True)
+        size = joined["difference_error"].where(joined["difference_error"] > NEGLIGIBLE)
+        return joined.assign(z=(joined["difference"] / size).fillna(0.0))
 
     def _weighted(self, score: Scorer, rows: Rows, part: RegimeEstimand, group: int) -> NDArray[np.float64]:
         weight = self.nuisances_.weights(rows, part, group)
@@ -314,3 +358,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
         return self.estimand_.baseline, self.estimand_.switched
+
+
+def _values_of(values: InfluenceValues, quantity: str) -> NDArray[np.float64]:
+    """Return the influence values (n, Q) of a marginal or of the mean unfair effect."""
+    if quantity == "mean_unfair_effect":
+        return values.ypi - values.y0
+    return values.y0 if quantity == "p_y0" else values.ypi

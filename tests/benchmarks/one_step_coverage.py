@@ -328,7 +328,12 @@ def main() -> None:
         return
     if settings.step == "run":
         few = {"IPW boosted": settings.few, "GComputation": settings.few}
-        samples = {"OneStep": settings.samples, "OneStep: other folds": settings.second, "IPW logistic": settings.beside, **few}
+        samples = {
+            "OneStep": settings.samples,
+            "OneStep: other folds": settings.second,
+            "IPW logistic": settings.beside,
+            **few,
+        }
         run(tasks(samples, settings.sizes, settings.first, {}), path, settings.seconds, settings.jobs)
     found = pd.read_csv(path)
     print(summarise(found).round(4).to_string())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np

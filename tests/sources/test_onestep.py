@@ -223,6 +223,17 @@ def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> Non
         assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-9)
 
 
+def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_is_missing() -> None:
+    edges = "{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q L M} -> Y"
+    df = units(3000)
+    right = pf.CausalGraph(edges, sensitive="A", outcome="Y").unfair(direct=True, through=["M"])
+    found = OneStep(right, random_state=0).fit(df).compare_forms(score)
+    assert found["z"].abs().max() < 3.5
+    wrong = pf.CausalGraph(edges.replace("{A Q W M} -> L", "{A W} -> L"), sensitive="A", outcome="Y")
+    found = OneStep(wrong.unfair("A -> Y", "A -> M -> Y"), random_state=0).fit(df).compare_forms(score)
+    assert found["z"].abs().max() > 4.0
+
+
 # --- nuisances -------------------------------------------------------------------------------------------------------
 
 
