@@ -21,7 +21,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.sources.propensity import Folds, Nuisances, Rows, split_folds
-from pyrofair.sources.regression import Design, Predict, Regression, RegressionName, make_regression
+from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression
 from pyrofair.sources.stages import Stage, StageValues, describe_stages, stage_table
 
 __all__ = ["PrefixForm", "make_scores"]
@@ -214,20 +214,19 @@ class _Walk:
             own, known = self.scores[which]
             before = world.shared[-1].arm if world.shared else None
             ends.append(self._down([which], world.own, own[judged], known[train], train, judged, share, before))
-        (t0, a, known_a), (t1, b, known_b) = ends
-        given = [a, b, np.abs(b - a), np.abs(1.0 - a - b), a + b - 2.0 * a * b]
-        # Rows that no stage reads have no score, and no correction either.
-        a, b = np.nan_to_num(a), np.nan_to_num(b)
-        sign, side = np.sign(b - a), np.sign(1.0 - a - b)
+        one, other = ends
+        values = _given_shared(one.end, other.end, one.smooth, other.smooth)
         if self.form.worlds[0].shared:
-            ends_known = [np.abs(known_b - known_a), np.abs(1.0 - known_a - known_b)]
-            product = known_a + known_b - 2.0 * known_a * known_b
-            given = self._shared(given, [known_a, known_b, *ends_known, product], train, judged, share)
-        one, other, lower, rest, disagreement = given
-        self._add("y0", judged, share, one + t0)
-        self._add("ypi", judged, share, other + t1)
-        self._add("lower", judged, share, lower + sign * (t1 - t0))
-        self._add("rest", judged, share, rest - side * (t0 + t1))
+            known = _given_shared(one.known, other.known, one.smooth_known, other.smooth_known)
+            values = self._shared(values, known, train, judged, share)
+        # Rows that no stage reads have no score, and no correction either.
+        a, b = np.nan_to_num(one.smooth), np.nan_to_num(other.smooth)
+        t0, t1 = one.total, other.total
+        y0, ypi, lower, rest, disagreement = values
+        self._add("y0", judged, share, y0 + t0)
+        self._add("ypi", judged, share, ypi + t1)
+        self._add("lower", judged, share, lower + np.sign(b - a) * (t1 - t0))
+        self._add("rest", judged, share, rest - np.sign(1.0 - a - b) * (t0 + t1))
         self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
 
     def _add(self, name: str, judged: NDArray[np.int64], share: Array, values: Array) -> None:
@@ -243,32 +242,41 @@ class _Walk:
         judged: NDArray[np.int64],
         share: Array,
         before: int | None,
-    ) -> tuple[Array, Array, Array]:
+    ) -> _Average:
         """Average scores over stages, the last first, for judged rows and for those of ``train`` with A = ``before``.
 
-        Return the sum of the corrections, and both averages. The first columns of scores, as many as the classifiers,
-        are those of the first of ``worlds``, the next those of the second.
+        The first columns of scores, as many as the classifiers, are those of the first of ``worlds``, the next those of
+        the second.
         """
         total = np.zeros_like(own)
+        smooth, smooth_known = own, known
         for i in range(len(stages) - 1, -1, -1):
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
-            predict, design, learned = self._learn(stage, known, train)
+            at, regression, design, learned = self._learn(stage, train)
+            fitted = _take(learned, train[at]), known[at], self.fitted.weight[train[at]]
+            predict = regression.fit(*fitted)
             start = predict(_take(design, judged))
             weight = of[0].weight[judged, None]
             correction = np.where(weight > 0.0, weight * (own - start), 0.0)
             for j, values in enumerate(of):
-                at = slice(j * self.columns, (j + 1) * self.columns)
-                values.correction[judged] += share * correction[:, at]
-                values.start[judged] += share * start[:, at]
+                part = slice(j * self.columns, (j + 1) * self.columns)
+                values.correction[judged] += share * correction[:, part]
+                values.start[judged] += share * start[:, part]
             total += correction
             arm = stages[i - 1].arm if i else before
             needed = np.flatnonzero(self.fitted.member(arm)[train])
-            known = np.full_like(known, np.nan)
-            if i or (len(worlds) == 1 and self.form.worlds[0].shared):
+            known = smooth_known = np.full_like(known, np.nan)
+            last = not i and len(worlds) == 1
+            if i or (last and self.form.worlds[0].shared):
                 known[needed] = predict(_take(learned, train[needed]))
-            own = start
-        return total, own, known
+            own = smooth = start
+            if last and regression.smooths:
+                rough = regression.smooth(*fitted)
+                smooth, smooth_known = rough(_take(design, judged)), np.full_like(known, np.nan)
+                if self.form.worlds[0].shared:
+                    smooth_known[needed] = rough(_take(learned, train[needed]))
+        return _Average(total, own, known, smooth, smooth_known)
 
     def _shared(
         self,
@@ -280,25 +288,42 @@ class _Walk:
     ) -> list[Array]:
         """Average functions of what both worlds share over the part of it that the sensitive attribute causes."""
         stages = self.form.worlds[0].shared
-        found = []
-        wide_own, wide_known = np.hstack(given), np.hstack(known)
-        total, end, _ = self._down([0, 1], stages, wide_own, wide_known, train, judged, share, None)
-        for i in range(len(given)):
-            at = slice(i * self.columns, (i + 1) * self.columns)
-            found.append(total[:, at] + end[:, at])
-        return found
+        found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)
+        return np.hsplit(found.total + found.end, len(given))
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)
 
-    def _learn(self, stage: Stage, known: Array, train: NDArray[np.int64]) -> tuple[Predict, Design, Design]:
-        """Fit what a stage averages on the rows of its arm among ``train``."""
-        regression, own, fitted = self._regression(stage)
+    def _learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Regression, Design, Design]:
+        """Return which rows of ``train`` a stage is learned from, and its regression with the designs."""
         at = np.flatnonzero(self.fitted.member(stage.arm)[train])
-        weight = self.fitted.weight[train[at]]
         if not len(at):
             raise DataError(f"No row of group {stage.arm} is left to learn {', '.join(stage.nodes)} from.")
-        return regression.fit(_take(fitted, train[at]), known[at], weight), own, fitted
+        return at, *self._regression(stage)
+
+
+@dataclass(frozen=True)
+class _Average:
+    """The corrections of some stages and what they leave of the scores, of m judged rows and of those learned from.
+
+    ``smooth`` is another estimate of the average ``end`` that varies less, for signs and products.
+    """
+
+    total: Array
+    end: Array
+    known: Array
+    smooth: Array
+    smooth_known: Array
+
+
+def _given_shared(a: Array, b: Array, smooth_a: Array, smooth_b: Array) -> list[Array]:
+    """Return the means given what both worlds share, a and b, and what the ends of PIU and the disagreement are there.
+
+    Their signs and multipliers are those of the smooth means.
+    """
+    sign, side = np.sign(smooth_b - smooth_a), np.sign(1.0 - smooth_a - smooth_b)
+    product = (1.0 - 2.0 * smooth_b) * a + (1.0 - 2.0 * smooth_a) * b + 2.0 * smooth_a * smooth_b
+    return [a, b, sign * (b - a), side * (1.0 - a - b), product]
 
 
 def _take(design: Design, index: NDArray[np.int64]) -> Design:

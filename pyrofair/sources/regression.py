@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import RegressorMixin, clone, is_regressor
-from sklearn.ensemble import HistGradientBoostingRegressor, StackingRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, StackingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
@@ -26,6 +26,9 @@ __all__ = ["Predict", "Regression", "RegressionName", "make_regression", "requir
 FEWEST_TREES, MOST_TREES = 30, 200
 """Boosted regressions have at least and at most so many trees."""
 
+SMOOTH_TREES, LEAST_IN_LEAF = 40, 5.0
+"""A smooth fit has so many trees, with at least so many rows in a leaf."""
+
 RegressionName = Literal["boosted", "logistic", "saturated", "stacked"]
 Design: TypeAlias = Any
 """Rows of columns as a regression reads them: an array, a sparse one, or a table."""
@@ -37,9 +40,11 @@ class Regression(ABC):
     """A regression of Q scores on some columns, learned from any rows of a table.
 
     ``crossed`` is whether a row must be predicted by a fit that did not see it; fits of few parameters need not.
+    ``smooths`` is whether there is another fit that errs more, and varies less between rows that are alike.
     """
 
     crossed = True
+    smooths = False
 
     @abstractmethod
     def design(self, X: pd.DataFrame) -> Design:
@@ -48,6 +53,10 @@ class Regression(ABC):
     @abstractmethod
     def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
         """Fit m rows of a design with scores (m, Q) and weights (m,), and return the prediction."""
+
+    def smooth(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+        """Fit what :meth:`fit` does, by the fit that varies less."""
+        return self.fit(design, y, weight)
 
 
 class Saturated(Regression):
@@ -146,9 +155,11 @@ class Cells:
 class Boosted(Regression):
     """Gradient-boosted trees, one ensemble for each score; categories are split as sets."""
 
+    smooths = True
+
     def __init__(self, X: pd.DataFrame, seed: int) -> None:
         self.levels = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
-        self.columns = list(X.columns)
+        self.columns, self.seed = list(X.columns), seed
         self.trees = _trees([name in self.levels for name in self.columns], len(X), seed)
 
     def design(self, X: pd.DataFrame) -> Cells:
@@ -164,6 +175,17 @@ class Boosted(Regression):
         rows = design.different[design.index]
         predict = _each(y, lambda column: _fitted(clone(self.trees), rows, column, weight))
         return lambda asked: predict(asked.different)[asked.index]
+
+    def smooth(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
+        """Fit one forest of trees split at random for all scores, on the mean score of each different row."""
+        total = np.bincount(design.index, weight, len(design.different))
+        kept = total > 0.0
+        means = [np.bincount(design.index, weight * column, len(total))[kept] / total[kept] for column in y.T]
+        least = min(0.5, LEAST_IN_LEAF / len(y))
+        forest = ExtraTreesRegressor(SMOOTH_TREES, min_weight_fraction_leaf=least, random_state=self.seed)
+        target = np.column_stack(means)
+        forest.fit(design.different[kept], target[:, 0] if y.shape[1] == 1 else target, sample_weight=total[kept])
+        return lambda asked: forest.predict(asked.different).reshape(len(asked.different), -1)[asked.index]
 
 
 def _trees(categorical: Any, n: int, seed: int) -> HistGradientBoostingRegressor:
