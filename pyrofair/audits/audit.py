@@ -53,7 +53,7 @@ from pyrofair.tables.reading import feature_columns, read_table, read_weight, wa
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "default_source"]
+__all__ = ["Audit", "audit", "default_source", "fit_source"]
 
 
 MOST_JOBS = 10_000
@@ -296,7 +296,7 @@ def audit(
     used: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, index = _fitted(chosen, table, weight)
+        fitted, index = fit_source(chosen, table, weight)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
@@ -370,7 +370,7 @@ def _audit_by_influence(
     """Return the audit of a source with influence values, of which everything is made without replicates."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, _ = _fitted(source, table, weight)
+        fitted, _ = fit_source(source, table, weight)
         fresh = fitted is not source
         outcomes = context["outcomes"]
         # Scores that are an outcome have a formula of their own.
@@ -503,7 +503,7 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
     return positive.astype(np.int8), [text]
 
 
-def _fitted(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
+def fit_source(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
     """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others."""
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
