@@ -393,8 +393,7 @@ def describe_doubts(stages: pd.DataFrame) -> dict[str, str]:
         for each in own[own["problem"] != ""].head(1).to_dict("records") if "problem" in own else []:
             texts.append(
                 f"at the stage {each['nodes']} of the {each['regime']} world {each['problem']}: the two groups overlap "
-                "too little there for weights; coarsen its features, or compare form='graph', which rests on parents "
-                "alone"
+                "too little there for weights; coarsen its features, or leave the choice of the form to form='auto'"
             )
         if texts:
             found[str(model)] = "; ".join(texts)
