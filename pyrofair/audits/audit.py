@@ -24,12 +24,12 @@ from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.report import describe_audit, group_table, main_table, percentile_intervals, stage_lines
 from pyrofair.audits.wald import (
-    LARGEST_Z,
     Scores,
     compare_by_influence,
     describe_doubts,
     estimate_by_influence,
     is_influence_based,
+    largest_z,
 )
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import (
@@ -125,7 +125,7 @@ class Audit:
         """
         if self.stages.empty:
             raise DataError("There are no stages to draw: this source has no influence values. OneStep has.")
-        return plot_stages(self.stages, model, LARGEST_Z)
+        return plot_stages(self.stages, model, self.context["largest_z"])
 
     def to_inference_data(self) -> Any:
         """Return the draws as ArviZ data: one variable a quantity, by model and, where both, decisions.
@@ -400,7 +400,8 @@ def _audit_by_influence(
         index=np.full(len(table), -1),
     )
     point, notes = found.normal.point()
-    small, doubts = found.small(), describe_doubts(found.stages)
+    limit = largest_z(fitted, table, fresh=fresh)
+    small, doubts = found.small(), describe_doubts(found.stages, limit)
     if not fresh and len(found.weights):
         warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
     intervals = partial(found.normal.interval, level=level)
@@ -415,6 +416,7 @@ def _audit_by_influence(
             "stage_lines": stage_lines(found.weights, found.stages, context["graph"]),
             "form": getattr(fitted, "form_", ""),
             "doubts": doubts,
+            "largest_z": limit,
             "replicates": 0,
             "failed": 0,
             "paired": False,

@@ -121,8 +121,8 @@ def test_intervals_from_influence_values() -> None:
     assert lines == [
         "baseline world, stage M, L given Q, rows with sex='woman': mean weight 1.012 (z +0.4), effective size 1,234; "
         "largest |z| of balance 2.3, of correction 0.7",
-        "unfair world, stage M, all rows: mean weight 0.700 (z -9.0), effective size 20; largest |z| of balance 0.4, of "
-        "correction 4.0; the mean weight is 0.70, not 1 (z -9.0)",
+        "unfair world, stage M, all rows: mean weight 0.700 (z -9.0), effective size 20; largest |z| of balance 0.4, "
+        "of correction 4.0; the mean weight is 0.70, not 1 (z -9.0)",
     ]
     text = read(wald=True, stage_lines=lines, form="prefix", replicates=0)
     assert text.startswith("Audit of 1 model(s) on 12,345 rows; 95% Wald intervals from influence values.\n")

@@ -564,6 +564,17 @@ def test_stages_are_by_model_and_decisions() -> None:
     assert "  1. All cells are large." in text
 
 
+def test_rows_that_were_not_fitted_on_have_a_wider_limit() -> None:
+    """The z of a diagnostic does not count the error of nuisances that were made of other rows."""
+    train, test = simulated(500, 10), simulated(1500, 101)
+    source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0).fit(train)
+    test.index += 500
+    assert run(Model(), source, test).context["largest_z"] == pytest.approx(3.0 * 2.0)
+    both = pd.concat([train, test.iloc[:500]])
+    assert run(Model(), source, both).context["largest_z"] == pytest.approx(3.0 * np.sqrt(2.0))
+    assert run(Model(), source, train).context["largest_z"] == 3.0
+
+
 def test_stages_are_drawn() -> None:
     df = simulated(400, 0)
     figure = run(Model(), fitted(df), df).plot_stages("m")
