@@ -357,6 +357,8 @@ def estimate_by_influence(
                 raise
             failure = str(error)
             break
+    for (source, scores), own in zip(asked, found, strict=False):
+        _check_values(type(source).__name__, own, (len(table), len(scores.columns)))
     values = [None] * len(asked) if failure else found
     pairs = [(scores, own) for (_, scores), own in zip(asked, values, strict=True)]
     influence = pd.concat([_stack(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns")
@@ -365,6 +367,20 @@ def estimate_by_influence(
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     return WaldEstimates(JointNormal(influence, weight, bool(unfair.shared)), stages, weights, failure, names)
+
+
+def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) -> None:
+    for each in CAUSAL:
+        own = np.asarray(getattr(values, each))
+        if own.shape != shape:
+            raise DataError(
+                f"{name} gave influence values {each} of shape {own.shape}; expected {shape}: a row for each audited "
+                "row, and a column for each column of scores."
+            )
+        if not np.isfinite(own).all():
+            raise DataError(
+                f"{name} gave {int((~np.isfinite(own)).sum())} influence value(s) {each} that are not finite."
+            )
 
 
 def _label(stages: pd.DataFrame, scores: Scores) -> pd.DataFrame:

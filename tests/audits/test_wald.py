@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -350,6 +351,27 @@ def test_one_group_alone_has_no_effect() -> None:
     assert "both groups are needed" in column(report, "note")["p_ypi"]
     assert np.isfinite(column(report, "lower")["positive_rate"])
     assert "No unfair effect could be estimated" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y0: y0[:-1], r"Odd gave influence values y0 of shape \(399, 2\); expected \(400, 2\)"),
+        (
+            lambda y0: np.where(np.arange(400)[:, None] < 3, np.nan, y0),
+            r"Odd gave 6 influence value\(s\) y0 that are not",
+        ),
+    ],
+)
+def test_odd_influence_values_are_refused(change: Any, message: str) -> None:
+    class Odd(Saturated):
+        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
+            found = super().influence(score, df, sample_weight)
+            return replace(found, y0=change(found.y0))
+
+    df = simulated(400, 0)
+    with pytest.raises(DataError, match=message):
+        run(Model(), Odd().fit(df), df)
 
 
 class Refusing(Saturated):
