@@ -381,7 +381,7 @@ def _fitted_path(**settings: Any) -> Any:
     model = pf.PenalizedClassifier(
         "logistic", source=pf.IPW(UNFAIR), epochs=1, starts=1, progress=False, random_state=0
     )
-    given = {"strengths": [1.0], "n_boot": 0, "progress": False} | settings
+    given = {"strengths": [1.0], "n_boot": 0, "progress": False, "judge": model.source} | settings
     return pf.penalty_path(model, TABLE[list(FEATURES)], TABLE["Y"], **given)
 
 

@@ -139,7 +139,7 @@ ENTRY_POINTS: dict[str, Callable[[], Any]] = {
     "audit, classifier": lambda: pf.audit({"m": fitted("plain", penalised)}, pf.IPW(UNFAIR), table(), n_boot=0).table,
     "penalty_path": lambda: pf.penalty_path(
         pf.PenalizedClassifier("logistic", source=pf.IPW(UNFAIR), epochs=2, batch_size=60),
-        rows(), table()["Y"], strengths=[0.0, 1.0], n_boot=2, progress=False,
+        rows(), table()["Y"], strengths=[0.0, 1.0], n_boot=2, progress=False, judge=pf.IPW(UNFAIR),
     ).intervals,
     "simulate.scenario": lambda: pf.simulate.scenario("hiring").draw(50, random_state=0),
 }  # fmt: skip

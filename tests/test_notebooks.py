@@ -79,7 +79,7 @@ def test_reports_and_paths_return_figures_that_show() -> None:
     features = table[["A", "Q", "D", "M"]]
     report = pf.audit({"m": model.fit(features, table["Y"])}, source.fit(features), table, n_boot=0)
     penalised = model.set_params(source=source, strength=1.0)
-    path = pf.penalty_path(penalised, features, table["Y"], strengths=[0.0, 1.0], progress=False)
+    path = pf.penalty_path(penalised, features, table["Y"], strengths=[0.0, 1.0], progress=False, judge=source)
     for figure in (report.plot(), path.plot()):
         assert isinstance(figure, ShownFigure)
         assert figure._repr_png_().startswith(PNG)

@@ -89,6 +89,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "weight": (*NEVER, [-1.0] * 60, [0.0] * 60, -1, 0, math.inf),
     "callable": (*NEVER, 1),
     "source": (*NEVER, 1, UNFAIR),
+    "source or paths": (*NEVER, 1),
 }
 
 ANYTHING = (*NEVER, "no", True, None, 2.5, -1, 0, 1, math.inf, 2**64, "A -> Y", GRAPH, [0], [2.5], [True], ["x"])
@@ -352,7 +353,7 @@ settings(
     ),
     besides="df sample_weight",
     models="mapping",
-    source="source",
+    source="source or paths",
     n_boot="whole",
     level="inner share",
     threshold="threshold",
@@ -379,6 +380,7 @@ settings(
     threshold="threshold",
     n_boot="whole",
     sample_weight="weight",
+    judge="source",
     progress="flag",
     resume="source",
 )

@@ -24,12 +24,12 @@ from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.report import describe_audit, group_table, main_table, percentile_intervals, stage_lines
 from pyrofair.audits.wald import (
-    LARGEST_Z,
     Scores,
     compare_by_influence,
     describe_doubts,
     estimate_by_influence,
     is_influence_based,
+    largest_z,
 )
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import (
@@ -53,7 +53,7 @@ from pyrofair.tables.reading import feature_columns, read_table, read_weight, wa
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "default_source"]
+__all__ = ["Audit", "audit", "default_source", "fit_source"]
 
 
 MOST_JOBS = 10_000
@@ -125,7 +125,7 @@ class Audit:
         """
         if self.stages.empty:
             raise DataError("There are no stages to draw: this source has no influence values. OneStep has.")
-        return plot_stages(self.stages, model, LARGEST_Z)
+        return plot_stages(self.stages, model, self.context["largest_z"])
 
     def to_inference_data(self) -> Any:
         """Return the draws as ArviZ data: one variable a quantity, by model and, where both, decisions.
@@ -296,7 +296,7 @@ def audit(
     used: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, index = _fitted(chosen, table, weight)
+        fitted, index = fit_source(chosen, table, weight)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
@@ -370,7 +370,7 @@ def _audit_by_influence(
     """Return the audit of a source with influence values, of which everything is made without replicates."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted, _ = _fitted(source, table, weight)
+        fitted, _ = fit_source(source, table, weight)
         fresh = fitted is not source
         outcomes = context["outcomes"]
         # Scores that are an outcome have a formula of their own.
@@ -400,7 +400,8 @@ def _audit_by_influence(
         index=np.full(len(table), -1),
     )
     point, notes = found.normal.point()
-    small, doubts = found.small(), describe_doubts(found.stages)
+    limit = largest_z(fitted, table, fresh=fresh)
+    small, doubts = found.small(), describe_doubts(found.stages, limit)
     if not fresh and len(found.weights):
         warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
     intervals = partial(found.normal.interval, level=level)
@@ -415,6 +416,7 @@ def _audit_by_influence(
             "stage_lines": stage_lines(found.weights, found.stages, context["graph"]),
             "form": getattr(fitted, "form_", ""),
             "doubts": doubts,
+            "largest_z": limit,
             "replicates": 0,
             "failed": 0,
             "paired": False,
@@ -503,7 +505,7 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
     return positive.astype(np.int8), [text]
 
 
-def _fitted(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
+def fit_source(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
     """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others."""
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:

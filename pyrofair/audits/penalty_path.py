@@ -30,16 +30,19 @@ from pyrofair._validation import (
     require_real,
     shown,
 )
-from pyrofair.audits.audit import audit
+from pyrofair.audits.audit import Audit, audit, default_source, fit_source
 from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, Estimator, make_views
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
+from pyrofair.audits.report import IN_DOUBT
+from pyrofair.audits.wald import is_influence_based
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import evaluate, hold_out, train
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
+from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views
 from pyrofair.effects.scoring import DECISIONS, Decisions
-from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
+from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
@@ -69,9 +72,10 @@ class PenaltyPath:
     models : dict
         The fitted classifier of each (strength, seed).
     intervals : DataFrame
-        The table of :func:`pyrofair.audit` of each of them on the rows measured on. Empty without replicates.
+        The table of :func:`pyrofair.audit` of each of them on the rows measured on. Empty without replicates, where the
+        judge needs them.
     groups : DataFrame
-        Where the source allows it, the marginals from either observed group alone, as in an audit. ``p_value`` is
+        Where the judge allows it, the marginals from either observed group alone, as in an audit. ``p_value`` is
         joint over the classifiers of a seed; ``agree`` is by one test, at 95 %, of the whole path.
     unfinished : dict
         After an interrupt: for its seed, the module fitted last, from which ``resume`` goes on.
@@ -152,15 +156,15 @@ class PenaltyPath:
         Warns
         -----
         PyrofairWarning
-            If the classifier is no more accurate than a constant, was judged on the rows trained on, or the two
-            observed groups disagree about it.
+            If the classifier is no more accurate than a constant, was judged on the rows trained on, its numbers are in
+            doubt by the diagnostics of a stage, or the two observed groups disagree about it.
         """
         require_choice("decisions", decisions, DECISIONS)
         require_real("at_most", at_most)
         if self.intervals.empty:
             raise DataError(
-                "This path has no intervals to judge by: it was made with n_boot=0, or interrupted before the first "
-                "seed was done. Make it with n_boot=100, for example, or resume it."
+                "This path has no intervals to judge by: its judge needs replicates and it was made with n_boot=0, or "
+                "it was interrupted before the first seed was done. Make it with n_boot=100, for example, or resume it."
             )
         own = self.intervals[self.intervals["decisions"] == decisions]
         better_large = ("accuracy", "majority_rate")
@@ -195,6 +199,10 @@ class PenaltyPath:
             )
         if self.fingerprint and self.fingerprint["training data"] == self.fingerprint["test set"]:
             yield f"{name} was judged on the rows that it was trained on, where it looks better than elsewhere."
+        own = self.intervals
+        own = own[(own["strength"] == key[0]) & (own["seed"] == key[1])]
+        if "note" in own and own["note"].astype(str).str.contains(IN_DOUBT, regex=False).any():
+            yield f"{name} has numbers {IN_DOUBT}: audit it, and look at the .stages of the audit."
         apart = disagreeing(self.groups)
         if len(apart) and ((apart["strength"] == key[0]) & (apart["seed"] == key[1])).any():
             yield f"{name} is one of which the two observed groups, weighted alone, disagree: see .groups."
@@ -210,6 +218,7 @@ def penalty_path(
     test: tuple[pd.DataFrame, Any] | None = None,
     held_out: float = 0.25,
     sample_weight: npt.ArrayLike | None = None,
+    judge: PotentialOutcomes | InfluenceBased | None = None,
     n_boot: int = 100,
     threshold: float = 0.5,
     progress: bool = True,
@@ -237,8 +246,13 @@ def penalty_path(
         Without ``test``: the share of the rows that is measured on and not trained on, the same for all seeds.
     sample_weight
         The weights of the rows ``X`` (n,), in training and in measuring held-out rows. Rows of ``test`` weigh the same.
+    judge
+        The source of the figures of the path and of its intervals, by which ``select`` judges. None: one-step
+        estimates, ``OneStep(unfair, random_state=0)``, whose propensities and folds serve all strengths and seeds. Or
+        another source of the same unfair paths, used as it is if fitted, otherwise fitted on the rows measured on. The
+        classifier's own, ``judge=classifier.source``, judges as it was fitted for training: the paper's figure.
     n_boot
-        The bootstrap replicates of each seed's audit, by whose intervals ``select`` judges; 0 gives points only.
+        The bootstrap replicates of each seed's audit, of a judge that needs them; 0 gives points only then.
     threshold, progress
         A decision is positive where the score exceeds the threshold; whether a bar is shown.
     resume
@@ -261,7 +275,9 @@ def penalty_path(
     ------
     DataError
         If the classifier has no source, a setting or the data are unfit, or ``resume`` was made of others; nothing has
-        been fitted then.
+        been trained then.
+    NotIdentifiedError, PositivityError
+        If the judge refuses the rows measured on, or their graph.
 
     References
     ----------
@@ -291,7 +307,9 @@ def penalty_path(
         training, measured = training.split(held_out)
     else:
         measured = _Rows.read(graph, *test, None, "the table to measure on")
+    _check_judge(judge, classifier)
     fingerprint = _fingerprint(classifier, graph) | {
+        "judge": _judge_fingerprint(judge, classifier),
         "training data": training.digest(),
         "test set": measured.digest(),
         "threshold": repr(float(threshold)),
@@ -302,6 +320,9 @@ def penalty_path(
             f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
             "interrupted, or start anew without resume."
         )
+    open_seeds = [seed for seed in wanted if len(found.finished(seed)) < len(order) or not found.is_audited(seed)]
+    judging = _fit_judge(judge, classifier, measured, found) if open_seeds else None
+    by_influence = judging is not None and is_influence_based(judging)
     total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
     with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
         for seed in wanted:
@@ -309,17 +330,26 @@ def penalty_path(
                 if left := order[len(found.finished(seed)) :]:
                     with neutral_torch():
                         start = found.modules.get(seed)
-                        for model, views, objective in _fits(classifier, training, measured, left, seed, start):
+                        for model, views, objective in _fits(
+                            classifier, training, measured, left, seed, start, judging
+                        ):
                             labels = {"strength": model.strength, "seed": seed}
-                            rows = measured.measure(model, views, threshold, objective)
+                            if by_influence:  # which measures all classifiers of a seed together
+                                rows = [{"decisions": each, "objective": objective} for each in DECISIONS]
+                            else:
+                                rows = measured.measure(model, views, threshold, objective)
                             found.rows += [labels | row for row in rows]
                             found.models[model.strength, seed] = model
                             found.modules[seed] = model.module_
                             bar.update()
-                if n_boot and not any((each["seed"] == seed).any() for each in found.intervals):
-                    found.audit(seed, measured, threshold, n_boot)
+                if by_influence and not found.is_audited(seed):
+                    found.audit(seed, measured, threshold, n_boot, judging, fill=True)
+                elif n_boot and not found.is_audited(seed):
+                    found.audit(seed, measured, threshold, n_boot, judging)
                 found.modules.pop(seed, None)
             except KeyboardInterrupt:
+                if by_influence and found.finished(seed):
+                    found.audit(seed, measured, threshold, n_boot, judging, fill=True, keep=False)
                 warnings.warn(
                     f"Interrupted in seed {seed}; what was finished is returned. Pass it as resume=... to go on.",
                     PyrofairWarning,
@@ -335,6 +365,39 @@ def penalty_path(
     if apart := _describe_apart(groups):
         warnings.warn(apart, PositivityWarning, stacklevel=2)
     return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, groups, found.modules, fingerprint)
+
+
+def _check_judge(judge: Any, classifier: Any) -> None:
+    """Refuse what is no source of the unfair paths that the classifier penalises."""
+    if judge is None or judge is classifier.source:
+        return
+    if not isinstance(judge, PotentialOutcomes) and not is_influence_based(judge):
+        raise DataError(f"judge={shown(judge)} must be a source, or None for OneStep(unfair).")
+    one, other = judge.unfair, classifier.source.unfair
+    if not isinstance(one, UnfairPaths) or _states(one) != _states(other):
+        raise DataError("judge= has other unfair paths than the source of the classifier; make it of the same.")
+
+
+def _states(unfair: UnfairPaths) -> tuple[Any, ...]:
+    return str(unfair.graph), unfair.paths.states, unfair.swapped
+
+
+def _fit_judge(judge: Any, classifier: Any, measured: _Rows, found: _Found) -> Any:
+    """Return the judge, fitted on the rows measured on unless it is fitted; None for the classifier's own source."""
+    if judge is classifier.source:
+        return None
+    source = default_source(classifier.source.unfair, 0) if judge is None else judge
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fitted, _ = fit_source(source, measured.table, measured.weight)
+    except (DataError, NotIdentifiedError, PositivityError) as error:
+        raise type(error)(
+            f"{type(source).__name__} cannot judge the rows measured on: {error} Name another judge=..., such as "
+            "classifier.source, or measure on more rows."
+        ) from error
+    found.warned |= {str(each.message): each.category for each in caught}
+    return fitted
 
 
 def _describe_apart(groups: pd.DataFrame) -> str:
@@ -371,6 +434,19 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     if not found or len(set(found)) < len(found):
         raise DataError(f"seeds={shown(seeds)} must be a positive number of seeds, or seeds that differ.")
     return found
+
+
+def _judge_fingerprint(judge: Any, classifier: PenalizedClassifier) -> str:
+    """Return a hash of the settings of a judge, and of how many rows it was fitted on if it was."""
+    if judge is None or judge is classifier.source:
+        return "one-step" if judge is None else "own"
+    settings = judge.get_params() if hasattr(judge, "get_params") else vars(judge)
+    shown_settings = [
+        (name, re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value)))
+        for name, value in sorted(settings.items())
+        if not isinstance(value, UnfairPaths)
+    ]
+    return str(joblib.hash((type(judge).__qualname__, shown_settings, getattr(judge, "estimand_", None) is not None)))
 
 
 def _fingerprint(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
@@ -422,11 +498,28 @@ class _Found:
         """Return the finished strengths of a seed, in order."""
         return list(dict.fromkeys(row["strength"] for row in self.rows if row["seed"] == seed))
 
-    def audit(self, seed: int, measured: _Rows, threshold: float, n_boot: int) -> None:
-        """Audit all classifiers of a seed together."""
+    def is_audited(self, seed: int) -> bool:
+        """Return whether the intervals of a seed are made."""
+        return any((each["seed"] == seed).any() for each in self.intervals)
+
+    def audit(
+        self,
+        seed: int,
+        measured: _Rows,
+        threshold: float,
+        n_boot: int,
+        judge: Any,
+        *,
+        fill: bool = False,
+        keep: bool = True,
+    ) -> None:
+        """Audit all classifiers of a seed together, by a fitted judge or else by their own source.
+
+        ``fill`` writes the figures of the audit into the rows of the table; ``keep`` keeps its intervals.
+        """
         strengths = {f"strength {strength!r}": strength for strength in self.finished(seed)}
         models = {name: self.models[strength, seed] for name, strength in strengths.items()}
-        source: Any = next(iter(models.values())).source_
+        source: Any = next(iter(models.values())).source_ if judge is None else judge
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             report = audit(
@@ -442,12 +535,28 @@ class _Found:
         for each in caught:
             if "groups, weighted alone, disagree" not in str(each.message):  # one warning serves all seeds
                 self.warned.setdefault(str(each.message), each.category)
+        if fill:
+            self._fill(seed, report, strengths)
+        if not keep:
+            return
         # Whether the groups disagree is tested over the whole path; its groups hold the result.
         note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
         for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, report.groups)):
             if len(found):
                 labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
                 tables.append(labelled[["strength", "seed", *labelled.columns[:-2]]])
+
+    def _fill(self, seed: int, report: Audit, strengths: Mapping[str, float]) -> None:
+        """Write the figures of an audit into the rows of its seed."""
+        names = {strength: name for name, strength in strengths.items()}
+        of = {(row.model, row.decisions, row.quantity): row.estimate for row in report.table.itertuples()}
+        quantities = dict.fromkeys(report.table["quantity"])
+        for row in self.rows:
+            if row["seed"] != seed:
+                continue
+            for quantity in dict.fromkeys((*FROM_OUTCOMES, *quantities)):
+                decisions = "threshold" if quantity in FROM_OUTCOMES else row["decisions"]
+                row[quantity] = of[names[row["strength"]], decisions, quantity]
 
 
 @dataclass(frozen=True)
@@ -514,17 +623,22 @@ def _fits(
     strengths: Sequence[float],
     seed: int,
     module: nn.Module | None,
+    judge: Any,
 ) -> Iterator[tuple[PenalizedClassifier, Views, float]]:
     """Fit strength after strength, from the module of an unfinished seed if there is one.
 
-    Yields the classifier, its source's worlds on the rows to measure on, and the objective on all training rows.
+    Yields the classifier, the worlds of the judge (or else of its own source) on the rows to measure on, none for one
+    with influence values, and the objective on all training rows.
     """
     strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
     model = clone(classifier).set_params(random_state=seed, strength=strongest, progress=False)
     weight = None if (training.weight == 1.0).all() else training.weight
     problem = model.prepare(training.table, training.y, weight)
     module = model.first_module(problem) if module is None else module
-    views = make_views(model.source_, measured.table, measured.weight, seed)
+    source: Any = model.source_ if judge is None else judge
+    views: Views = ()
+    if not is_influence_based(source):
+        views = make_views(source, measured.table, measured.weight, seed)
     for strength in strengths:
         model = copy.copy(model)
         model.strength = strength

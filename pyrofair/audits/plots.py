@@ -124,7 +124,7 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
     handles = [
         Line2D([], [], color=BLUE, marker="o", label="balance: far out, the weights are wrong"),
         Line2D([], [], color=BLUE, marker="s", label="correction: far out, the regressions are wrong"),
-        Patch(color=RED, alpha=0.3, label=f"beyond {limit:g}, or weights unusable: the verdict is withheld"),
+        Patch(color=RED, alpha=0.3, label=f"beyond {limit:.2g}, or weights unusable: the verdict is withheld"),
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
     left.set_yticks(height, labels)

@@ -207,11 +207,10 @@ Rows = Mapping[tuple[Any, Any], Any]
 
 def describe_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, Any]) -> str:
     """Return an audit as text, from its tables and its context (rows, replicates, level, assumptions and so on)."""
-    lines = [
-        *_setting(context, table["model"].nunique()),
-        *_overlap(context["overlap"]),
-        *context.get("stage_lines", ()),
-    ]
+    lines = [*_setting(context, table["model"].nunique()), *_overlap(context["overlap"])]
+    if context.get("form"):
+        lines.append(f"Estimates in the {context['form']} form, by the stages of each world (assumptions below):")
+    lines += context.get("stage_lines", ())
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
         lines += ["", *_model(found, str(model), groups, context)]

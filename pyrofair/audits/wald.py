@@ -23,7 +23,6 @@ from pyrofair.effects.scoring import DECISIONS, Decisions, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 __all__ = [
-    "LARGEST_Z",
     "JointNormal",
     "Scores",
     "WaldEstimates",
@@ -31,6 +30,7 @@ __all__ = [
     "describe_doubts",
     "estimate_by_influence",
     "is_influence_based",
+    "largest_z",
 ]
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 DRAWS = 2000
 """The number of draws from the joint normal distribution of the estimates."""
 LARGEST_Z = 3.0
-"""A stage whose balance or correction is more standard errors away from 0 withholds the verdict."""
+"""A stage whose balance or correction is more standard errors away from 0 withholds the verdict (rows fitted on)."""
 CHUNK = 1 << 16
 """The number of rows of which covariances are summed at once."""
 ROUNDING = 1e-9
@@ -357,6 +357,8 @@ def estimate_by_influence(
                 raise
             failure = str(error)
             break
+    for (source, scores), own in zip(asked, found, strict=False):
+        _check_values(type(source).__name__, own, (len(table), len(scores.columns)))
     values = [None] * len(asked) if failure else found
     pairs = [(scores, own) for (_, scores), own in zip(asked, values, strict=True)]
     influence = pd.concat([_stack(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns")
@@ -365,6 +367,20 @@ def estimate_by_influence(
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     return WaldEstimates(JointNormal(influence, weight, bool(unfair.shared)), stages, weights, failure, names)
+
+
+def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) -> None:
+    for each in CAUSAL:
+        own = np.asarray(getattr(values, each))
+        if own.shape != shape:
+            raise DataError(
+                f"{name} gave influence values {each} of shape {own.shape}; expected {shape}: a row for each audited "
+                "row, and a column for each column of scores."
+            )
+        if not np.isfinite(own).all():
+            raise DataError(
+                f"{name} gave {int((~np.isfinite(own)).sum())} influence value(s) {each} that are not finite."
+            )
 
 
 def _label(stages: pd.DataFrame, scores: Scores) -> pd.DataFrame:
@@ -376,7 +392,19 @@ def _label(stages: pd.DataFrame, scores: Scores) -> pd.DataFrame:
     return pd.concat([labels, stages.drop(columns="column")], axis="columns").reset_index(drop=True)
 
 
-def describe_doubts(stages: pd.DataFrame) -> dict[str, str]:
+def largest_z(source: Any, table: pd.DataFrame, *, fresh: bool) -> float:
+    """Return the limit of the diagnostics of stages: ``LARGEST_Z``, wider for rows that the source was not fitted on.
+
+    Of such rows the error of the nuisances, made of other rows, adds to that of the diagnostics, whose z does not count
+    it: by the share of new rows among the fitted ones, if both errors are of one size.
+    """
+    if fresh or not hasattr(source, "fitted_rows"):
+        return LARGEST_Z
+    new = int((source.fitted_rows(table) < 0).sum())
+    return float(LARGEST_Z * np.sqrt(1.0 + new / source.n_fitted_))
+
+
+def describe_doubts(stages: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str, str]:
     """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are."""
     found: dict[str, str] = {}
     if stages.empty:
@@ -385,16 +413,15 @@ def describe_doubts(stages: pd.DataFrame) -> dict[str, str]:
         texts = []
         for kind, meaning in DOUBTS.items():
             worst = max(own.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))
-            if abs(worst[f"{kind}_z"]) > LARGEST_Z:
-                z = f"{worst[f'{kind}_z']:+.1f} standard errors from 0 (beyond {LARGEST_Z:g})"
+            if abs(worst[f"{kind}_z"]) > limit:
+                z = f"{worst[f'{kind}_z']:+.1f} standard errors from 0 (beyond {limit:.2g})"
                 texts.append(
                     f"at the stage {worst['nodes']} of the {worst['regime']} world its {kind} is {z}: {meaning}"
                 )
         for each in own[own["problem"] != ""].head(1).to_dict("records") if "problem" in own else []:
             texts.append(
                 f"at the stage {each['nodes']} of the {each['regime']} world {each['problem']}: the two groups overlap "
-                "too little there for weights; coarsen its features, or compare form='graph', which rests on parents "
-                "alone"
+                "too little there for weights; coarsen its features, or leave the choice of the form to form='auto'"
             )
         if texts:
             found[str(model)] = "; ".join(texts)

@@ -24,13 +24,13 @@ from pyrofair.classifiers import PenalizedClassifier, remove
 from pyrofair.datasets import Dataset, load_adult, load_german
 from pyrofair.effects import disagreement, effect_gap
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.sources import IPW
+from pyrofair.sources import IPW, OneStep
 
 __all__ = ["Comparison", "claim_folder", "compare", "methods", "settings_of"]
 
 
 PATIENCE = 8
-FILES = ("audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt")
+FILES = ("audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", "trade-off.png", "reading.txt")
 MARKER = "settings.json"
 """The file that identifies the run that wrote a folder."""
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
@@ -69,11 +69,11 @@ class Comparison:
     Attributes
     ----------
     audit : Audit
-        The methods on test rows, with logistic propensities and intervals.
-    boosted : Audit
-        The same with cross-fitted boosted propensities, points only.
+        The methods on test rows, by one-step estimates with boosted nuisances of the training rows.
+    paper : Audit
+        The same by the paper's weights: inverse probabilities with logistic propensities, and replicates.
     path : DataFrame
-        The trade-off of the paper's penalty and of FIO's over strengths.
+        The trade-off of the paper's penalty and of FIO's over strengths, by one-step estimates.
     text : str
         A reading of all of them.
     settings : dict
@@ -81,7 +81,7 @@ class Comparison:
     """
 
     audit: Audit
-    boosted: Audit
+    paper: Audit
     path: pd.DataFrame
     text: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -94,10 +94,10 @@ class Comparison:
         """
         claim_folder(folder, self.settings, overwrite=overwrite)
         (folder / MARKER).write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
-        audits = {"logistic": self.audit, "boosted": self.boosted}
+        audits = {"one-step": self.audit, "ipw": self.paper}
         tables = {
             f"{name}.csv": pd.concat(
-                [getattr(each, attribute).assign(propensity=propensity) for propensity, each in audits.items()],
+                [getattr(each, attribute).assign(source=source) for source, each in audits.items()],
                 ignore_index=True,
             )
             for name, attribute in [("audit", "table"), ("groups", "groups")]
@@ -105,7 +105,12 @@ class Comparison:
         for name, frame in {**tables, "trade-off.csv": self.path}.items():
             frame.to_csv(folder / name, index=False)
         (folder / "reading.txt").write_text(self.text + "\n", encoding="utf-8")
-        for name, figure in {"audit.png": self.audit.plot(), "trade-off.png": plot_trade_off(self.path)}.items():
+        figures = {
+            "audit.png": self.audit.plot(),
+            "stages.png": self.audit.plot_stages(),
+            "trade-off.png": plot_trade_off(self.path),
+        }
+        for name, figure in figures.items():
             figure.savefig(folder / name, dpi=150)
         return [folder / name for name in (*FILES, MARKER)]
 
@@ -169,9 +174,9 @@ def compare(
     strength, strengths
         The strength of the penalties in the audit, and those of the trade-off.
     n_boot
-        Bootstrap replicates of the audit with logistic propensities; boosted ones give points only.
+        Bootstrap replicates of the audit by the paper's weights; one-step estimates need none.
     seed
-        Seeds the split, the training and the bootstrap.
+        Seeds the split, the training, the one-step estimates and the bootstrap.
     report
         Receives progress, a line at a time.
 
@@ -200,19 +205,20 @@ def compare(
         for label, model in {**plain, **penalised}.items():
             step(f"training {label}")
             models[label] = model.fit(X, y)
-        step(f"auditing on {len(test):,} test rows, logistic propensities, {n_boot} bootstrap replicates")
-        logistic = audit(models, IPW(data.unfair).fit(X), test, n_boot=n_boot, random_state=seed)
-        step("auditing again, boosted propensities (points only)")
-        boosted = audit(models, IPW(data.unfair, propensity="boosted", random_state=seed).fit(X), test, n_boot=0)
+        step(f"auditing on {len(test):,} test rows, one-step estimates")
+        source = OneStep(data.unfair, random_state=seed).fit(X)
+        audited = audit(models, source, test, random_state=seed)
+        step(f"auditing again by the paper's weights, {n_boot} bootstrap replicates")
+        paper = audit(models, IPW(data.unfair).fit(X), test, n_boot=n_boot, random_state=seed)
         tables = []
         for label, model in penalised.items():
             step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
-            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out, n_boot=0)
+            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out, judge=source)
             tables.append(traced.table.assign(method=label))
     step("done")
     path = pd.concat(tables, ignore_index=True)
     settings = settings_of(name, strength=strength, strengths=strengths, n_boot=n_boot, seed=seed)
-    return Comparison(logistic, boosted, path, _describe(setting, logistic, boosted, path), settings)
+    return Comparison(audited, paper, path, _describe(setting, audited, paper, path), settings)
 
 
 def methods(
@@ -243,28 +249,29 @@ def methods(
     )
 
 
-def _describe(setting: Setting, logistic: Audit, boosted: Audit, path: pd.DataFrame) -> str:
+def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame) -> str:
     """Return the reading of the audit, with the tables of the comparison and the paper's accuracies."""
-    decided = logistic.table[logistic.table["decisions"] == "threshold"]
-    table = decided.set_index(["model", "quantity"])["estimate"].unstack()  # noqa: PD010 - nothing to aggregate
+    table = _wide(audited)
     bounds = ["mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"]
-    shown = table.loc[logistic.table["model"].unique(), ["accuracy", "positive_rate", "p_y0", "p_ypi", *bounds]]
+    columns = ["p_y0", "p_ypi", *bounds]
     majority = float(table["majority_rate"].iloc[0])
     trade = path[path["decisions"] == "threshold"].set_index(["method", "strength"])
     printed = ", ".join(f"{method} {value:.1f}" for method, value in setting.printed.items())
     return "\n".join(
         [
-            str(logistic),
+            str(audited),
             "",
-            "Thresholded decisions on test rows (logistic propensities):",
-            shown.round(3).to_string(),
+            "Thresholded decisions on test rows, one-step estimates:",
+            table[["accuracy", "positive_rate", *columns]].round(3).to_string(),
+            "and by the paper's weights (inverse probabilities, logistic propensities):",
+            _wide(paper)[columns].round(3).to_string(),
             "",
-            "Either observed group alone (decisions), logistic propensities with intervals of the difference:",
-            _describe_groups(logistic.groups),
-            "and cross-fitted boosted propensities, points only:",
-            _describe_groups(boosted.groups),
+            "Either observed group alone (decisions), boosted propensities of the one-step estimates:",
+            _describe_groups(audited.groups),
+            "and the paper's logistic ones:",
+            _describe_groups(paper.groups),
             "",
-            "Trade-off over the strength of the penalty (decisions):",
+            "Trade-off over the strength of the penalty (decisions, one-step estimates):",
             trade[["accuracy", "positive_rate", *bounds]].round(3).to_string(),
             "Each strength starts from the one above, the audited classifiers from scratch: at equal strengths the two "
             "differ a little.",
@@ -274,6 +281,13 @@ def _describe(setting: Setting, logistic: Audit, boosted: Audit, path: pd.DataFr
             "beside the positive rate.",
         ]
     )
+
+
+def _wide(report: Audit) -> pd.DataFrame:
+    """Return the estimates of an audit for decisions, a row for each model and a column for each quantity."""
+    decided = report.table[report.table["decisions"] == "threshold"]
+    table = decided.set_index(["model", "quantity"])["estimate"].unstack()  # noqa: PD010 - nothing to aggregate
+    return table.loc[report.table["model"].unique()]
 
 
 def _describe_groups(groups: pd.DataFrame) -> str:

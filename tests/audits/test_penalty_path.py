@@ -45,9 +45,10 @@ def classifier(**settings: Any) -> pf.PenalizedClassifier:
 
 
 def trace(**settings: Any) -> PenaltyPath:
-    """Measure on the rows trained on, unless set otherwise: most of what is tested here is the same on others."""
-    given = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "n_boot": 0, "test": (X, Y)}
-    return penalty_path(classifier(), X, Y, **given | settings)
+    """Measure on the rows trained on, by the source trained with: most of what is tested here is the same elsewhere."""
+    model = classifier()
+    given = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "n_boot": 0, "test": (X, Y), "judge": model.source}
+    return penalty_path(model, X, Y, **given | settings)
 
 
 WHOLE = trace()
@@ -123,7 +124,7 @@ def test_seeds() -> None:
 def test_nothing_given_is_changed() -> None:
     own, kept, state = classifier(), X.copy(), np.random.get_state()[1].copy()  # noqa: NPY002 - is it left alone?
     before = own.get_params()
-    penalty_path(own, X, Y, strengths=[1.0], n_boot=0, progress=False)
+    penalty_path(own, X, Y, strengths=[1.0], n_boot=0, progress=False, judge=own.source)
     assert own.get_params() == before
     assert not hasattr(own, "module_")
     pd.testing.assert_frame_equal(X, kept)
@@ -134,7 +135,8 @@ def test_the_bound_falls_as_the_penalty_grows() -> None:
     many, outcomes = draw(600, 2)
     model = classifier(epochs=60, batch_size=600, learning_rate=0.05)
     strengths = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-    table = penalty_path(model, many, outcomes, strengths=strengths, seeds=2, n_boot=0, progress=False).table
+    given: dict[str, Any] = {"strengths": strengths, "seeds": 2, "n_boot": 0, "progress": False, "judge": model.source}
+    table = penalty_path(model, many, outcomes, **given).table
     soft = table[table["decisions"] == "score"].groupby("strength")["piu_paper_bound"].mean()
     assert spearmanr(soft.index, soft).statistic < -0.95
     assert soft[2.0] < 0.5 * soft[0.0]
@@ -207,6 +209,8 @@ def test_other_strengths_are_no_resumption(strengths: tuple[float, ...]) -> None
         ({"test": draw(80, 1)}, "test set"),
         ({"threshold": 0.4}, "threshold"),
         ({"threshold": 0.4, "classifier": classifier(epochs=5)}, "classifier, another threshold"),
+        ({"judge": None}, "judge"),
+        ({"judge": pf.IPW(UNFAIR, arm=0)}, "judge"),
     ],
 )
 def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> None:
@@ -218,13 +222,14 @@ def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> No
         "progress": False,
         "test": (X, Y),
     } | changed
+    given = {"judge": given["classifier"].source} | given
     with pytest.raises(DataError, match=f"resume was made with another {what}; go on with that of the call"):
         penalty_path(**given, resume=WHOLE)
 
 
 def test_what_a_path_sets_itself_may_differ() -> None:
     again = classifier(strength=0.3, random_state=1, progress=False)
-    data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y))}
+    data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y)), "judge": again.source}
     found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=WHOLE)
     pd.testing.assert_frame_equal(found.table, WHOLE.table)
 
@@ -337,7 +342,9 @@ def test_select_warns_of_a_classifier_that_is_no_better_than_a_constant(row: Any
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_select_hands_back_the_fitted_classifier_of_the_path() -> None:
     many, outcomes = draw(500, 3)
-    path = penalty_path(classifier(epochs=20), many, outcomes, strengths=STRENGTHS, n_boot=20, seeds=2, progress=False)
+    model = classifier(epochs=20)
+    given: dict[str, Any] = {"strengths": STRENGTHS, "n_boot": 20, "seeds": 2, "progress": False, "judge": model.source}
+    path = penalty_path(model, many, outcomes, **given)
     chosen = path.select("piu_paper_bound", at_most=1.0, decisions="score")
     assert isinstance(chosen, pf.PenalizedClassifier)
     assert chosen is path.models[chosen.strength, chosen.random_state]
@@ -375,7 +382,7 @@ def test_select_warns_where_the_rows_were_trained_on() -> None:
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_a_share_of_the_rows_is_measured_on_and_not_trained_on() -> None:
-    path = penalty_path(classifier(), X, Y, strengths=STRENGTHS, n_boot=5, progress=False, held_out=0.25)
+    path = trace(test=None, seeds=1, n_boot=5, held_out=0.25)
     model = path.models[2.0, 0]
     assert model.source_.n_fitted_ == 120
     sizes = path.intervals.query("quantity == 'positive_rate'")["ess"]
@@ -444,7 +451,7 @@ def test_groups_that_disagree_are_told_by_path_and_fit() -> None:
     ):
         model.fit(many, outcomes)
     with pytest.warns(pf.PositivityWarning, match="disagree beyond chance at strength"):
-        path = penalty_path(model, many, outcomes, strengths=[0.1], n_boot=40, progress=False)
+        path = penalty_path(model, many, outcomes, strengths=[0.1], n_boot=40, progress=False, judge=model.source)
     assert (path.groups["agree"] == False).any()  # noqa: E712 - it may be missing, too
     assert "The two observed groups, weighted alone, disagree" in str(path)
     with pytest.warns(PyrofairWarning, match="is one of which the two observed groups"):
@@ -481,6 +488,7 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
     df = hiring.draw(5000, random_state=0)
     model = pf.PenalizedClassifier(source=pf.IPW(hiring.unfair, arm="paper"), epochs=40, dtype="float32")
     rows, settings = df[["A", "Q", "D", "M"]], {"strengths": [1, 2], "seeds": 10, "n_boot": 0, "progress": False}
+    settings["judge"] = model.source
     path = penalty_path(model, rows, df["Y"], **settings)
     for _, objectives in path.table.groupby("strength")["objective"]:
         assert objectives.max() - objectives.min() < 0.02
@@ -519,6 +527,8 @@ def test_plot() -> None:
         ({"test": (X.assign(Q=np.nan), Y)}, "the table to measure on has 160 missing"),
         ({"y": Y + 5}, "never takes the positive value 1"),
         ({"X": X.drop(columns="A")}, "lacks the column 'A'"),
+        ({"judge": "one-step"}, "judge='one-step' must be a source, or None"),
+        ({"judge": pf.IPW(GRAPH.unfair("A -> Y"))}, "judge= has other unfair paths than the source of the classifier"),
     ],
 )
 def test_bad_input(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], message: str) -> None:
@@ -540,6 +550,94 @@ def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None
     df, reads = hiring.draw(600, random_state=0), ["A", "Q", "D", "M"]
     source = pf.SEM(hiring.program, hiring.unfair, unit="shared", draws=20)
     clf = pf.PenalizedClassifier("logistic", source=source, epochs=20, progress=False)
-    path = pf.penalty_path(clf, df[reads], df["Y"], strengths=[1.0], n_boot=0, progress=False)
+    path = pf.penalty_path(clf, df[reads], df["Y"], strengths=[1.0], n_boot=0, progress=False, judge=source)
     assert (path.table["piu_lower"] <= path.table["piu_upper"]).all()
     assert (path.table["piu_upper"] <= path.table["piu_double_disagreement"] + 1e-9).all()
+
+
+# --- the judge -------------------------------------------------------------------------------------------------------
+
+
+MANY, OUTCOMES = draw(600, 5)
+JUDGED: dict[str, Any] = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(600, 6)}
+
+
+def judged(**settings: Any) -> PenaltyPath:
+    return penalty_path(classifier(), MANY, OUTCOMES, **JUDGED | settings)
+
+
+@pytest.fixture(scope="module")
+def by_one_step() -> PenaltyPath:
+    return judged()
+
+
+def test_one_step_estimates_judge_unless_told_otherwise(by_one_step: PenaltyPath) -> None:
+    test_X, test_y = JUDGED["test"]
+    models = {f"strength {strength!r}": by_one_step.models[strength, 1] for strength in STRENGTHS[::-1]}
+    source = pf.OneStep(UNFAIR, random_state=0).fit(test_X)
+    report = pf.audit(models, source, test_X.assign(Y=test_y), random_state=1)
+    expected = report.table.set_index(["model", "decisions", "quantity"])
+    own = by_one_step.table.query("seed == 1").set_index(["strength", "decisions"])
+    assert list(by_one_step.table.columns[4:]) == [*MEASURED, "piu_double_disagreement"]
+    assert by_one_step.table.notna().all(axis=None)
+    intervals = by_one_step.intervals.set_index(["strength", "seed", "decisions", "quantity"])
+    for strength in STRENGTHS:
+        for decisions in ("threshold", "score"):
+            for quantity in MEASURED[2:]:
+                row = expected.loc[(f"strength {strength!r}", decisions, quantity)]
+                assert own.loc[(strength, decisions), quantity] == pytest.approx(row["estimate"], abs=1e-12)
+                assert intervals.loc[(strength, 1, decisions, quantity), "upper"] == pytest.approx(row["upper"])
+    assert len(by_one_step.groups) == 2 * 3 * 2 * 3
+    assert by_one_step.select(at_most=1.1) in by_one_step.models.values()
+
+
+def test_the_judge_is_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, honest = [], pf.OneStep.fit
+    monkeypatch.setattr(
+        pf.OneStep, "fit", lambda self, *given, **named: calls.append(1) or honest(self, *given, **named)
+    )
+    judged()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("after", [2, 4])
+def test_an_interrupted_path_is_judged_as_a_whole_one(
+    monkeypatch: pytest.MonkeyPatch, by_one_step: PenaltyPath, after: int
+) -> None:
+    with monkeypatch.context() as patched:
+        interrupt(patched, after)
+        with pytest.warns(PyrofairWarning, match="Interrupted in seed"):
+            part = judged()
+    assert part.table["piu_upper"].notna().all()
+    assert len(part.table) == 2 * after
+    assert set(part.intervals["seed"] if len(part.intervals) else []) == set(range(after // 3))
+    rest = judged(resume=pickle.loads(pickle.dumps(part)))
+    for name in ("table", "intervals", "groups"):
+        pd.testing.assert_frame_equal(getattr(rest, name), getattr(by_one_step, name))
+
+
+def test_another_source_judges() -> None:
+    test_X, test_y = JUDGED["test"]
+    judge = pf.IPW(UNFAIR, arm=0, propensity="boosted", random_state=0)
+    path = judged(judge=judge, seeds=1, n_boot=0)
+    assert path.intervals.empty
+    report = pf.audit({"m": path.models[2.0, 0]}, judge, test_X.assign(Y=test_y), n_boot=0)
+    own = path.table.set_index(["strength", "decisions"]).loc[(2.0, "score")]
+    expected = report.table.query("decisions == 'score'").set_index("quantity")["estimate"]
+    assert own["p_ypi"] == pytest.approx(expected["p_ypi"], abs=1e-12)
+
+
+def test_a_judge_that_refuses_does_so_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(pf.OneStep, "fit", lambda *_, **__: (_ for _ in ()).throw(DataError("Too few rows.")))
+    with pytest.raises(
+        DataError, match=r"OneStep cannot judge the rows measured on: Too few rows\. Name another judge"
+    ):
+        judged()
+
+
+def test_select_warns_of_doubtful_stages(by_one_step: PenaltyPath) -> None:
+    noted = by_one_step.intervals.assign(note="in doubt by the diagnostics of a stage")
+    path = PenaltyPath(by_one_step.table, by_one_step.models, noted)
+    with pytest.warns(PyrofairWarning, match="has numbers in doubt by the diagnostics of a stage"):
+        path.select("positive_rate", at_most=1.1)

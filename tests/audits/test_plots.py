@@ -345,7 +345,7 @@ def test_stages_show_weights_sizes_and_the_largest_z() -> None:
     }
     assert drawn == {("o", RED.lower()): [5.2, 5.2], ("s", BLUE.lower()): [0.5, 0.5]}
     alone = plot_stages(stages(), "plain", 3.0).axes[2]
-    assert [list(each.get_xdata()) for each in alone.lines if each.get_marker() == "o"][0] == [0.4, 0.4]
+    assert next(list(each.get_xdata()) for each in alone.lines if each.get_marker() == "o") == [0.4, 0.4]
 
 
 def test_a_stage_without_usable_weights_is_red() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.audits.report import QUANTITIES, describe_audit
+from pyrofair.audits.report import QUANTITIES, describe_audit, stage_lines
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(
@@ -105,6 +105,36 @@ def test_it_opens_with_the_question() -> None:
     assert "PIU is the share of units whose two answers differ." in text
     assert "unfair: sex -> Y" in text
     assert "fair:   sex -> M -> Y" in text
+
+
+def test_intervals_from_influence_values() -> None:
+    weights = pd.DataFrame(
+        {"regime": ["baseline", "unfair"], "nodes": ["M, L", "M"], "arm": [0, None], "given": ["Q", ""],
+         "mean_weight": [1.0123, 0.7], "mean_weight_z": [0.44, -9.0], "ess": [1234.4, 20.0],
+         "problem": ["", "the mean weight is 0.70, not 1 (z -9.0)"]}
+    )  # fmt: skip
+    stages = pd.DataFrame(
+        {"model": ["m", "n", "n"], "regime": ["baseline", "baseline", "unfair"], "nodes": ["M, L", "M, L", "M"],
+         "balance_z": [1.2, -2.3, 0.4], "correction_z": [-0.7, 0.1, 4.0]}
+    )  # fmt: skip
+    lines = stage_lines(weights, stages, GRAPH)
+    assert lines == [
+        "baseline world, stage M, L given Q, rows with sex='woman': mean weight 1.012 (z +0.4), effective size 1,234; "
+        "largest |z| of balance 2.3, of correction 0.7",
+        "unfair world, stage M, all rows: mean weight 0.700 (z -9.0), effective size 20; largest |z| of balance 0.4, "
+        "of correction 4.0; the mean weight is 0.70, not 1 (z -9.0)",
+    ]
+    text = read(wald=True, stage_lines=lines, form="prefix", replicates=0)
+    assert text.startswith("Audit of 1 model(s) on 12,345 rows; 95% Wald intervals from influence values.\n")
+    assert f"Estimates in the prefix form, by the stages of each world (assumptions below):\n{lines[0]}\n" in text
+    assert stage_lines(weights, pd.DataFrame(), GRAPH)[0].endswith("effective size 1,234")
+
+
+def test_a_doubtful_stage_withholds_the_verdict() -> None:
+    text = read(doubts={"plain": "at the stage M of the unfair world its balance is +4.0 standard errors from 0"})
+    assert (
+        "    reading: withheld: at the stage M of the unfair world its balance is +4.0 standard errors from 0." in text
+    )
 
 
 def test_numbers_come_with_intervals() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -352,6 +353,27 @@ def test_one_group_alone_has_no_effect() -> None:
     assert "No unfair effect could be estimated" in str(report)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y0: y0[:-1], r"Odd gave influence values y0 of shape \(399, 2\); expected \(400, 2\)"),
+        (
+            lambda y0: np.where(np.arange(400)[:, None] < 3, np.nan, y0),
+            r"Odd gave 6 influence value\(s\) y0 that are not",
+        ),
+    ],
+)
+def test_odd_influence_values_are_refused(change: Any, message: str) -> None:
+    class Odd(Saturated):
+        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
+            found = super().influence(score, df, sample_weight)
+            return replace(found, y0=change(found.y0))
+
+    df = simulated(400, 0)
+    with pytest.raises(DataError, match=message):
+        run(Model(), Odd().fit(df), df)
+
+
 class Refusing(Saturated):
     def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
         raise DataError("The overlap of these rows is too poor.")
@@ -562,6 +584,17 @@ def test_stages_are_by_model_and_decisions() -> None:
     assert text.startswith("Audit of 2 model(s) on 400 rows; 95% Wald intervals from influence values.\n")
     assert "unfair world, stage M given Q, rows with A=0: mean weight 1.000 (z +0.2), effective size" in text
     assert "  1. All cells are large." in text
+
+
+def test_rows_that_were_not_fitted_on_have_a_wider_limit() -> None:
+    """The z of a diagnostic does not count the error of nuisances that were made of other rows."""
+    train, test = simulated(500, 10), simulated(1500, 101)
+    source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0).fit(train)
+    test.index += 500
+    assert run(Model(), source, test).context["largest_z"] == pytest.approx(3.0 * 2.0)
+    both = pd.concat([train, test.iloc[:500]])
+    assert run(Model(), source, both).context["largest_z"] == pytest.approx(3.0 * np.sqrt(2.0))
+    assert run(Model(), source, train).context["largest_z"] == 3.0
 
 
 def test_stages_are_drawn() -> None:

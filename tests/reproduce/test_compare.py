@@ -49,11 +49,11 @@ def result(quick: list[str]) -> Comparison:
 def test_all_methods_are_audited_on_test_rows(result: Comparison) -> None:
     assert list(result.audit.table["model"].unique()) == METHODS
     assert result.audit.context["rows"] == 100
-    assert result.audit.context["replicates"] == 40
-    assert list(result.boosted.table["model"].unique()) == METHODS
-    assert result.boosted.context["replicates"] == 0
+    assert not result.audit.influence.empty
+    assert list(result.paper.table["model"].unique()) == METHODS
+    assert result.paper.context["replicates"] == 40
     one, other = (
-        each.table.set_index(["model", "decisions", "quantity"])["estimate"] for each in (result.audit, result.boosted)
+        each.table.set_index(["model", "decisions", "quantity"])["estimate"] for each in (result.audit, result.paper)
     )
     keys = [(model, "threshold", quantity) for model in METHODS for quantity in ("accuracy", "positive_rate")]
     pd.testing.assert_series_equal(one[keys], other[keys])
@@ -90,16 +90,18 @@ def test_the_text(result: Comparison) -> None:
         "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
     ]  # fmt: skip
     assert [line.split("  ")[0] for line in table[3:8]] == METHODS
-    assert "and cross-fitted boosted propensities, points only:" in text
-    boosted = text[text.index("and cross-fitted boosted") : text.index("Trade-off over")]
-    assert "NaN" not in boosted
-    assert "<NA>" not in boosted
+    assert "and by the paper's weights (inverse probabilities, logistic propensities):" in text
+    groups = text[text.index("Either observed group alone (decisions)") : text.index("Trade-off over")]
+    assert "and the paper's logistic ones:" in groups
+    assert "NaN" not in groups
+    assert "<NA>" not in groups
 
 
 def test_progress_is_reported(result: Comparison, quick: list[str]) -> None:
     steps = [line.partition("s] ")[2] for line in quick]
     assert steps[:5] == [f"training {model}" for model in METHODS]
-    assert steps[5] == "auditing on 100 test rows, logistic propensities, 40 bootstrap replicates"
+    assert steps[5] == "auditing on 100 test rows, one-step estimates"
+    assert steps[6] == "auditing again by the paper's weights, 40 bootstrap replicates"
     assert steps[-1] == "done"
 
 
@@ -107,20 +109,21 @@ def test_files(result: Comparison, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     paths = result.save(folder)
     names = [
-        "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "trade-off.png", "reading.txt", "settings.json",
+        "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", "trade-off.png", "reading.txt",
+        "settings.json",
     ]  # fmt: skip
     assert paths == [folder / name for name in names]
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     empty = {name: [""] for name in ("estimate", "lower", "upper")}
     read = pd.read_csv(folder / "audit.csv", keep_default_na=False, na_values=empty)
-    for propensity_name, report in [("logistic", result.audit), ("boosted", result.boosted)]:
-        part = read[read["propensity"] == propensity_name].drop(columns="propensity").reset_index(drop=True)
+    for source, report in [("one-step", result.audit), ("ipw", result.paper)]:
+        part = read[read["source"] == source].drop(columns="source").reset_index(drop=True)
         pd.testing.assert_frame_equal(part, report.table, check_dtype=False)
     groups = pd.read_csv(folder / "groups.csv")
-    assert set(groups["propensity"]) == {"logistic", "boosted"}
+    assert set(groups["source"]) == {"one-step", "ipw"}
     pd.testing.assert_frame_equal(pd.read_csv(folder / "trade-off.csv"), result.path, check_dtype=False)
     assert (folder / "reading.txt").read_text(encoding="utf-8") == result.text + "\n"
-    for name in ("audit.png", "trade-off.png"):
+    for name in ("audit.png", "stages.png", "trade-off.png"):
         with Image.open(folder / name) as image:
             assert image.width > 900
     result.save(folder)  # again, over the same files
