@@ -45,6 +45,7 @@ LARGEST_SHARE = 0.1
 """They are given up for a weight above this share of the rows, too."""
 CAPPED_SHARE = 0.01
 """The share of a stage's weight, on rows whose density ratio is cut, that is reported."""
+ROUNDING = 1e-12
 CHUNK = 60_000
 """The drawn rows that are held at once."""
 
@@ -80,7 +81,12 @@ class _Multipliers:
         """Return the sign of the effect, that of 1 minus both means, and both means."""
         means = self.means(pool, rows) if callable(self.means) else np.broadcast_to(self.means, (m, len(self.means)))
         a, b = np.hsplit(means, 2)
-        return np.sign(b - a), np.sign(1.0 - a - b), a, b
+        return _sign(b - a), _sign(1.0 - a - b), a, b
+
+
+def _sign(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sign of values, 0 where they differ from 0 by rounding alone."""
+    return np.where(np.abs(values) < ROUNDING, 0.0, np.sign(values))
 
 
 class GraphForm:
@@ -144,10 +150,10 @@ class GraphForm:
             for _, _, block in self._each_block()
         )
         return (
-            f"Graph form: the missing edges are missing. At each stage ({'; '.join(stages) or 'none'}) the distribution "
-            "of the nodes given these parents is learned with an error that vanishes faster than n^(-1/4), and so are "
-            "the weights. Where two of these distributions stay wrong, so does the estimate, and its interval does not "
-            "cover that.",
+            "Graph form: the missing edges are missing. At each stage "
+            f"({'; '.join(stages) or 'none'}) the distribution of the nodes given these parents is learned with an "
+            "error that vanishes faster than n^(-1/4), and so are the weights. Where two of these distributions stay "
+            "wrong, so does the estimate, and its interval does not cover that.",
             f"The parents of each stage occur in the group that is weighted there (positivity of P({sensitive} | "
             "parents)).",
         )

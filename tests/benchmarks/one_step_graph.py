@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import truncnorm
+from scipy.stats import norm, truncnorm
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import pyrofair as pf
@@ -58,6 +58,11 @@ class Design:
         }
 
 
+def spread(n: int) -> Array:
+    """Return normal quantiles at even steps, shape (n,)."""
+    return np.asarray(norm.ppf((np.arange(n) + 0.5) / n))
+
+
 def scorer_of(model: Any, graph: pf.CausalGraph) -> Scorer:
     def score(sample: Any) -> Array:
         p = positive_scores("model", model, sample.rows, graph)
@@ -82,7 +87,7 @@ class Hiring(Design):
 
     def given_shared(self, n: int, seed: int, inner: int = 100) -> tuple[Array, Array]:
         random = np.random.default_rng(seed)
-        q = np.floor(random.normal(2.0, 5.0, n))
+        q = np.floor(2.0 + 5.0 * spread(n))
         m = 0.4 * q * truncnorm.rvs((0.1 - 3) / 2, 0.0, 3.0, 2.0, size=n, random_state=random)
         found = []
         for value in (0, 1):
@@ -128,7 +133,7 @@ class Diamond(Design):
 
     def given_shared(self, n: int, seed: int, inner: int = 100) -> tuple[Array, Array]:
         random = np.random.default_rng(seed)
-        return mean_scores(self, [(0, 0, 0, 0), (1, 1, 0, 1)], inner, random, random.normal(size=n))
+        return mean_scores(self, [(0, 0, 0, 0), (1, 1, 0, 1)], inner, random, spread(n))
 
 
 class Chain(Design):
@@ -163,7 +168,7 @@ class Chain(Design):
 
     def given_shared(self, n: int, seed: int, inner: int = 100) -> tuple[Array, Array]:
         random = np.random.default_rng(seed)
-        return mean_scores(self, [(0, 0, 0), (1, 0, 1)], inner, random, random.normal(size=n))
+        return mean_scores(self, [(0, 0, 0), (1, 0, 1)], inner, random, spread(n))
 
 
 def mean_scores(
