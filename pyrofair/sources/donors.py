@@ -27,6 +27,8 @@ TREES, LEAF = 50, 15
 """The trees of a mechanism's forest, and the fewest rows of a leaf."""
 MOST_SPLIT_ROWS = 20_000
 """The most rows that the splits of one tree of a mechanism are learned from."""
+MOST_DONORS = 100_000
+"""The most rows that are drawn from."""
 MOST_OUTPUTS = 24
 """More columns than this are projected at random before the splits of a forest are learned."""
 REGRESSION_TREES, REGRESSION_LEAF, REGRESSION_ROWS = 30, 5, 6_000
@@ -214,6 +216,8 @@ class LeafMechanisms:
                     f"No training row has {pool.graph.sensitive_column}={pool.graph.label(block.arm or 0)!r} and a "
                     f"weight, so the distribution of {', '.join(block.nodes)} in that group is unknown."
                 )
+            if len(rows) > MOST_DONORS:
+                rows = np.sort(np.random.default_rng(self.seed).permutation(rows)[:MOST_DONORS])
             at = dict.fromkeys(block.reads, rows)
             given = pool.matrix(block.given, at) if block.given else None
             self.forests[key] = _Donors(given, pool.matrix(block.nodes, at), rows, self.weight[rows], self.seed)

@@ -244,7 +244,7 @@ class GraphForm:
         own = self.nuisances.rows
         known = np.flatnonzero(own.kept & (own.weight > 0.0))
         if self.saturated:
-            return [(self._judge(known), np.arange(len(rows.a)))]
+            return [(self._judge(-1, known), np.arange(len(rows.a)))]
         if folds is None:
             folds = split_folds(own.a, own.weight, self.nuisances.folds, self.nuisances.seed)
         fold = np.full(len(own.a), -1 if len(folds) < 2 else 0)
@@ -252,12 +252,14 @@ class GraphForm:
             fold[test] = number if len(folds) > 1 else -1
         label = fold if rows.position is None else np.where(rows.position >= 0, fold[rows.position], -1)
         trains = {-1: known, **{number: np.intersect1d(train, known) for number, (train, _) in enumerate(folds)}}
-        return [(self._judge(trains[int(one)]), np.flatnonzero(label == one)) for one in np.unique(label)]
+        return [(self._judge(int(one), trains[int(one)]), np.flatnonzero(label == one)) for one in np.unique(label)]
 
-    def _judge(self, train: NDArray[np.int64]) -> _Judge:
+    def _judge(self, number: int, train: NDArray[np.int64]) -> _Judge:
+        """Return what judges the rows of a fold, learned at the first call; its seed depends on the number alone."""
         key = train.tobytes()
         if key not in self._judges:
-            own, seed = self.nuisances.rows, self.seed + len(self._judges)
+            own = self.nuisances.rows
+            seed = int(np.random.default_rng([self.seed, number + 1]).integers(2**31))
             mechanisms: Mechanisms = (
                 CellMechanisms(train, own.a, own.weight)
                 if self.saturated
