@@ -27,9 +27,11 @@ TREES, LEAF = 50, 15
 """The trees of a mechanism's forest, and the fewest rows of a leaf."""
 MOST_SPLIT_ROWS = 20_000
 """The most rows that the splits of one tree of a mechanism are learned from."""
+MOST_DONORS = 100_000
+"""The most rows that are drawn from."""
 MOST_OUTPUTS = 24
 """More columns than this are projected at random before the splits of a forest are learned."""
-REGRESSION_TREES, REGRESSION_LEAF, REGRESSION_ROWS = 40, 5, 6_000
+REGRESSION_TREES, REGRESSION_LEAF, REGRESSION_ROWS = 30, 5, 6_000
 """The trees of a regression, and the rows of a leaf and of all leaves while splits are learned."""
 WIDE = 12
 """Splits among more columns than this are chosen among a third of them."""
@@ -65,7 +67,7 @@ class Pool:
     fitted: pd.DataFrame
     other: pd.DataFrame | None = None
     encoders: dict[str, TableEncoder] = field(default_factory=dict)
-    levels: dict[str, list[Any]] = field(default_factory=dict)
+    levels: dict[str, pd.Index[Any]] = field(default_factory=dict)
     encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     codes: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
@@ -127,7 +129,7 @@ class Pool:
             self.codes[node] = np.concatenate(parts)
         return self.codes[node]
 
-    def _levels(self, column: str) -> list[Any]:
+    def _levels(self, column: str) -> pd.Index[Any]:
         if column not in self.levels:
             self.levels[column] = as_levels(self.fitted[column])
         return self.levels[column]
@@ -214,6 +216,8 @@ class LeafMechanisms:
                     f"No training row has {pool.graph.sensitive_column}={pool.graph.label(block.arm or 0)!r} and a "
                     f"weight, so the distribution of {', '.join(block.nodes)} in that group is unknown."
                 )
+            if len(rows) > MOST_DONORS:
+                rows = np.sort(np.random.default_rng(self.seed).permutation(rows)[:MOST_DONORS])
             at = dict.fromkeys(block.reads, rows)
             given = pool.matrix(block.given, at) if block.given else None
             self.forests[key] = _Donors(given, pool.matrix(block.nodes, at), rows, self.weight[rows], self.seed)
@@ -303,13 +307,13 @@ class _LeafMeans:
             total = np.bincount(leaf, weight, minlength=count)
             sums = np.column_stack([np.bincount(leaf, weight * t, minlength=count) for t in targets.T])
             with np.errstate(invalid="ignore"):
-                self.parts.append((each.tree_, np.nan_to_num(sums / total[:, None])))
+                self.parts.append((each.tree_, np.nan_to_num(sums / total[:, None]).astype(np.float32)))
 
     def predict(self, X: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the means of the leaves of m rows, averaged over trees, (m, k)."""
         found = np.zeros((len(X), self.parts[0][1].shape[1]))
         for tree, value in self.parts:
-            found += value[tree.apply(X)]
+            found += np.take(value, tree.apply(X), axis=0)
         return found / len(self.parts)
 
 
@@ -381,7 +385,8 @@ class CellMechanisms:
 
 def _absent(pool: Pool, block: Block, world: Drawn, row: int) -> str:
     """Say which combination of values a group never has."""
-    values = pool.columns(block.given, {node: world.at[node][row : row + 1] for node in block.given})
+    at = world.at
+    values = pool.columns(block.given, {node: at[node][row : row + 1] for node in block.given})
     cell = ", ".join(f"{name}={value[0]!r}" for name, value in values.items())
     whose = "no row"
     if block.arm is not None:

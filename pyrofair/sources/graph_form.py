@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.model_selection import StratifiedKFold
 
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, kish_size
@@ -33,22 +32,20 @@ from pyrofair.sources.donors import (
     Regression,
 )
 from pyrofair.sources.gformula import MechanismGraph
-from pyrofair.sources.propensity import Nuisances, Rows
+from pyrofair.sources.prefix_form import check_scores
+from pyrofair.sources.propensity import Folds, Nuisances, Rows, split_folds
+from pyrofair.sources.stages import COLUMNS, Stage, mean_and_z, stage_table
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["GraphForm"]
 
-REGIMES = ("baseline", "unfair")
-Folds = Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
-
 SMALLEST_SHARE = 0.02
 """Weights by propensities are given up for a density ratio below this effective size, as a share of the fitted rows."""
 LARGEST_SHARE = 0.1
-"""The largest weight, as a share of the rows, that is not reported."""
-FEWEST_EFFECTIVE = 100.0
-"""The smallest effective size of a stage, in rows, that is not reported."""
-MEAN_ERROR, MEAN_Z = 0.1, 3.0
-"""A mean weight so far from 1, by so many standard errors, is reported."""
+"""They are given up for a weight above this share of the rows, too."""
+CAPPED_SHARE = 0.01
+"""The share of a stage's weight, on rows whose density ratio is cut, that is reported."""
+ROUNDING = 1e-12
 CHUNK = 60_000
 """The drawn rows that are held at once."""
 
@@ -65,6 +62,15 @@ class _Judge:
 
 
 @dataclass(frozen=True)
+class _Weight:
+    """The weight of each row in a block's residual, as estimated and as used, (n,), and what is wrong with it."""
+
+    raw: NDArray[np.float64]
+    used: NDArray[np.float64]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class _Multipliers:
     """Functions of what both worlds share, (m, Q) each at m rows: two signs, and the mean score in either world."""
 
@@ -75,11 +81,20 @@ class _Multipliers:
         """Return the sign of the effect, that of 1 minus both means, and both means."""
         means = self.means(pool, rows) if callable(self.means) else np.broadcast_to(self.means, (m, len(self.means)))
         a, b = np.hsplit(means, 2)
-        return np.sign(b - a), np.sign(1.0 - a - b), a, b
+        return _sign(b - a), _sign(1.0 - a - b), a, b
+
+
+def _sign(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sign of values, 0 where they differ from 0 by rounding alone."""
+    return np.where(np.abs(values) < ROUNDING, 0.0, np.sign(values))
 
 
 class GraphForm:
     """Influence values of both worlds of an estimand under the graph's conditional independences.
+
+    A block's residual is weighted by ``p*(given) / p(given, A = arm)``, the star meaning the world: by propensities of
+    what is given and what lies above it or, where they leave no effective size, by a classifier that tells drawn from
+    observed values. The error is a sum of products of the errors of two mechanisms, or of a mechanism and its weight.
 
     Parameters
     ----------
@@ -112,6 +127,11 @@ class GraphForm:
         most_scored: int = 500_000,
         learned: int = 30_000,
     ) -> None:
+        if estimand.target == "outcome":
+            raise DataError(
+                "The graph form estimates predictions only: an outcome of the drawn rows was never observed. Use "
+                "form='prefix'."
+            )
         self.estimand, self.nuisances, self.seed = estimand, nuisances, seed
         self.saturated = isinstance(regression, str) and regression == "saturated"
         self.draws, self.most_scored, self.learned = draws, most_scored, learned
@@ -125,12 +145,16 @@ class GraphForm:
     def assumptions(self) -> tuple[str, ...]:
         """What the form rests on besides, a sentence each."""
         sensitive = self.graph.graph.sensitive
-        drawn = "; ".join(dict.fromkeys(", ".join(block.nodes) for _, _, block in self._each_block())) or "none"
+        stages = dict.fromkeys(
+            f"{', '.join(block.nodes)} given {', '.join(block.given) or 'nothing'}"
+            for _, _, block in self._each_block()
+        )
         return (
-            "Graph form: each node depends on its parents alone, so a missing edge that is there makes it wrong. Its "
-            f"blocks ({drawn}) are drawn from learned mechanisms; it is right if all of these are, or all but one "
-            "whose weights are right, and its interval does not cover other errors.",
-            f"The parents of each block occur in the group that is weighted there (positivity of P({sensitive} | "
+            "Graph form: the missing edges are missing. At each stage "
+            f"({'; '.join(stages) or 'none'}) the distribution of the nodes given these parents is learned with an "
+            "error that vanishes faster than n^(-1/4), and so are the weights. Where two of these distributions stay "
+            "wrong, so does the estimate, and its interval does not cover that.",
+            f"The parents of each stage occur in the group that is weighted there (positivity of P({sensitive} | "
             "parents)).",
         )
 
@@ -139,12 +163,8 @@ class GraphForm:
     def stages(self, rows: Rows, folds: Folds | None = None) -> pd.DataFrame:
         """Return the diagnostics of the weight of each block, which no classifier enters."""
         pool, parts = self._pool_of(rows), self._parts(rows, folds)
-        found = []
-        for which, i, block in self._each_block():
-            raw, _ = self._weights(rows, pool, parts, which, i)
-            facts = _describe(raw, _relative(rows.weight))
-            found.append({**self._name(which, block), **facts, "problem": _problem(facts, len(rows.a))})
-        return pd.DataFrame(found, columns=[*STAGE_COLUMNS, "problem"])
+        weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
+        return self._stage_table(rows, weights)
 
     def influence(self, score: Scorer, rows: Rows, folds: Folds | None = None) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores.
@@ -160,7 +180,7 @@ class GraphForm:
         """
         pool, parts = self._pool_of(rows), self._parts(rows, folds)
         weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
-        used = {key: one[1] for key, one in weights.items()}
+        used = {key: one.used for key, one in weights.items()}
         first = 0 if rows.position is None else pool.first_other
         found: _Values | None = None
         for judge, index in parts:
@@ -172,7 +192,7 @@ class GraphForm:
                 self._evaluate(judge, learned, pool, score, chunk, first, used, found, random)
         if found is None:
             raise DataError("There are no rows to audit.")
-        return self._collect(found, rows, {key: one[0] for key, one in weights.items()}, used)
+        return self._collect(found, rows, weights)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -187,9 +207,14 @@ class GraphForm:
             for node in nodes:
                 given = tuple(each for each in self.graph.given[node] if each != sensitive)
                 arm = self.graph.arms[which][node]
-                last = found[-1] if found else None
-                if last and (last.shared, last.arm) == (shared, arm) and {*given} == {*last.reads}:
-                    found[-1] = Block((*last.nodes, node), last.given, arm, shared)
+                joins = (
+                    i
+                    for i, each in enumerate(found)
+                    if (each.shared, each.arm) == (shared, arm) and {*each.reads} == {*given}
+                )
+                i = next(joins, len(found))
+                if i < len(found):
+                    found[i] = Block((*found[i].nodes, node), found[i].given, arm, shared)
                 else:
                     found.append(Block((node,), given, arm, shared))
         return found
@@ -197,13 +222,17 @@ class GraphForm:
     def _each_block(self) -> list[tuple[int, int, Block]]:
         return [(which, i, block) for which in (0, 1) for i, block in enumerate(self.blocks[which])]
 
-    def _name(self, which: int, block: Block) -> dict[str, object]:
-        return {
-            "regime": REGIMES[which],
-            "nodes": ", ".join(block.nodes),
-            "arm": block.arm,
-            "given": ", ".join(block.given),
-        }
+    def _stage_table(self, rows: Rows, weights: dict[tuple[int, int], _Weight]) -> pd.DataFrame:
+        """Return the diagnostics of the blocks' weights, a row each."""
+        regimes = [part.regime.name for part in (self.estimand.baseline, self.estimand.switched)]
+        stages = [
+            (Stage(regimes[which], block.nodes, block.arm, block.given, i), weights[which, i].raw)
+            for which, i, block in self._each_block()
+        ]
+        table = stage_table(stages, rows)
+        own = [weights[which, i].problem for which, i, _ in self._each_block()]
+        table["problem"] = ["; ".join(filter(None, both)) for both in zip(table["problem"], own, strict=True)]
+        return table
 
     # -- rows and folds ------------------------------------------------------------------------------------------------
 
@@ -215,27 +244,22 @@ class GraphForm:
         own = self.nuisances.rows
         known = np.flatnonzero(own.kept & (own.weight > 0.0))
         if self.saturated:
-            return [(self._judge(known), np.arange(len(rows.a)))]
+            return [(self._judge(-1, known), np.arange(len(rows.a)))]
         if folds is None:
-            folds = self._folds(known)
+            folds = split_folds(own.a, own.weight, self.nuisances.folds, self.nuisances.seed)
         fold = np.full(len(own.a), -1 if len(folds) < 2 else 0)
         for number, (_, test) in enumerate(folds):
             fold[test] = number if len(folds) > 1 else -1
         label = fold if rows.position is None else np.where(rows.position >= 0, fold[rows.position], -1)
         trains = {-1: known, **{number: np.intersect1d(train, known) for number, (train, _) in enumerate(folds)}}
-        return [(self._judge(trains[int(one)]), np.flatnonzero(label == one)) for one in np.unique(label)]
+        return [(self._judge(int(one), trains[int(one)]), np.flatnonzero(label == one)) for one in np.unique(label)]
 
-    def _folds(self, known: NDArray[np.int64]) -> Folds:
-        """Return the folds of the propensities."""
-        if self.nuisances.folds < 2:
-            return []
-        split = StratifiedKFold(self.nuisances.folds, shuffle=True, random_state=self.nuisances.seed)
-        return [(known[train], known[test]) for train, test in split.split(known, self.nuisances.rows.a[known])]
-
-    def _judge(self, train: NDArray[np.int64]) -> _Judge:
+    def _judge(self, number: int, train: NDArray[np.int64]) -> _Judge:
+        """Return what judges the rows of a fold, learned at the first call; its seed depends on the number alone."""
         key = train.tobytes()
         if key not in self._judges:
-            own, seed = self.nuisances.rows, self.seed + len(self._judges)
+            own = self.nuisances.rows
+            seed = int(np.random.default_rng([self.seed, number + 1]).integers(2**31))
             mechanisms: Mechanisms = (
                 CellMechanisms(train, own.a, own.weight)
                 if self.saturated
@@ -287,8 +311,11 @@ class GraphForm:
         if name in graph.input_columns:
             label = graph.label(self.graph.outcome_arms[which])
             rows[name] = repeat_label(pool.fitted[name], label, rows.index)
-        found = score(CounterfactualSample(rows[[*graph.input_columns]], np.full(m, 1.0 / max(m, 1))))
-        return np.asarray(found, dtype=np.float64).reshape(m, -1)
+        sample = CounterfactualSample(rows[[*graph.input_columns]], np.ones(m), origin=np.full(m, -1))
+        found = np.asarray(score(sample), dtype=np.float64)
+        found = found[:, None] if found.ndim == 1 else found
+        check_scores(found, m)
+        return found
 
     # -- regressions ---------------------------------------------------------------------------------------------------
 
@@ -366,13 +393,13 @@ class GraphForm:
 
     def _weights(
         self, rows: Rows, pool: Pool, parts: list[tuple[_Judge, NDArray[np.int64]]], which: int, i: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the weight of each row in a block's residual, as estimated and as used, both (n,)."""
+    ) -> _Weight:
+        """Return the weight of each row in a block's residual."""
         block = self.blocks[which][i]
         member = rows.kept if block.arm is None else rows.member(block.arm)
         if self.saturated:
             h = np.where(member, self._cell_weights(rows, pool, parts[0][0], which, block), 0.0)
-            return h, h
+            return _Weight(h, h)
         if self._propensities_serve(which, i):
             h = np.where(member, self._propensity_weights(rows, which, block), 0.0)
             if not np.isfinite(h[rows.weight > 0.0]).all():
@@ -382,15 +409,28 @@ class GraphForm:
                     "Choose one that is never certain, such as 'logistic'."
                 )
             h = np.where(np.isfinite(h), h, 0.0)
-            return h, h
+            return _Weight(h, h)
         h = np.zeros(len(rows.a))
         first = 0 if rows.position is None else pool.first_other
         for judge, index in parts:
             some = index[member[index]]
             if len(some):
                 h[some] = self._density_ratio(judge, pool, which, i, some + first)
-        mean = float(np.average(h, weights=rows.weight))
-        return h, h / mean if mean > 0.0 else h
+        carried = rows.weight * h
+        mean, most = float(carried.sum() / rows.weight.sum()), self._largest_ratio
+        share = float(carried[h >= most].sum() / max(carried.sum(), 1e-300))
+        problem = ""
+        if share > CAPPED_SHARE:
+            problem = (
+                f"a density ratio takes the place of useless propensities, and {share:.0%} of its weight is on rows "
+                f"where it was cut to {most:.0f}"
+            )
+        return _Weight(h, h / mean if mean > 0.0 else h, problem)
+
+    @property
+    def _largest_ratio(self) -> float:
+        """The largest density ratio, the square root of the number of fitted rows."""
+        return float(np.sqrt(len(self.nuisances.rows.a)))
 
     def _propensities_serve(self, which: int, i: int) -> bool:
         """Whether a block's weights by propensities have some effective size among the fitted rows, and no giant."""
@@ -456,7 +496,7 @@ class GraphForm:
         return found
 
     def _sorted(self, nodes: set[str]) -> tuple[str, ...]:
-        return tuple(node for node in self.estimand.switched.order if node in nodes)
+        return tuple(node for node in (*self.graph.roots, *self.graph.caused, *self.graph.drawn) if node in nodes)
 
     def _density_ratio(
         self, judge: _Judge, pool: Pool, which: int, i: int, at: NDArray[np.int64]
@@ -478,7 +518,7 @@ class GraphForm:
             )
         p = judge.ratios[which, i].predict_proba(pool.matrix(block.given, dict.fromkeys(block.given, at)))[:, 1]
         share = own.weight[rows].sum() / own.weight[judge.train].sum()
-        return np.minimum(p / np.maximum(1.0 - p, 1e-12) / share, np.sqrt(len(own.a)))
+        return np.asarray(np.minimum(p / np.maximum(1.0 - p, 1e-12) / share, self._largest_ratio))
 
     def _cell_weights(self, rows: Rows, pool: Pool, judge: _Judge, which: int, block: Block) -> NDArray[np.float64]:
         """Return the weight of every row as the ratio of the world's mass in its cell to the observed one."""
@@ -498,46 +538,28 @@ class GraphForm:
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _collect(
-        self,
-        found: _Values,
-        rows: Rows,
-        raw: dict[tuple[int, int], NDArray[np.float64]],
-        used: dict[tuple[int, int], NDArray[np.float64]],
-    ) -> InfluenceValues:
-        weight, q = _relative(rows.weight), found.correction_width
+    def _collect(self, found: _Values, rows: Rows, weights: dict[tuple[int, int], _Weight]) -> InfluenceValues:
         y0, effect0, rest0, mean0, sign, product = np.hsplit(found.world[0], 6)
         ypi, effect1, rest1, mean1 = np.hsplit(found.world[1], 4)
-        stages = []
-        for which, i, block in self._each_block():
-            facts = {**self._name(which, block), **_describe(raw[which, i], weight)}
-            values = (y0, ypi)[which]
-            for column in range(q):
-                correction, correction_z = _mean_z(found.correction[which, i][:, column], weight)
-                balance, balance_z = _mean_z(found.target[which, i][:, column] - values[:, column], weight)
-                stages.append(
-                    {
-                        "column": column,
-                        **facts,
-                        "balance": balance,
-                        "balance_z": balance_z,
-                        "correction": correction,
-                        "correction_z": correction_z,
-                    }
-                )
+        described = self._stage_table(rows, weights)
+        tables = []
+        for number, (which, i, _) in enumerate(self._each_block()):
+            table = pd.concat([described.iloc[[number]]] * found.count, ignore_index=True)
+            table.insert(0, "column", np.arange(found.count))
+            balance = found.target[which, i] - (y0, ypi)[which]
+            for name, values in (("balance", balance), ("correction", found.correction[which, i])):
+                table[name], table[f"{name}_z"] = mean_and_z(values, rows.weight)
+            tables.append(table)
+        names = ["column", *COLUMNS, "balance", "balance_z", "correction", "correction_z"]
         return InfluenceValues(
             y0=y0,
             ypi=ypi,
             lower=effect1 - effect0,
             rest=sign - rest0 - rest1,
             disagreement=y0 + ypi - 2.0 * (mean0 + mean1 - product),
-            weight=weight,
-            stages=pd.DataFrame(stages, columns=["column", *STAGE_COLUMNS, *CLASSIFIER_COLUMNS]),
+            weight=rows.weight / rows.weight.mean(),
+            stages=pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=names),
         )
-
-
-STAGE_COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight")
-CLASSIFIER_COLUMNS = ("balance", "balance_z", "correction", "correction_z")
 
 
 @dataclass(frozen=True)
@@ -556,13 +578,14 @@ class _Values:
     world: tuple[NDArray[np.float64], NDArray[np.float64]]
     correction: dict[tuple[int, int], NDArray[np.float64]]
     target: dict[tuple[int, int], NDArray[np.float64]]
-    correction_width: int
+    count: int
 
     @classmethod
     def empty(cls, n: int, q: int, keys: list[tuple[int, int]]) -> _Values:
         """Return zeros."""
         world = (np.zeros((n, 6 * q)), np.zeros((n, 4 * q)))
-        return cls(world, *({key: np.zeros((n, q)) for key in keys} for _ in (0, 1)), q)
+        correction, target = ({key: np.zeros((n, q)) for key in keys} for _ in (0, 1))
+        return cls(world, correction, target, q)
 
 
 def _functionals(
@@ -572,33 +595,3 @@ def _functionals(
     effect, rest, a, b = multipliers
     found = [scores, effect * scores, rest * scores, (a if which else b) * scores]
     return np.hstack(found if which else [*found, rest, a * b])
-
-
-def _relative(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    return weight / weight.mean()
-
-
-def _mean_z(values: NDArray[np.float64], weight: NDArray[np.float64], null: float = 0.0) -> tuple[float, float]:
-    """Return the weighted mean of values (n,), and its distance from a null value in standard errors."""
-    mean = float(np.average(values, weights=weight))
-    error = float(np.sqrt(np.mean((weight * (values - mean)) ** 2) / len(values)))
-    return mean, (mean - null) / error if error > 0.0 else 0.0
-
-
-def _describe(h: NDArray[np.float64], weight: NDArray[np.float64]) -> dict[str, float]:
-    """Return the diagnostics of a block's weights (n,)."""
-    mean, z = _mean_z(h, weight, 1.0)
-    size = kish_size(weight * h) if h.any() else 0.0
-    return {"mean_weight": mean, "mean_weight_z": z, "ess": size, "max_weight": float(h.max(initial=0.0))}
-
-
-def _problem(facts: dict[str, float], n: int) -> str:
-    """Return what is wrong with a block's weights, or an empty text."""
-    found = []
-    if abs(facts["mean_weight"] - 1.0) > MEAN_ERROR and abs(facts["mean_weight_z"]) > MEAN_Z:
-        found.append(f"the mean weight is {facts['mean_weight']:.3g}, {abs(facts['mean_weight_z']):.1f} errors from 1")
-    if facts["ess"] < FEWEST_EFFECTIVE:
-        found.append(f"the effective size is {facts['ess']:.0f} rows, below {FEWEST_EFFECTIVE:.0f}")
-    if facts["max_weight"] > LARGEST_SHARE * n:
-        found.append(f"the largest weight is {facts['max_weight']:.0f}, above a tenth of {n} rows")
-    return "; ".join(found)

@@ -24,7 +24,7 @@ from pyrofair.sources.propensity import Folds, Nuisances, Rows, split_folds
 from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression
 from pyrofair.sources.stages import Stage, StageValues, describe_stages, stage_table
 
-__all__ = ["PrefixForm", "make_scores"]
+__all__ = ["PrefixForm", "check_scores", "make_scores"]
 
 Array = NDArray[np.float64]
 
@@ -135,14 +135,15 @@ def make_scores(
             origin = np.full(len(index), -1)
         scored = np.asarray(score(CounterfactualSample(read, np.ones(len(index)), origin=origin)), dtype=np.float64)
         scored = scored[:, None] if scored.ndim == 1 else scored
-        _check_scores(scored, len(index))
+        check_scores(scored, len(index))
         whole = np.full((len(table.a), scored.shape[1]), np.nan)
         whole[index] = scored
         found.append(whole)
     return found[0], found[-1]
 
 
-def _check_scores(scored: Array, m: int) -> None:
+def check_scores(scored: Array, m: int) -> None:
+    """Refuse scores of another number of rows than m, or outside [0, 1]."""
     if scored.shape[0] != m:
         raise DataError(f"The score function returned the shape {scored.shape} for {m} rows; expected {m} rows.")
     wrong = ~((scored >= 0.0) & (scored <= 1.0))

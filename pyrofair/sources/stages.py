@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.sources.propensity import Rows
 
-__all__ = ["COLUMNS", "Stage", "StageValues", "describe_stages", "stage_table"]
+__all__ = ["COLUMNS", "Stage", "StageValues", "describe_stages", "mean_and_z", "stage_table"]
 
 Array = NDArray[np.float64]
 COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
@@ -60,7 +60,7 @@ def stage_table(stages: Sequence[tuple[Stage, Array]], rows: Rows) -> pd.DataFra
 
 def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
     counted = np.isfinite(weight)
-    mean, z = _mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight)
+    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight)
     carried = rows.weight * weight
     size = kish_size(carried)
     found = {
@@ -108,13 +108,13 @@ def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
             table = pd.DataFrame([_describe(each.stage, each.weight, rows)] * each.start.shape[1])
             table.insert(0, "column", np.arange(len(table)))
             for name, part in (("balance", balance), ("correction", each.correction)):
-                table[name], table[f"{name}_z"] = _mean_and_z(part, rows.weight)
+                table[name], table[f"{name}_z"] = mean_and_z(part, rows.weight)
             tables.append(table)
     names = ["column", *COLUMNS, "balance", "balance_z", "correction", "correction_z"]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=names)
 
 
-def _mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
+def mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
     """Return the weighted means of columns (n, Q), and each over its standard error (0 where both are 0)."""
     total = weight.sum()
     mean = weight @ values / total

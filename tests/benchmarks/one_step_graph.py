@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import truncnorm
+from scipy.stats import norm, truncnorm
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import pyrofair as pf
@@ -58,6 +58,11 @@ class Design:
         }
 
 
+def spread(n: int) -> Array:
+    """Return normal quantiles at even steps, shape (n,)."""
+    return np.asarray(norm.ppf((np.arange(n) + 0.5) / n))
+
+
 def scorer_of(model: Any, graph: pf.CausalGraph) -> Scorer:
     def score(sample: Any) -> Array:
         p = positive_scores("model", model, sample.rows, graph)
@@ -82,7 +87,7 @@ class Hiring(Design):
 
     def given_shared(self, n: int, seed: int, inner: int = 100) -> tuple[Array, Array]:
         random = np.random.default_rng(seed)
-        q = np.floor(random.normal(2.0, 5.0, n))
+        q = np.floor(2.0 + 5.0 * spread(n))
         m = 0.4 * q * truncnorm.rvs((0.1 - 3) / 2, 0.0, 3.0, 2.0, size=n, random_state=random)
         found = []
         for value in (0, 1):
@@ -95,14 +100,14 @@ class Hiring(Design):
 
 
 class Diamond(Design):
-    """Four mediators of mixed arms: M1 nearly follows A, so that prefixes with it separate the groups."""
+    """Four mediators of mixed arms: M2 nearly follows A, so that prefixes with it separate the groups."""
 
-    def __init__(self, strength: float = 2.2) -> None:
+    def __init__(self, strength: float = 3.0) -> None:
         graph = pf.CausalGraph(
-            "Q -> A; A -> {M1 M2}; {A M1} -> M3; {A M2 Q} -> M4; {Q M3 M4} -> Y", sensitive="A", outcome="Y"
+            "Q -> A; A -> {M1 M2 M3 M4}; M1 -> M3; {M2 M3 Q} -> M4; {Q M3 M4} -> Y", sensitive="A", outcome="Y"
         )
         self.strength = strength
-        self.unfair = graph.unfair(lambda path: path[1] in ("M1", "M4"))
+        self.unfair = graph.unfair(lambda path: path[1] in ("M1", "M2", "M4"))
         self.score = self._score
 
     @staticmethod
@@ -111,15 +116,13 @@ class Diamond(Design):
         p = expit((x["M3"] + 0.8 * x["M4"] + 0.5 * x["Q"] - 0.4 * x["M3"] * x["M4"]).to_numpy(float))
         return np.column_stack([p, p > 0.5])
 
-    def _world(
-        self, random: np.random.Generator, arms: tuple[Any, ...], a: Any, q: Array, m2: Array | None = None
-    ) -> pd.DataFrame:
-        """Return a row for each q, the nodes reading A as ``arms`` says; ``m2`` is part of what both worlds share."""
-        n, s = len(q), self.strength
-        m1 = s * arms[0] + random.normal(size=n)
-        m2 = s * arms[1] + random.normal(size=n) if m2 is None else m2
+    def _world(self, random: np.random.Generator, arms: tuple[Any, ...], a: Any, q: Array) -> pd.DataFrame:
+        """Return a row for each q, the nodes reading A as ``arms`` says."""
+        n = len(q)
+        m1 = 0.8 * arms[0] + random.normal(size=n)
+        m2 = self.strength * arms[1] + random.normal(size=n)
         m3 = np.tanh(m1) + 0.5 * arms[2] + 0.7 * random.normal(size=n)
-        m4 = 0.5 * m2 + 0.5 * arms[3] + 0.3 * q + 0.7 * random.normal(size=n)
+        m4 = 0.5 * m2 + 0.5 * arms[3] + 0.3 * q + 0.3 * m2 * np.tanh(m3) + 0.7 * random.normal(size=n) - 1.0
         return pd.DataFrame({"A": a, "Q": q, "M1": m1, "M2": m2, "M3": m3, "M4": m4})
 
     def draw(self, n: int, seed: int) -> pd.DataFrame:
@@ -130,8 +133,7 @@ class Diamond(Design):
 
     def given_shared(self, n: int, seed: int, inner: int = 100) -> tuple[Array, Array]:
         random = np.random.default_rng(seed)
-        q, m2 = random.normal(size=(2, n))
-        return mean_scores(self, [(0, 0, 0, 0), (1, 0, 0, 1)], inner, random, q, m2)
+        return mean_scores(self, [(0, 0, 0, 0), (1, 1, 0, 1)], inner, random, spread(n))
 
 
 class Chain(Design):
@@ -166,7 +168,7 @@ class Chain(Design):
 
     def given_shared(self, n: int, seed: int, inner: int = 100) -> tuple[Array, Array]:
         random = np.random.default_rng(seed)
-        return mean_scores(self, [(0, 0, 0), (1, 0, 1)], inner, random, random.normal(size=n))
+        return mean_scores(self, [(0, 0, 0), (1, 0, 1)], inner, random, spread(n))
 
 
 def mean_scores(
@@ -211,8 +213,13 @@ def summary(values: InfluenceValues, truth: dict[str, Array]) -> dict[str, Array
     }
 
 
-def one(design: Design, n: int, seed: int) -> tuple[InfluenceValues, pd.DataFrame, float]:
+def one(design: Design, n: int, seed: int, form: str) -> tuple[InfluenceValues, pd.DataFrame, float]:
     df = design.draw(n, seed)
+    if form == "prefix":
+        begin = time.process_time()
+        source = pf.OneStep(design.unfair, form="prefix", random_state=seed).fit(df)
+        values, stages = source.influence(design.score), source.stages()
+        return values, stages, time.process_time() - begin
     begin = time.process_time()
     rows = Rows.read(df, None, design.unfair.graph)
     nuisances = Nuisances(design.unfair.graph, "boosted", rows, seed, None)
@@ -227,6 +234,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--n", type=int, default=5000)
+    parser.add_argument("--form", choices=("graph", "prefix"), default="graph")
     parser.add_argument("--model", choices=("network", "boosted"), default="network")
     settings = parser.parse_args()
     torch.set_num_threads(1)
@@ -238,7 +246,7 @@ def main() -> None:
         print(case, {name: value.round(4).tolist() for name, value in truth.items()}, flush=True)
         found, flagged, seconds = [], 0, []
         for seed in range(settings.first, settings.first + settings.draws):
-            values, stages, spent = one(design, settings.n, seed)
+            values, stages, spent = one(design, settings.n, seed, settings.form)
             if seed == settings.first:
                 print(stages.round(3).to_string())
                 print(values.stages.drop(columns=["arm", "given"]).round(3).to_string(), flush=True)
