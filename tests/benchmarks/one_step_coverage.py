@@ -125,8 +125,8 @@ SEMS = {
         roots=lambda u: {"R": ndtri(u[:, 0]), "Q": (u[:, 1] < 0.5).astype(np.float64)},
         n_roots=2,
         propensity=lambda c: 0.2 + 0.6 * expit(1.5 * (c["R"] ** 2 - 1.0) * (2 * c["Q"] - 1) + 0.5 * c["R"]),
-        m1=lambda a, c, e: 0.8 * a * np.cos(1.5 * c["R"]) + 0.5 * c["R"] * c["Q"] + (0.8 + 0.25 * a) * e,
-        m2=lambda a, c, m1, e: 0.9 * a * (np.abs(m1) - 0.7) + 0.6 * np.cos(m1) + 0.3 * c["R"] ** 2 + e,
+        m1=lambda a, c, e: 0.8 * a * np.cos(1.5 * c["R"]) + 0.5 * c["R"] * c["Q"] + (1.0 - 0.15 * a) * e,
+        m2=lambda a, c, m1, e: 0.9 * a * np.cos(1.5 * m1) + 0.6 * np.cos(m1) + 0.3 * c["R"] ** 2 + e,
         score=lambda a, c, m1, m2: expit(
             -0.8 + 0.6 * a + 0.8 * m1 + 0.6 * m2 - 0.5 * m1**2 + 0.6 * c["R"] * (2 * c["Q"] - 1) + 0.4 * a * m2
         ),
