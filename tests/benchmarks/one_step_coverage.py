@@ -287,7 +287,7 @@ def summarise(found: pd.DataFrame) -> pd.DataFrame:
     ]
     made = made.assign(truth=known)
     made = made.assign(
-        covered=((made["lower"] <= made["truth"]) & (made["truth"] <= made["upper"])).where(made["lower"].notna()),
+        covered=made["truth"].between(made["lower"], made["upper"]).where(made["lower"].notna(), np.nan).astype(float),
         error=made["estimate"] - made["truth"],
         se=(made["upper"] - made["lower"]) / (2 * ndtri(0.975)),
     )
@@ -295,7 +295,7 @@ def summarise(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "samples": groups.size(),
-            "coverage": groups["covered"].apply(lambda each: each.astype(float).mean()),
+            "coverage": groups["covered"].mean(),
             "no_interval": groups["lower"].apply(lambda each: each.isna().mean()),
             "bias": groups["error"].mean(),
             "sd": groups["error"].std(),
@@ -328,13 +328,10 @@ def main() -> None:
         return
     if settings.step == "run":
         few = {"IPW boosted": settings.few, "GComputation": settings.few}
-        samples = {
-            "OneStep": settings.samples,
-            "OneStep: other folds": settings.second,
-            "IPW logistic": settings.beside,
-            **few,
-        }
+        one_step = {"OneStep": settings.samples, "OneStep: other folds": settings.second}
+        samples = {**one_step, "IPW logistic": settings.beside, **few}
         run(tasks(samples, settings.sizes, settings.first, {}), path, settings.seconds, settings.jobs)
+        return
     found = pd.read_csv(path)
     print(summarise(found).round(4).to_string())
     refused = found[found["quantity"].isna()]
