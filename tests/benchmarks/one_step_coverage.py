@@ -125,8 +125,8 @@ SEMS = {
         roots=lambda u: {"R": ndtri(u[:, 0]), "Q": (u[:, 1] < 0.5).astype(np.float64)},
         n_roots=2,
         propensity=lambda c: 0.2 + 0.6 * expit(1.5 * (c["R"] ** 2 - 1.0) * (2 * c["Q"] - 1) + 0.5 * c["R"]),
-        m1=lambda a, c, e: 0.8 * a * np.cos(1.5 * c["R"]) + 0.5 * c["R"] * c["Q"] + (0.8 + 0.25 * a) * e,
-        m2=lambda a, c, m1, e: 0.9 * a * (np.abs(m1) - 0.7) + 0.6 * np.cos(m1) + 0.3 * c["R"] ** 2 + e,
+        m1=lambda a, c, e: 0.8 * a * np.cos(1.5 * c["R"]) + 0.5 * c["R"] * c["Q"] + (1.0 - 0.15 * a) * e,
+        m2=lambda a, c, m1, e: 0.9 * a * np.cos(1.5 * m1) + 0.6 * np.cos(m1) + 0.3 * c["R"] ** 2 + e,
         score=lambda a, c, m1, m2: expit(
             -0.8 + 0.6 * a + 0.8 * m1 + 0.6 * m2 - 0.5 * m1**2 + 0.6 * c["R"] * (2 * c["Q"] - 1) + 0.4 * a * m2
         ),
@@ -287,7 +287,7 @@ def summarise(found: pd.DataFrame) -> pd.DataFrame:
     ]
     made = made.assign(truth=known)
     made = made.assign(
-        covered=((made["lower"] <= made["truth"]) & (made["truth"] <= made["upper"])).where(made["lower"].notna()),
+        covered=made["truth"].between(made["lower"], made["upper"]).where(made["lower"].notna(), np.nan).astype(float),
         error=made["estimate"] - made["truth"],
         se=(made["upper"] - made["lower"]) / (2 * ndtri(0.975)),
     )
@@ -295,7 +295,7 @@ def summarise(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "samples": groups.size(),
-            "coverage": groups["covered"].apply(lambda each: each.astype(float).mean()),
+            "coverage": groups["covered"].mean(),
             "no_interval": groups["lower"].apply(lambda each: each.isna().mean()),
             "bias": groups["error"].mean(),
             "sd": groups["error"].std(),
@@ -328,13 +328,10 @@ def main() -> None:
         return
     if settings.step == "run":
         few = {"IPW boosted": settings.few, "GComputation": settings.few}
-        samples = {
-            "OneStep": settings.samples,
-            "OneStep: other folds": settings.second,
-            "IPW logistic": settings.beside,
-            **few,
-        }
+        one_step = {"OneStep": settings.samples, "OneStep: other folds": settings.second}
+        samples = {**one_step, "IPW logistic": settings.beside, **few}
         run(tasks(samples, settings.sizes, settings.first, {}), path, settings.seconds, settings.jobs)
+        return
     found = pd.read_csv(path)
     print(summarise(found).round(4).to_string())
     refused = found[found["quantity"].isna()]
