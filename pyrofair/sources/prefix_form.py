@@ -216,14 +216,14 @@ class _Walk:
             before = world.shared[-1].arm if world.shared else None
             ends.append(self._down([which], world.own, own[judged], known[train], train, judged, share, before))
         one, other = ends
-        values = _given_shared(one.end, other.end, one.smooth, other.smooth)
+        found = _given_shared(one.end, other.end, one.smooth, other.smooth)
         if self.form.worlds[0].shared:
-            known = _given_shared(one.known, other.known, one.smooth_known, other.smooth_known)
-            values = self._shared(values, known, train, judged, share)
+            learned = _given_shared(one.known, other.known, one.smooth_known, other.smooth_known)
+            found = self._shared(found, learned, train, judged, share)
         # Rows that no stage reads have no score, and no correction either.
         a, b = np.nan_to_num(one.smooth), np.nan_to_num(other.smooth)
         t0, t1 = one.total, other.total
-        y0, ypi, lower, rest, disagreement = values
+        y0, ypi, lower, rest, disagreement = found
         self._add("y0", judged, share, y0 + t0)
         self._add("ypi", judged, share, ypi + t1)
         self._add("lower", judged, share, lower + np.sign(b - a) * (t1 - t0))
@@ -290,7 +290,7 @@ class _Walk:
         """Average functions of what both worlds share over the part of it that the sensitive attribute causes."""
         stages = self.form.worlds[0].shared
         found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)
-        return np.hsplit(found.total + found.end, len(given))
+        return list(np.hsplit(found.total + found.end, len(given)))
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)
