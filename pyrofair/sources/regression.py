@@ -142,7 +142,7 @@ class Cells:
     @classmethod
     def of(cls, rows: NDArray[np.float64]) -> Cells:
         """Gather equal rows."""
-        index = pd.DataFrame(rows).groupby(list(range(rows.shape[1])), sort=False).ngroup().to_numpy(np.int64)
+        index = np.asarray(pd.DataFrame(rows).groupby(list(range(rows.shape[1])), sort=False).ngroup(), dtype=np.int64)
         first = np.unique(index, return_index=True)[1]
         return cls(rows[first], index)
 
