@@ -164,7 +164,9 @@ wanted = "decisions == 'threshold' and quantity == 'mean_unfair_effect'"
 both = {"one-step": report, "paper's weights": paper}
 effects = pd.concat({name: each.table.query(wanted).set_index("model") for name, each in both.items()})
 print(effects[["estimate", "lower", "upper"]].round(3).to_string())
-print(paper.groups.query(wanted)[["model", "group_0", "group_1", "difference", "agree"]].round(3).to_string(index=False))
+print(
+    paper.groups.query(wanted)[["model", "group_0", "group_1", "difference", "agree"]].round(3).to_string(index=False)
+)
 
 # %% [markdown]
 # ## An interval of your own

@@ -7,7 +7,7 @@ import pickle
 import random
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,7 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.sources.gcomputation import GComputation
 from pyrofair.sources.ipw import IPW
+from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.sem import SEM
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityW
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sources.md"
 RENAMED = {"x": "quite other", "y": "names", "z": "in another order"}
 PROTOCOLS = ("PotentialOutcomes", "Refittable", "Diagnosed", "Stratified", "SampleSplit")
+EVERY = (*PROTOCOLS, "InfluenceBased")
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,12 @@ def written_by_a_user(table: pd.DataFrame, unfair: UnfairPaths, **weight: Any) -
     return page().CellWeights(unfair).fit(table, **weight)
 
 
-WEIGHTED, MODEL = ("Refittable", "Diagnosed", "Stratified"), ("Diagnosed",)
+def judging(**settings: Any) -> Callable[..., Any]:
+    settings = {"form": "prefix", "random_state": 0} | settings
+    return lambda table, unfair, **weight: OneStep(unfair, **settings).fit(table, **weight)
+
+
+WEIGHTED, MODEL, INFLUENCE = ("Refittable", "Diagnosed", "Stratified"), ("Diagnosed",), ("InfluenceBased",)
 SOURCES: dict[str, Case] = {
     "IPW, saturated": Case(weighting(propensity="saturated"), WEIGHTED),
     "IPW, logistic": Case(weighting(), WEIGHTED),
@@ -150,8 +157,14 @@ SOURCES: dict[str, Case] = {
     ),
     "SEM of learned mechanisms": Case(learning, MODEL, row_order=False, renamed=0.03, weighs=False),
     "written by a user": Case(written_by_a_user, ("Refittable",)),
+    "OneStep, saturated": Case(judging(propensity="saturated", regression="saturated"), INFLUENCE),
+    "OneStep, logistic": Case(
+        judging(propensity="logistic", regression="logistic"), INFLUENCE, normalized=False, across=0.02
+    ),
+    "OneStep, boosted": Case(judging(folds=2), INFLUENCE, row_order=False, normalized=False, across=0.05, renamed=0.01),
 }
 sources = pytest.mark.parametrize("name", SOURCES)
+samplers = pytest.mark.parametrize("name", [name for name, case in SOURCES.items() if case.protocols != INFLUENCE])
 learners = pytest.mark.parametrize("name", [name for name, case in SOURCES.items() if case.learns])
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; W -> M; {Q A D M W} -> Y"
@@ -180,20 +193,35 @@ def score(rows: pd.DataFrame) -> NDArray[np.float64]:
 
 def means(both: Any, scored: Callable[[pd.DataFrame], NDArray[np.float64]] = score) -> tuple[float, float]:
     """P(Y = 1) in both worlds."""
+    if isinstance(both, Judged):
+        values = both.source.influence(lambda world: scored(world.rows), **both.settings)
+        return tuple(float(values.weight @ each[:, 0] / values.weight.sum()) for each in (values.y0, values.ypi))
     first, second = (float(world.weight @ scored(world.rows)) for world in both)
     return first, second
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A source of influence values, and the rows to judge; its worlds are the rows that it asks scores of."""
+
+    source: Any
+    settings: dict[str, Any]
+
+    def __iter__(self) -> Iterator[CounterfactualSample]:
+        seen: list[CounterfactualSample] = []
+        self.source.influence(lambda world: (seen.append(world), np.full(len(world.rows), 0.5))[1], **self.settings)
+        return iter(seen)
 
 
 def fit(name: str, table: pd.DataFrame, unfair: UnfairPaths = UNFAIR, **settings: Any) -> Any:
     return SOURCES[name].fit(table, unfair, **settings)
 
 
-def worlds(source: Any, **settings: Any) -> tuple[CounterfactualSample, CounterfactualSample]:
+def worlds(source: Any, **settings: Any) -> Any:
     """Both worlds by one seed; an SEM draws as many units as the table has rows."""
-    found: tuple[CounterfactualSample, CounterfactualSample] = source.worlds(
-        random_state=0, **({"n": 500} if isinstance(source, SEM) else {}), **settings
-    )
-    return found
+    if isinstance(source, OneStep):
+        return Judged(source, settings)
+    return source.worlds(random_state=0, **({"n": 500} if isinstance(source, SEM) else {}), **settings)
 
 
 @cache
@@ -334,8 +362,8 @@ def test_weights_are_repeats(name: str) -> None:
 @sources
 def test_protocols(name: str) -> None:
     source = fitted(name)
-    kept = {each for each in PROTOCOLS if isinstance(source, getattr(effects, each))}
-    assert kept == {"PotentialOutcomes", *SOURCES[name].protocols}
+    kept = {each for each in EVERY if isinstance(source, getattr(effects, each))}
+    assert kept == {*SOURCES[name].protocols, *(() if SOURCES[name].protocols == INFLUENCE else PROTOCOLS[:1])}
     for protocol in kept:
         for member, function in inspect.getmembers(getattr(effects, protocol), inspect.isfunction):
             if not member.startswith("_"):
@@ -356,7 +384,7 @@ def test_the_page_has_the_table_of_protocols() -> None:
         assert shown == {"PotentialOutcomes", *SOURCES[name].protocols}
 
 
-@sources
+@samplers
 def test_a_source_makes_two_samples(name: str) -> None:
     source = fitted(name)
     assert source.unfair == UNFAIR
@@ -365,7 +393,7 @@ def test_a_source_makes_two_samples(name: str) -> None:
     assert all(isinstance(world, CounterfactualSample) for world in both)
 
 
-@sources
+@samplers
 def test_rows_are_what_a_classifier_reads(name: str) -> None:
     seen = units()
     for world, value in zip(worlds(fitted(name)), (0, 1), strict=True):
@@ -380,7 +408,7 @@ def test_rows_are_what_a_classifier_reads(name: str) -> None:
             assert world.rows[same].reset_index(drop=True).equals(original.reset_index(drop=True))
 
 
-@sources
+@samplers
 def test_weights_are_weights(name: str) -> None:
     for world in worlds(fitted(name)):
         assert world.weight.shape == (len(world.rows),)
@@ -390,7 +418,7 @@ def test_weights_are_weights(name: str) -> None:
         assert world.weight.sum() == pytest.approx(1.0, abs=1e-12 if SOURCES[name].normalized else 0.2)
 
 
-@sources
+@samplers
 def test_gradients_flow(name: str) -> None:
     world0, world1 = worlds(fitted(name))
     for functional in (disagreement, effect_gap, piu_upper):
