@@ -82,7 +82,8 @@ class Audit:
         The mean, weighted by the rows, is the estimate, so that any smooth function of these has an interval by the
         delta method.
     stages : DataFrame
-        Of such a source, the diagnostics of each stage by model and decisions.
+        Of such a source, the diagnostics of each stage by model and decisions; those of decisions that all but a few
+        rows share do not count (``counts``).
 
     Examples
     --------
@@ -378,7 +379,7 @@ def _audit_by_influence(
             (fitted, [each for each in scores.models if each.name not in outcomes]),
             (fitted.for_outcome() if outcomes else None, [each for each in scores.models if each.name in outcomes]),
         ]
-        asked = [(each, replace(scores, models=models)) for each, models in parts if models]
+        asked = [(each, replace(scores, models=models, fresh=fresh)) for each, models in parts if models]
         absent = _absent_group(context["graph"], a, weight)
         found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
         groups = pd.DataFrame()

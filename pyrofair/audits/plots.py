@@ -112,8 +112,8 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
     middle.set_xlabel("effective size, rows")
     furthest = limit
     for kind, marker, shift in (("balance", "o", 0.14), ("correction", "s", -0.14)):
-        size = np.array([each[f"{kind}_z"].abs().max() for each in chosen])
-        furthest = max(furthest, float(size.max(initial=0.0)))
+        size = np.array([each.loc[each["counts"], f"{kind}_z"].abs().max() for each in chosen])
+        furthest = max(furthest, float(np.nanmax(size, initial=0.0)))
         beyond = size > limit
         for which, colour in ((~beyond, BLUE), (beyond, RED)):
             right.hlines(height[which] + shift, 0.0, size[which], color=colour, linewidth=1.5)

@@ -290,7 +290,7 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
     for row in weights.to_dict("records"):
         arm = "all rows" if pd.isna(row["arm"]) else f"rows with {graph.sensitive}={graph.label(int(row['arm']))!r}"
         given = f" given {row['given']}" if row["given"] else ""
-        own = stages
+        own = stages[stages["counts"]] if len(stages) else stages
         for name in ("regime", "nodes") if len(stages) else ():
             own = own[own[name] == row[name]]
         sizes = [f"{kind} {own[f'{kind}_z'].abs().max():.1f}" for kind in ("balance", "correction") if len(own)]
@@ -379,7 +379,8 @@ def _verdict(
     ``doubt`` what the diagnostics of a stage show.
     """
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
-    rarer = min(of["positive_rate"].estimate, 1.0 - of["positive_rate"].estimate) * of["positive_rate"].ess
+    rate = of["positive_rate"]
+    rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
     if untouched:
         return (
             f"no unfair effect, by the graph: it reads {', '.join(untouched)} only, which no unfair path touches, so "

@@ -78,13 +78,15 @@ def is_influence_based(source: Any) -> bool:
 class Scores:
     """The decisions and scores of models for the rows of a sample, a column each, as a source asks for them.
 
-    ``observed`` are the scores of the n audited rows by model, to which ``origin`` refers. ``probe`` adds a last column
-    of 0 and 1 by turns. ``error`` is the exception of a model that could not score.
+    ``observed`` are the scores of the n audited rows by model, to which ``origin`` refers; a ``fresh`` source was
+    fitted on these rows. ``probe`` adds a last column of 0 and 1 by turns. ``error`` is the exception of a model that
+    could not score.
     """
 
     models: Sequence[AuditedModel]
     observed: Mapping[str, Array]
     threshold: float
+    fresh: bool = False
     probe: bool = False
     error: BaseException | None = field(default=None, init=False)
 
@@ -107,7 +109,7 @@ class Scores:
         return np.column_stack([*found, np.arange(len(sample.rows)) % 2] if self.probe else found)
 
     def _score(self, sample: CounterfactualSample) -> Any:
-        foreign = sample.origin is None or not (sample.origin >= 0).any()
+        foreign = not self.fresh and (sample.origin is None or not (sample.origin >= 0).any())
 
         def score(model: AuditedModel) -> Array:
             if foreign and model.is_scores and len(sample.rows):
@@ -362,7 +364,7 @@ def estimate_by_influence(
     values = [None] * len(asked) if failure else found
     pairs = [(scores, own) for (_, scores), own in zip(asked, values, strict=True)]
     influence = pd.concat([_stack(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns")
-    labelled = [_label(own.stages, scores) for scores, own in pairs if own is not None]
+    labelled = [_label(own.stages, scores, weight) for scores, own in pairs if own is not None]
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
@@ -383,13 +385,28 @@ def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) ->
             )
 
 
-def _label(stages: pd.DataFrame, scores: Scores) -> pd.DataFrame:
-    """Return the diagnostics of the stages with the model and the decisions of each column of scores."""
+def _label(stages: pd.DataFrame, scores: Scores, weight: Array) -> pd.DataFrame:
+    """Return the diagnostics of the stages with the model and the decisions of each column of scores.
+
+    Those of decisions that all but a few rows share do not count (``counts``): their residuals are skewed, and z is not
+    normal.
+    """
     if stages.empty:
         return pd.DataFrame()
     names = pd.DataFrame(scores.columns, columns=["model", "decisions"])
+    names["counts"] = [_varies(scores, weight, *each) for each in scores.columns]
     labels = names.iloc[stages["column"].to_numpy(np.int64)].set_axis(stages.index)
-    return pd.concat([labels, stages.drop(columns="column")], axis="columns").reset_index(drop=True)
+    labelled = pd.concat([labels, stages.drop(columns="column")], axis="columns").reset_index(drop=True)
+    return labelled[[*(name for name in labelled if name != "counts"), "counts"]]
+
+
+def _varies(scores: Scores, weight: Array, model: str, decisions: Decisions) -> bool:
+    """Return whether the rarer of two decisions has enough effective rows."""
+    if decisions == "score":
+        return True
+    decided = decide(scores.observed[model], decisions, scores.threshold)
+    share = float(weight @ decided / weight.sum())
+    return min(share, 1.0 - share) * kish_size(weight) >= FEWEST_ROWS
 
 
 def largest_z(source: Any, table: pd.DataFrame, *, fresh: bool) -> float:
@@ -409,7 +426,7 @@ def describe_doubts(stages: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str,
     found: dict[str, str] = {}
     if stages.empty:
         return found
-    for model, own in stages.groupby("model", sort=False):
+    for model, own in stages[stages["counts"]].groupby("model", sort=False):
         texts = []
         for kind, meaning in DOUBTS.items():
             worst = max(own.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))

@@ -8,7 +8,7 @@ score at the block's observed values and its mean over values drawn from the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,6 +137,7 @@ class GraphForm:
         self.draws, self.most_scored, self.learned = draws, most_scored, learned
         self.graph = MechanismGraph.of(estimand)
         self.blocks = tuple(self._blocks(which) for which in (0, 1))
+        self._forward = tuple([self._drawn_on(which, i) for i in range(len(self.blocks[which]))] for which in (0, 1))
         self._pool = Pool(nuisances.graph, nuisances.rows.table)
         self._judges: dict[bytes, _Judge] = {}
         self._usable: dict[tuple[int, int], bool] = {}
@@ -218,6 +219,24 @@ class GraphForm:
                 else:
                     found.append(Block((node,), given, arm, shared))
         return found
+
+    def _drawn_on(self, which: int, i: int) -> list[Block] | None:
+        """Return the blocks that complete a world of what a block reads, drawn on from it; None if none do.
+
+        They do where nothing that is missing is a root, or leads to what the block reads. The score given what the
+        block reads is then a mean over draws; elsewhere it takes a regression.
+        """
+        own = self.blocks[which][i]
+        known, above, found = {*own.reads}, self._above(own.reads), []
+        for block in self.blocks[which]:
+            if {*block.nodes} <= known:
+                continue
+            if {*block.nodes} & above or not {*block.given} <= known:
+                continue
+            known |= {*block.nodes}
+            found.append(block)
+        needed = ({*self.estimand.unfair.graph.inputs} - {self.graph.graph.sensitive}) | {*self.graph.units}
+        return found if needed <= known else None
 
     def _each_block(self) -> list[tuple[int, int, Block]]:
         return [(which, i, block) for which in (0, 1) for i, block in enumerate(self.blocks[which])]
@@ -328,6 +347,8 @@ class GraphForm:
         for which, (world, weight) in enumerate(worlds):
             targets = _functionals(which, scores[which], multipliers.at(pool, world.at, len(weight)))
             for i, block in enumerate(self.blocks[which]):
+                if self._forward[which][i] is not None:
+                    continue
                 kept = targets if block.shared else targets[:, : 4 * scores[which].shape[1]]
                 regressions[which, i] = judge.mechanisms.regress(pool, block.reads, world.at, kept, weight)
         return _Learned(scores[0].shape[1], multipliers, regressions)
@@ -379,15 +400,40 @@ class GraphForm:
                 rows = chunk[h > 0.0]
                 if not len(rows):
                     continue
-                regression, h = learned.regressions[which, i], h[h > 0.0][:, None]
-                here = regression(pool, dict.fromkeys(block.reads, rows + first))
+                value = self._value_of(judge, learned, pool, score, which, i, random)
+                again = draws if self._forward[which][i] else 1
+                here = value(judge.mechanisms.start(pool, block.reads, rows + first, again))
                 start = judge.mechanisms.start(pool, block.given, rows + first, draws)
-                drawn = judge.mechanisms.expand(pool, start, block, random)
-                mean = drawn.mean(regression(pool, drawn.at))
+                mean = value(judge.mechanisms.expand(pool, start, block, random))
+                h = h[h > 0.0][:, None]
                 correction, q = h * (here - mean), learned.count
                 found.world[which][rows, : correction.shape[1]] += correction
                 found.correction[which, i][rows] = correction[:, :q]
                 found.target[which, i][rows] = h * mean[:, :q]
+
+    def _value_of(
+        self,
+        judge: _Judge,
+        learned: _Learned,
+        pool: Pool,
+        score: Scorer,
+        which: int,
+        i: int,
+        random: np.random.Generator,
+    ) -> Callable[[Drawn], NDArray[np.float64]]:
+        """Return the function that averages a block's functionals over a world of what the block reads."""
+        forward, block = self._forward[which][i], self.blocks[which][i]
+
+        def value(world: Drawn) -> NDArray[np.float64]:
+            if forward is None:
+                return world.mean(learned.regressions[which, i](pool, world.at))
+            for each in forward:
+                world = judge.mechanisms.expand(pool, world, each, random)
+            multipliers = learned.multipliers.at(pool, world.at, len(world.unit))
+            found = _functionals(which, self._score(score, pool, world, which), multipliers)
+            return world.mean(found if block.shared else found[:, : 4 * learned.count])
+
+        return value
 
     # -- weights -------------------------------------------------------------------------------------------------------
 

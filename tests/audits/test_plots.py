@@ -323,7 +323,8 @@ def test_a_single_level() -> None:
 def stages(**changed: object) -> pd.DataFrame:
     rows = [
         {"model": model, "decisions": decisions, "regime": regime, "nodes": nodes, "mean_weight": mean,
-         "mean_weight_z": 2.0, "ess": ess, "balance_z": balance, "correction_z": -0.5, "problem": ""}
+         "mean_weight_z": 2.0, "ess": ess, "balance_z": balance, "correction_z": -0.5, "problem": "",
+         "counts": True}
         for model, balance in (("plain", 0.4), ("other", -5.2))
         for decisions in ("threshold", "score")
         for regime, nodes, mean, ess in (("baseline", "M, L", 1.04, 900.0), ("unfair", "M", 0.98, 450.0))
@@ -352,6 +353,13 @@ def test_a_stage_without_usable_weights_is_red() -> None:
     figure = plot_stages(stages(mean_weight=np.inf, problem="a propensity of exactly 0"), None, 3.0)
     assert {to_hex(patch.get_facecolor()) for patch in figure.axes[1].patches} == {RED.lower()}
     figure.savefig(io.BytesIO())
+
+
+def test_stages_of_decisions_that_do_not_vary_are_not_drawn() -> None:
+    table = stages().assign(counts=lambda rows: rows["decisions"] == "score")
+    table.loc[table["decisions"] == "threshold", "balance_z"] = 40.0
+    drawn = [each for each in plot_stages(table, None, 3.0).axes[2].lines if each.get_marker() == "o"]
+    assert max(max(each.get_xdata(), default=0.0) for each in drawn) == 5.2
 
 
 def test_stages_of_an_unknown_model() -> None:

@@ -115,7 +115,7 @@ def test_intervals_from_influence_values() -> None:
     )  # fmt: skip
     stages = pd.DataFrame(
         {"model": ["m", "n", "n"], "regime": ["baseline", "baseline", "unfair"], "nodes": ["M, L", "M, L", "M"],
-         "balance_z": [1.2, -2.3, 0.4], "correction_z": [-0.7, 0.1, 4.0]}
+         "balance_z": [1.2, -2.3, 0.4], "correction_z": [-0.7, 0.1, 4.0], "counts": True}
     )  # fmt: skip
     lines = stage_lines(weights, stages, GRAPH)
     assert lines == [

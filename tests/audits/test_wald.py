@@ -339,6 +339,20 @@ def test_given_scores_have_none_in_the_other_world() -> None:
         run(Model().predict_proba(df)[:, 1], fitted(df), df, scores="prediction")
 
 
+def test_given_scores_of_fitted_rows_need_the_model_itself() -> None:
+    df = simulated(400, 0)
+    with pytest.raises(DataError, match=r"switches 'A' in them or draws them\. Pass the model itself"):
+        run(Model().predict_proba(df)[:, 1], UNFAIR, df, scores="prediction")
+
+
+def test_given_scores_suffice_where_no_row_is_switched() -> None:
+    df = simulated(800, 0)
+    paths = GRAPH.unfair("A -> Y", "A -> M -> Y")  # each row is read in its own group
+    source = pf.OneStep(paths, propensity="saturated", regression="saturated", random_state=0)
+    given = run(Model().predict_proba(df)[:, 1], source, df, scores="prediction")
+    pd.testing.assert_frame_equal(given.table, run(Model(), source, df).table)
+
+
 def test_an_outcome_needs_weights() -> None:
     df = simulated(400, 0)
     with pytest.raises(DataError, match=r"Saturated asks for the scores of changed rows.*IPW\(unfair\) weights"):
@@ -555,6 +569,25 @@ def test_a_stage_beyond_its_limit_withholds_the_verdict(kind: str, z: float) -> 
         f"largest |z| of balance {3.1 if kind == 'balance' and z < -3 else 2.9 if kind == 'balance' else 0.1}"
         in str(report)
     )
+
+
+def test_a_stage_of_decisions_that_hardly_vary_withholds_nothing() -> None:
+    class Skewed(Saturated):
+        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
+            found = super().influence(score, df, sample_weight)
+            found.stages.loc[found.stages["column"] == 0, "correction_z"] = 9.0
+            return found
+
+    class Yes(Model):
+        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+            return np.clip(super().predict_proba(X), [[0.0, 0.6]], [[0.4, 1.0]])
+
+    df = simulated(600, 0)
+    report = run(Yes(), Skewed().fit(df), df)
+    assert report.stages.groupby("decisions")["counts"].all().to_dict() == {"threshold": False, "score": True}
+    assert "withheld" not in str(report)
+    assert "of correction 0.4" in str(report)
+    assert "none: all but about 0 of the rows get the same answer" in str(report)
 
 
 class Poor(Saturated):

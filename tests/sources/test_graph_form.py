@@ -218,15 +218,11 @@ def test_rows_without_weight_change_no_estimate_but_are_valued() -> None:
     df = draw(600, 3)
     absent = df.assign(M=50.0).head(100)
     weight = np.repeat([1.0, 0.0], [600, 100])
-    one, rows = form_of(pd.concat([df, absent], ignore_index=True), weight, draws=3, learned=1000)
-    seen = []
-
-    def spy(sample: CounterfactualSample) -> Array:
-        seen.append(float(sample.rows["M"].max()))
-        return score(sample)
-
-    values = one.influence(spy, rows)
-    assert max(seen) < 50.0
+    one, rows = form_of(pd.concat([df, absent], ignore_index=True), weight, draws=10, learned=2000)
+    other, alone = form_of(df, draws=10, learned=2000)
+    values, expected = one.influence(score, rows), other.influence(score, alone)
+    for found, target in ((values.y0, expected.y0), (values.ypi, expected.ypi)):
+        assert np.allclose(mean(found, values.weight), target.mean(axis=0), atol=0.02)
     assert np.isfinite(values.y0).all()
     assert values.weight.mean() == pytest.approx(1.0)
 
