@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("step", choices=["train", "judge"])
     parser.add_argument("--out", type=Path, default=Path("build/training"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed to train")
     parser.add_argument("--sources", nargs="*", default=list(LABELS))
     parser.add_argument("--figure", type=Path, default=Path("docs/one_step_training.png"))
     settings = parser.parse_args()
@@ -154,7 +155,7 @@ def main() -> None:
     warnings.simplefilter("ignore", pf.PyrofairWarning)
     settings.out.mkdir(parents=True, exist_ok=True)
     if settings.step == "train":
-        for seed, source in itertools.product(range(settings.seeds), settings.sources):
+        for seed, source in itertools.product(range(settings.first, settings.first + settings.seeds), settings.sources):
             train(source, seed, settings.out)
         return
     table = judge(settings.out)
