@@ -4,8 +4,8 @@
 # You have a table, a causal graph and some fitted classifier. This tutorial goes from there to a report with intervals,
 # and to a second classifier that pays for unfair effects. Cells run top to bottom in any editor that knows `# %%`, or
 # as a script: `python examples/adult_audit.py [FOLDER]` writes three pictures and a table to FOLDER (`build/examples`
-# by default). It takes well under a minute on two cores, because it keeps 20,000 training and 4,000 test rows, drawn with
-# a seed: its numbers are those of the subsample, not of Adult.
+# by default). It takes well under a minute on two cores, because it keeps 20,000 training and 4,000 test rows, drawn
+# with a seed: its numbers are those of the subsample, not of Adult.
 
 # %%
 import sys
@@ -129,8 +129,8 @@ penalised = pf.PenalizedClassifier(
 # A classifier is a known function, so what a world makes of it can be estimated twice over: by averaging its scores
 # over the features with regressions, and by weighting the residuals of observed rows. `OneStep` does both. It is right
 # if at each stage either is, and gives intervals without a bootstrap. Fitted on the training rows it judges the test
-# rows; read the bounds beside accuracy and the positive rate, for a constant classifier has a bound of 0. The last lines are the
-# assumptions that the numbers rest on.
+# rows; read the bounds beside accuracy and the positive rate, for a constant classifier has a bound of 0. The last
+# lines are the assumptions that the numbers rest on.
 
 # %%
 models = {"boosted trees": boosted, "penalised network": penalised}
