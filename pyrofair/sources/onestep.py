@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Literal, Self
 
@@ -40,6 +41,7 @@ from pyrofair.sources.propensity import (
     group_overlap,
     group_sizes,
     require_propensity,
+    split_folds,
     unsupported_cells,
 )
 from pyrofair.sources.regression import RegressionName, require_regression
@@ -290,7 +292,23 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If the table, the weights or the scores are unfit.
         """
         check_is_fitted(self, "estimand_")
-        return self._form.influence(score, self.nuisances_.rows_of(df, sample_weight))
+        rows = self.nuisances_.rows_of(df, sample_weight)
+        values = self._form.influence(score, rows)
+        if self.folds == 1:
+            return values
+        lower = _tighter(values.lower, values.ypi - values.y0, self._parts_of(rows), rows.weight)
+        rest = _tighter(values.rest, 1.0 - values.y0 - values.ypi, self._parts_of(rows), rows.weight)
+        return replace(values, lower=lower, rest=rest)
+
+    def _parts_of(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the fold of each row (n,), that in which it was judged or, of rows that were not fitted, by turns."""
+        own = self.nuisances_
+        fold = np.zeros(len(own.rows.a), dtype=np.int64)
+        for i, (_, test) in enumerate(split_folds(own.rows.a, own.rows.weight, self.folds, own.seed)):
+            fold[test] = i
+        if rows.position is None:
+            return fold
+        return np.where(rows.position >= 0, fold[rows.position], np.arange(len(rows.a)) % self.folds)
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -358,6 +376,27 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
         return self.estimand_.baseline, self.estimand_.switched
+
+
+def _tighter(
+    signed: NDArray[np.float64],
+    plain: NDArray[np.float64],
+    part: NDArray[np.int64],
+    weight: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return for each part of the rows the values (n, Q) with signs given what is shared, or those with one sign.
+
+    Either has a mean of at most the size looked for; taken is what has the greater one in the other parts, so that the
+    choice does not lean on the rows themselves.
+    """
+    found = signed.copy()
+    for each in np.unique(part):
+        others, own = part != each, part == each
+        if not weight[others].any():
+            continue
+        mean, constant = (np.average(values[others], axis=0, weights=weight[others]) for values in (signed, plain))
+        found[own] = np.where(np.abs(constant) > mean, np.sign(constant) * plain[own], signed[own])
+    return found
 
 
 def _values_of(values: InfluenceValues, quantity: str) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ __all__ = ["Predict", "Regression", "RegressionName", "make_regression", "requir
 FEWEST_TREES, MOST_TREES = 30, 200
 """Boosted regressions have at least and at most so many trees."""
 
-SMOOTH_TREES, LEAST_IN_LEAF = 40, 5.0
+SMOOTH_TREES, LEAST_IN_LEAF = 30, 5.0
 """A smooth fit has so many trees, with at least so many rows in a leaf."""
 
 RegressionName = Literal["boosted", "logistic", "saturated", "stacked"]
@@ -177,15 +177,15 @@ class Boosted(Regression):
         return lambda asked: predict(asked.different)[asked.index]
 
     def smooth(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
-        """Fit one forest of trees split at random for all scores, on the mean score of each different row."""
+        """Fit a forest of trees split at random for each score, on the mean score of each different row."""
         total = np.bincount(design.index, weight, len(design.different))
         kept = total > 0.0
         means = [np.bincount(design.index, weight * column, len(total))[kept] / total[kept] for column in y.T]
         least = min(0.5, LEAST_IN_LEAF / len(y))
-        forest = ExtraTreesRegressor(SMOOTH_TREES, min_weight_fraction_leaf=least, random_state=self.seed)
-        target = np.column_stack(means)
-        forest.fit(design.different[kept], target[:, 0] if y.shape[1] == 1 else target, sample_weight=total[kept])
-        return lambda asked: forest.predict(asked.different).reshape(len(asked.different), -1)[asked.index]
+        trees = ExtraTreesRegressor(SMOOTH_TREES, min_weight_fraction_leaf=least, random_state=self.seed)
+        rows = design.different[kept]
+        predict = _each(np.column_stack(means), lambda column: _fitted(clone(trees), rows, column, total[kept]))
+        return lambda asked: predict(asked.different)[asked.index]
 
 
 def _trees(categorical: Any, n: int, seed: int) -> HistGradientBoostingRegressor:
