@@ -407,7 +407,7 @@ def _audit_by_influence(
         warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
     intervals = partial(found.normal.interval, level=level)
     return Audit(
-        main_table(estimator, point, notes, intervals, found.failure, small, groups, found.sizes(), doubts),
+        main_table(estimator, point, notes, intervals, found.failure, small, None, found.sizes(), doubts),
         groups,
         pd.DataFrame(found.normal.draws(random_state)[AUDITED]),
         context

@@ -75,7 +75,7 @@ class PenaltyPath:
         The table of :func:`pyrofair.audit` of each of them on the rows measured on. Empty without replicates, where the
         judge needs them.
     groups : DataFrame
-        Where the judge allows it, the marginals from either observed group alone, as in an audit. ``p_value`` is
+        Where the judge weights rows, the marginals from either observed group alone, as in an audit. ``p_value`` is
         joint over the classifiers of a seed; ``agree`` is by one test, at 95 %, of the whole path.
     unfinished : dict
         After an interrupt: for its seed, the module fitted last, from which ``resume`` goes on.
@@ -541,7 +541,9 @@ class _Found:
             return
         # Whether the groups disagree is tested over the whole path; its groups hold the result.
         note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
-        for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, report.groups)):
+        # Influence values do not rest on weights alone, so that a path judged by them is not tested for that.
+        groups = report.groups.iloc[:0] if "wald" in report.context else report.groups
+        for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, groups)):
             if len(found):
                 labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
                 tables.append(labelled[["strength", "seed", *labelled.columns[:-2]]])

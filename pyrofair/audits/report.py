@@ -321,7 +321,7 @@ def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, A
             of,
             context["untouched"].get(model, ()),
             context["small"].get(model, ()),
-            disagreeing(groups, {"model": model, "decisions": decisions}),
+            disagreeing(groups.iloc[:0] if "wald" in context else groups, {"model": model, "decisions": decisions}),
             context.get("doubts", {}).get(model, ""),
             decided=decisions == "threshold",
         )
@@ -358,9 +358,14 @@ def _span(row: Any) -> str:
     """Return an estimate with its interval and its note."""
     if np.isnan(row.estimate):
         return f"({row.note or 'cannot be made'})"
-    interval = "" if np.isnan(row.lower) else f" [{row.lower:.3f}, {row.upper:.3f}]"
+    interval = "" if np.isnan(row.lower) else f" [{_digits(row.lower)}, {_digits(row.upper)}]"
     note = f" ({row.note})" if row.note and "test-set" not in row.note else ""
-    return f"{row.estimate + 0.0:.3f}{interval}{note}"
+    return f"{_digits(row.estimate)}{interval}{note}"
+
+
+def _digits(value: float) -> str:
+    """Return a number to three digits, never as -0.000."""
+    return f"{round(value, 3) + 0.0:.3f}"
 
 
 def _verdict(
@@ -440,14 +445,16 @@ def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -
         return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]
     if apart.empty:
         return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show.", ""]
-    advice = "propensity='boosted', and look at source.overlap()"
+    advice = "compare propensity='boosted', and look at source.overlap()"
     if by_influence:
-        advice = "another propensity=..., and look at .plot_stages()"
+        advice = (
+            "the estimates above do not rest on weights alone, nor on the propensity given all features, so look at "
+            "the balance of their stages, and compare another propensity=..."
+        )
     lines.append(
         f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(judged)} "
         f"comparisons (one test of all: chance alone makes any disagree in about {1.0 - level:.0%} of audits). Unless "
-        "by chance, that is a misspecified propensity or poor overlap, never a latent cause; compare "
-        f"{advice}:"
+        f"by chance, that is a misspecified propensity or poor overlap, never a latent cause; {advice}:"
     )
     lines += [
         f"  {row.model}, {row.decisions}, {row.quantity}: {row.group_0:.3f} from group 0, {row.group_1:.3f} from group "
