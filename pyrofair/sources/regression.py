@@ -26,6 +26,8 @@ __all__ = ["Predict", "Regression", "RegressionName", "make_regression", "requir
 FEWEST_TREES, MOST_TREES = 30, 200
 """Boosted regressions have at least and at most so many trees."""
 
+SMOOTHED = 10_000
+"""From so many rows on, boosted trees vary little enough themselves."""
 SMOOTH_TREES, LEAST_IN_LEAF = 30, 5.0
 """A smooth fit has so many trees, with at least so many rows in a leaf."""
 
@@ -155,11 +157,9 @@ class Cells:
 class Boosted(Regression):
     """Gradient-boosted trees, one ensemble for each score; categories are split as sets."""
 
-    smooths = True
-
     def __init__(self, X: pd.DataFrame, seed: int) -> None:
         self.levels = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
-        self.columns, self.seed = list(X.columns), seed
+        self.columns, self.seed, self.smooths = list(X.columns), seed, len(X) < SMOOTHED
         self.trees = _trees([name in self.levels for name in self.columns], len(X), seed)
 
     def design(self, X: pd.DataFrame) -> Cells:
