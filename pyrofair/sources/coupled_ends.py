@@ -71,8 +71,8 @@ def switched_nodes(estimand: Estimand) -> tuple[str, ...]:
     later, shared = other.order[other.roots :], set(estimand.unfair.shared)
     if switched and (caused := [node for node in later if node in shared]):
         raise DataError(
-            f"joint='consistent' needs what both worlds share to be no effect of {estimand.unfair.graph.sensitive}, "
-            f"and {', '.join(caused)} is. Use joint=None."
+            "joint='consistent' needs what is shared by both worlds to be no effect of "
+            f"{estimand.unfair.graph.sensitive}, and {', '.join(caused)} is one. Use joint=None."
         )
     given = {factor.node: factor.given for factor in other.factors}
     require_switched_first(switched, given, later)

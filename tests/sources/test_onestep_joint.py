@@ -19,6 +19,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
 
 SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "folds": 1}
+LOGISTIC: dict[str, Any] = {"propensity": "logistic", "regression": "logistic"}
 NOISE = 4
 """A rest node's noise has so many equally probable values."""
 
@@ -96,8 +97,8 @@ class Discrete:
     def score(self, world: CounterfactualSample) -> NDArray[np.float64]:
         """Two columns: decisions and scores."""
         rng = np.random.default_rng([self.seed, 7])
-        names = ["A", *sum(self.names, [])]
-        a = world.rows["A"] if "A" in world.rows else 0
+        names = ["A", *(name for part in self.names for name in part)]
+        a = world.rows.get("A", 0)
         s = rng.uniform(size=(3,) * len(names))[(a, *(world.rows[each] for each in names[1:]))]
         return np.column_stack([s > 0.5, s]).astype(float)
 
@@ -163,3 +164,135 @@ def test_exact_tables_give_the_ends_of_the_programs(model: Discrete) -> None:
     for name in ("y0", "ypi", "disagreement"):
         mean = (np.average(getattr(each, name), axis=0, weights=each.weight) for each in (plain, values))
         assert next(mean) == pytest.approx(next(mean), abs=1e-12)
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+SAMPLED = MODELS[0]
+
+
+def draw(n: int, seed: int) -> pd.DataFrame:
+    whole = SAMPLED.rows()
+    return whole.drop(columns="p").sample(n, replace=True, weights=whole["p"], random_state=seed, ignore_index=True)
+
+
+def test_ends_of_other_rows_do_not_err_inward() -> None:
+    worlds = SAMPLED.worlds()
+    scores = [tuple(SAMPLED.score(world)[:, 1] for world in worlds)]
+    low, high = consistent_ends(scores, [worlds], choose_potentials(scores, [worlds]))
+    found = []
+    for seed in range(20):
+        source = pf.OneStep(SAMPLED.unfair, joint="consistent", **SATURATED).fit(draw(2000, seed))
+        found.append(ends(source.influence(SAMPLED.score, draw(2000, 100 + seed)))[:, 1])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))
+    assert low - 0.02 < mean[0] < low + 2.0 * error[0]
+    assert high - 2.0 * error[1] < mean[1] < high + 0.02
+
+
+def test_the_lower_end_is_around_nothing_where_nothing_differs() -> None:
+    def score(world: CounterfactualSample) -> NDArray[np.float64]:
+        return SAMPLED.score(CounterfactualSample(world.rows.assign(A=0), world.weight))
+
+    found = []
+    for seed in range(20):
+        fitted, audited = (
+            draw(1000, s).assign(A=lambda df, s=s: np.random.default_rng(s).integers(0, 2, len(df)))
+            for s in (seed, 100 + seed)
+        )
+        source = pf.OneStep(SAMPLED.unfair, joint="consistent", **SATURATED).fit(fitted)
+        found.append(ends(source.influence(score, audited))[0])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))
+    assert (mean < 2.0 * error).all()
+    assert (mean > -0.03).all()
+
+
+def units(n: int, seed: int = 0) -> pd.DataFrame:
+    """A number as root, an integer that unfair edges switch, and a number after it."""
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=n)
+    a = (rng.random(n) < expit(0.5 * q)).astype(int)
+    m = (rng.random(n) < expit(0.8 * a + 0.6 * q)).astype(int) + (rng.random(n) < 0.3)
+    return pd.DataFrame({"Q": q, "A": a, "M": m, "L": 0.7 * m + 0.5 * a + 0.4 * q + rng.normal(size=n)})
+
+
+GRAPH = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> L; {A Q M L} -> Y", sensitive="A", outcome="Y")
+UNFAIR = GRAPH.unfair(direct=True, through=["M"])
+
+
+class Rule:
+    """Scores that rise with all features."""
+
+    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        p = expit(-1.0 + 0.5 * rows["A"] + rows["M"] + rows["L"] + 0.3 * rows["Q"]).to_numpy()
+        return np.column_stack([1.0 - p, p])
+
+
+def test_an_audit_has_the_tighter_ends() -> None:
+    df = units(1500)
+    plain, tight = (
+        pf.audit({"rule": Rule()}, pf.OneStep(UNFAIR, joint=joint, **LOGISTIC), df, random_state=0)
+        for joint in (None, "consistent")
+    )
+    keys = ["decisions", "quantity"]
+    one, other = (report.table.set_index(keys)["estimate"] for report in (plain, tight))
+    for quantity in ("p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound"):
+        assert one["threshold", quantity] == other["threshold", quantity]
+    width = [each["threshold", "piu_upper"] - each["threshold", "piu_lower"] for each in (one, other)]
+    assert width[1] < width[0] - 0.01
+    assert "Wherever both worlds agree in M, they agree in all that follows from it" in str(tight)
+
+
+def test_rows_may_hold_a_value_that_was_not_fitted() -> None:
+    df, other = units(600), units(200, 1)
+    source = pf.OneStep(UNFAIR, joint="consistent", **LOGISTIC).fit(df)
+    other.loc[0, "M"] = 7
+    values = source.influence(lambda world: Rule().predict_proba(world.rows)[:, 1], other)
+    assert np.isfinite(values.lower).all()
+    assert np.isfinite(values.rest).all()
+
+
+def test_without_anything_switched_it_changes_nothing() -> None:
+    df, unfair = units(600), GRAPH.unfair("A -> Y")
+    one, other = (
+        pf.OneStep(unfair, joint=joint, random_state=0)
+        .fit(df)
+        .influence(lambda world: Rule().predict_proba(world.rows))
+        for joint in (None, "consistent")
+    )
+    assert (one.lower == other.lower).all()
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_an_effect_that_both_worlds_share_is_refused() -> None:
+    graph = pf.CausalGraph("Q -> {A M L}; A -> M -> Y; A -> L -> Y", sensitive="A", outcome="Y")
+    with pytest.raises(DataError, match=r"shared by both worlds to be no effect of A, and L is one\. Use joint=None"):
+        pf.OneStep(graph.unfair(through=["M"]), joint="consistent").fit(units(300))
+
+
+def test_the_graph_form_is_refused() -> None:
+    with pytest.raises(DataError, match="takes the prefix form, not form='graph'"):
+        pf.OneStep(UNFAIR, joint="consistent", form="graph").fit(units(300))
+
+
+def test_a_switched_node_that_reads_another_drawn_one_is_refused() -> None:
+    graph = pf.CausalGraph("A -> D -> M -> N -> Y; {A D M} -> Y; A -> {M N}", sensitive="A", outcome="Y")
+    unfair = graph.unfair("A -> D -> Y", "A -> D -> M -> Y", "A -> D -> M -> N -> Y", "A -> N -> Y")
+    df = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (200, 4)), columns=[*"ADMN"])
+    with pytest.raises(DataError, match="'N', which unfair edges switch, reads a drawn node that they do not"):
+        pf.OneStep(unfair, joint="consistent", **SATURATED).fit(df)
+
+
+def test_many_values_and_numbers_are_refused() -> None:
+    df = units(500)
+    with pytest.raises(DataError, match="takes each value of M by itself, and they have more than 200"):
+        pf.OneStep(UNFAIR, joint="consistent").fit(df.assign(M=np.arange(500)))
+    with pytest.raises(DataError, match="or are no categories or integers"):
+        pf.OneStep(UNFAIR, joint="consistent").fit(df.assign(M=df["M"] + 0.0))
+
+
+def test_outcomes_are_refused() -> None:
+    source = pf.OneStep(UNFAIR, joint="consistent", **LOGISTIC).fit(units(600))
+    with pytest.raises(DataError, match=r"of an outcome only one is observed\. Use joint=None"):
+        source.for_outcome()
