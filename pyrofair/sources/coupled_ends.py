@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from pyrofair.effects.bounds import BLOCK, solve_couplings
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand
 from pyrofair.sources.propensity import Rows
-from pyrofair.sources.regression import Design, Regression, take
+from pyrofair.sources.regression import Design, Predict, Regression, take
 from pyrofair.sources.stages import Stage
 from pyrofair.tables.labels import is_categorical
 
@@ -182,6 +183,7 @@ class CoupledEnds:
         each = np.eye(self.cells)
         predict = regression.fit(take(learned, at), each[self.cell_known[at]], self.fitted.weight[at])
         p = predict(take(design, self.first[units])).clip(min=0.0)
+        p[p.sum(axis=1) == 0.0] = 1.0
         p /= p.sum(axis=1, keepdims=True)
         return p, self.weights[which, stage][judged, None] * (each[self.cell[judged]] - p[unit])
 
@@ -190,15 +192,16 @@ class CoupledEnds:
         corrections = [np.zeros((len(judged), self.own.shape[1])) for _ in (0, 1)]
         if self.known_means is not None:
             return self.known_means[units], corrections
-        own, known = self.own[judged], self.known[train]
+        own = self.own[judged]
+        target: Callable[[Index], Array] = self.known.__getitem__
         for stage in reversed(self.switch.rest):
             at, regression, design, learned = self.learn(stage, train)
-            predict = regression.fit(take(learned, train[at]), known[at], self.fitted.weight[train[at]])
+            predict = regression.fit(take(learned, train[at]), target(train[at]), self.fitted.weight[train[at]])
             start = predict(take(design, judged))
             for which, found in enumerate(corrections):
                 weight = self.weights[which, stage][judged, None]
                 found += np.where(weight > 0.0, weight * (own - start), 0.0)
-            own, known = start, predict(take(learned, train))
+            own, target = start, partial(_predicted, predict, learned)
         cells = (units[:, None] * self.cells + np.arange(self.cells)).ravel()
         return self._by_unit(predict(take(self.design, cells))), corrections
 
@@ -229,17 +232,17 @@ class _Program:
 
     @staticmethod
     def _block(end: int, a: Array, b: Array, diagonal: Array, p: Array, q: Array) -> tuple[Array, ...]:
-        distance = b[:, None, :] + (1.0 - 2.0 * (end == 0)) * a[:, :, None] - end
+        sign = 1.0 if end else -1.0  # the distance is b - a, or b + a - 1
+        distance = b[:, None, :] + sign * a[:, :, None] - end
         cost, side, same = np.abs(distance), np.sign(distance), np.arange(p.shape[1])
         cost[:, same, same], side[:, same, same] = diagonal, 0.0
         first, second, coupling = solve_couplings(cost, p, q)
         moved = coupling * side
-        on_first = moved.sum(axis=2) if end else -moved.sum(axis=2)
         return (
             (first * p).sum(axis=1) + (second * q).sum(axis=1),
             first,
             second,
-            _share(on_first, p),
+            _share(sign * moved.sum(axis=2), p),
             _share(moved.sum(axis=1), q),
             _share(coupling[:, same, same], p),
         )
@@ -258,5 +261,10 @@ def _number(table: pd.DataFrame) -> tuple[Index, Index]:
     return number, np.unique(number, return_index=True)[1]
 
 
+def _predicted(predict: Predict, design: Design, at: Index) -> Array:
+    return predict(take(design, at))
+
+
 def _share(part: Array, whole: Array) -> Array:
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0.0)
+    """Return a part of the mass of cells, (u, K), over the mass, from -1 to 1 although programs have a tolerance."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0.0).clip(-1.0, 1.0)
