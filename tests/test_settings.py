@@ -184,6 +184,18 @@ settings(
     random_state="seed",
 )
 settings(
+    pf.OneStep,
+    lambda **given: pf.OneStep(**({"unfair": UNFAIR, "propensity": Untouchable()} | given)).fit(TABLE),
+    unfair="paths",
+    propensity="choice",
+    regression="choice",
+    form="choice",
+    joint="choice or none",
+    folds="count",
+    clip="below half or none",
+    random_state="seed",
+)
+settings(
     pf.GComputation,
     lambda **given: pf.GComputation(**({"unfair": UNFAIR} | given)).fit(TABLE),
     unfair="paths",

@@ -19,6 +19,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample, Worlds
 from pyrofair.exceptions import DataError
 
 __all__ = [
+    "BLOCK",
     "PIUBounds",
     "Potentials",
     "Signs",
@@ -28,6 +29,7 @@ __all__ = [
     "consistent_ends",
     "feasible_interval",
     "piu_bounds",
+    "solve_couplings",
     "split_draws",
     "test_set_bound",
     "unit_disagreement",
@@ -320,13 +322,25 @@ def _potentials(own: _Cells) -> Potentials:
     lower, upper = np.zeros(len(own.p)), np.zeros(len(own.p))
     for _, at in own.blocks():
         for found, cost in zip((lower, upper), own.costs(at, own.a, own.b), strict=True):
-            second = _complete(cost, _solve(cost, own.p[at], own.q[at]))
-            found[at] = (cost - second[:, None, :]).min(axis=2)  # also where a cell has no weight in this view
+            found[at] = solve_couplings(cost, own.p[at], own.q[at])[0]
     return Potentials(lower, upper, own.a, own.b)
 
 
-def _solve(cost: Vector, p: Vector, q: Vector) -> Vector:
-    """Return the potentials of the baseline's cells at which each unit's program has its value, (units, cells)."""
+def solve_couplings(cost: Vector, p: Vector, q: Vector) -> tuple[Vector, Vector, Vector]:
+    """Find for each unit the coupling of its cells in both worlds that costs least.
+
+    Parameters
+    ----------
+    cost, p, q
+        The costs (units, cells, cells), and the masses of the cells in the baseline and the switched world (units,
+        cells). At most about BLOCK costs at a time.
+
+    Returns
+    -------
+    first, second, coupling
+        Potentials of the cells of both worlds, (units, cells), also of those without mass, and a coupling (units,
+        cells, cells).
+    """
     units, k = p.shape
     total = q.sum(axis=1, keepdims=True)
     margins = np.concatenate([p, q * np.divide(p.sum(axis=1, keepdims=True), total, where=total > 0, out=0 * total)], 1)
@@ -338,7 +352,9 @@ def _solve(cost: Vector, p: Vector, q: Vector) -> Vector:
     solution: Any = linprog(cost.ravel(), A_eq=table, b_eq=margins.ravel(), method="highs")  # type: ignore[call-overload]
     if solution.x is None:
         raise ArithmeticError(f"A linear program over couplings failed: {solution.message}")
-    return np.asarray(solution.eqlin.marginals, dtype=np.float64).reshape(units, 2 * k)[:, :k]
+    second = _complete(cost, np.asarray(solution.eqlin.marginals, dtype=np.float64).reshape(units, 2 * k)[:, :k])
+    first = (cost - second[:, None, :]).min(axis=2)  # also where a cell has no mass
+    return first, second, np.asarray(solution.x, dtype=np.float64).reshape(units, k, k)
 
 
 ROUNDING = 1e-9

@@ -37,7 +37,8 @@ class InfluenceValues:
         P(Y = 1) in the baseline world and in that with the unfair paths switched.
     lower
         The lower end of PIU given what both worlds share (S): ``ypi - y0``, times the sign of the effect given S. The
-        estimate may be negative where that sign is not known well; its size is then the end.
+        estimate may be negative where that sign is not known well; its size is then the end. Where more is known of the
+        two worlds of a unit than S, the end that follows.
     rest
         ``1 - y0 - ypi`` times its sign given S; 1 minus its size is the upper end of PIU given S.
     disagreement

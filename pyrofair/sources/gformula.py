@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_integer_dtype
 
-from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Estimand
 from pyrofair.mechanisms.families import decode, features, support
 from pyrofair.programs.couplings import quantile
+from pyrofair.sources.coupled_ends import require_switched_first, too_many_values
 from pyrofair.sources.propensity import Rows
 from pyrofair.tables.labels import as_column, repeat_label, span_of
 
@@ -196,15 +196,8 @@ class GFormula:
         """
         switched = self.graph.switched
         if self._combinations(switched) > exact:
-            raise DataError(
-                f"joint='consistent' takes each value of {', '.join(self.graph.graph.columns_of(switched))} by itself, "
-                f"and they have more than {exact} together, or are no categories or integers. Use joint=None."
-            )
-        if late := [node for node in switched if {*self.graph.given[node]} & {*self.graph.drawn} - {*switched}]:
-            raise DataError(
-                f"joint='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node "
-                "that they do not. Use joint=None."
-            )
+            raise too_many_values(self.graph.graph.columns_of(switched), exact)
+        require_switched_first(switched, self.graph.given, self.graph.drawn)
         one, other = (self._all_values(switched, which, units, least=0.0) for which in (0, 1))
         cells = len(one.rows) // len(units.weight)
         rest = [node for node in self.graph.drawn if node not in switched]

@@ -28,7 +28,7 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
-from pyrofair.exceptions import PositivityError, PositivityWarning
+from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.graph_form import GraphForm
@@ -58,6 +58,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "propensity": require_propensity,
     "regression": require_regression,
     "form": partial(require_choice, choices=("auto", "prefix", "graph")),
+    "joint": partial(require_choice, choices=(None, "consistent")),
     "folds": require_integer,
     "clip": optional(partial(require_real, above=0.0, below=0.5)),
     "random_state": lambda name, value: require_seed(value, name),
@@ -86,6 +87,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         need of overlap given these features. ``"graph"`` conditions it on its parents only: efficient, and in need of
         overlap of parents alone, but it rests on the missing edges and on mechanisms drawn from. ``"auto"`` takes the
         prefix form where its weights are usable, else the graph form where its are, and refuses otherwise.
+    joint
+        What the ends of PIU assume of a unit's features in the two worlds: None, nothing but what both worlds share; or
+        ``"consistent"``, that wherever what unfair edges switch agrees, all else does too, as with independent errors.
+        The ends are then tighter. It takes the prefix form, scores that are a known function, an A that causes no part
+        of what both worlds share, and switched nodes with at most 200 values together that read no other drawn node.
     folds
         The folds of cross-fitting: each row is judged by models that did not see it. 1 fits on all rows.
     clip
@@ -127,6 +133,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         propensity: PropensityName | ClassifierMixin = "boosted",
         regression: RegressionName | RegressorMixin = "boosted",
         form: Literal["auto", "prefix", "graph"] = "auto",
+        joint: Literal["consistent"] | None = None,
         folds: int = FOLDS,
         clip: float | None = None,
         random_state: int | np.random.Generator | None = None,
@@ -135,6 +142,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self.propensity = propensity
         self.regression = regression
         self.form = form
+        self.joint = joint
         self.folds = folds
         self.clip = clip
         self.random_state = random_state
@@ -157,6 +165,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If ``form="auto"`` finds no form whose weights are usable.
         """
         check_settings(self, CONSTRAINTS)
+        if self.joint and self.form == "graph":
+            raise DataError("joint='consistent' takes the prefix form, not form='graph'. Use one or the other.")
         estimand = identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
@@ -191,12 +201,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _considered(self) -> tuple[str, ...]:
         """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
-        if self.estimand_.target == "outcome":
+        if self.estimand_.target == "outcome" or self.joint:
             return ("prefix",)
         return ("prefix", "graph") if self.form == "auto" else (self.form,)
 
     def _make_form(self, name: str) -> PrefixForm | GraphForm:
-        make = PrefixForm if name == "prefix" else GraphForm
+        make = partial(PrefixForm, joint=self.joint) if name == "prefix" else GraphForm
         return make(self.estimand_, self.nuisances_, seed=self.nuisances_.seed, regression=self.regression)
 
     def _unsupported(self) -> list[str]:
@@ -228,6 +238,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         the data do not identify that effect.
         """
         check_is_fitted(self, "estimand_")
+        if self.joint:
+            raise DataError(
+                "joint='consistent' compares the scores of both worlds for the same features; of an outcome only one "
+                "is observed. Use joint=None."
+            )
         other = copy.copy(self)
         other.estimand_ = identify(self.unfair, "outcome")
         other._choose_form()

@@ -7,9 +7,11 @@ residual of each stage, weighted to the world, corrects for what the regression 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,9 +22,11 @@ from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
+from pyrofair.sources.coupled_ends import CoupledEnds, Switch, switched_nodes
 from pyrofair.sources.propensity import Folds, Nuisances, Rows, split_folds
-from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression
+from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression, take
 from pyrofair.sources.stages import Stage, StageValues, describe_stages, stage_table
+from pyrofair.tables.labels import repeat_label
 
 __all__ = ["PrefixForm", "check_scores", "make_scores"]
 
@@ -54,23 +58,38 @@ class PrefixForm:
     name = "prefix"
 
     def __init__(
-        self, estimand: Estimand, nuisances: Nuisances, regression: RegressionName | RegressorMixin, seed: int
+        self,
+        estimand: Estimand,
+        nuisances: Nuisances,
+        regression: RegressionName | RegressorMixin,
+        seed: int,
+        joint: Literal["consistent"] | None = None,
     ) -> None:
         self.estimand, self.nuisances, self.regression, self.seed = estimand, nuisances, regression, seed
-        shared = set(estimand.unfair.shared)
-        self.worlds = tuple(_arrange(part, shared, estimand) for part in (estimand.baseline, estimand.switched))
+        switched = switched_nodes(estimand) if joint == "consistent" else ()
+        parts = (estimand.baseline, estimand.switched)
+        self.worlds = tuple(_arrange(part, estimand, switched) for part in parts)
+        self.switch = _switch(self.worlds, switched) if switched else None
+        if self.switch:
+            self.switch.check(nuisances.rows.table)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the form rests on besides, a sentence each."""
         stages = dict.fromkeys(", ".join(stage.nodes) for world in self.worlds for stage in world.stages)
         sensitive = self.estimand.unfair.graph.sensitive
+        switched = ", ".join(self.switch.switched) if self.switch else ""
+        agree = (
+            f"Wherever both worlds agree in {switched}, they agree in all that follows from it (independent errors); "
+            "the ends of PIU rest on this.",
+        )
         return (
             f"Prefix form: at each stage ({'; '.join(stages) or 'none'}) the propensities or the regression given all "
             "features before it converge to the truth, and the product of their errors vanishes faster than 1/sqrt(n). "
             "Where both are wrong, so is the estimate, and its interval does not cover that.",
             f"Each stage's features occur in the group that is weighted there (positivity of P({sensitive} | features "
             "before it)).",
+            *(agree if self.switch else ()),
         )
 
     @property
@@ -93,19 +112,46 @@ class PrefixForm:
         fitted = self.nuisances.rows
         scores = [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
         walk = _Walk(self, rows, scores)
+        if self.switch:
+            walk.couple(self.switch, partial(self._score_table, score))
         return walk.values()
 
+    def _score_table(self, score: Scorer, which: int, table: pd.DataFrame) -> Array:
+        """Return the scores (m, Q) of rows that are no observed ones, in a world."""
+        graph = self.estimand.unfair.graph
+        if (name := graph.sensitive_column) in graph.input_columns:
+            label = graph.label(self.worlds[which].part.paper_group)
+            table = table.assign(**{name: repeat_label(self.nuisances.rows.table[name], label, table.index)})
+        return _scored(score, table[graph.input_columns], np.full(len(table), -1))
 
-def _arrange(part: RegimeEstimand, shared: set[str], estimand: Estimand) -> World:
-    """Put what both worlds share first, and gather runs of nodes that read one arm."""
+
+def _arrange(part: RegimeEstimand, estimand: Estimand, switched: Sequence[str]) -> World:
+    """Put what both worlds share first, then the nodes to couple, and gather runs of nodes that read one arm."""
+    shared = set(estimand.unfair.shared)
     roots, rest = part.order[: part.roots], part.order[part.roots :]
     caused = tuple(node for node in rest if node in shared)
-    part = part.ordered((*roots, *caused, *(node for node in rest if node not in shared)))
+    others = (node for node in rest if node not in shared and node not in switched)
+    part = part.ordered((*roots, *caused, *switched, *others))
     nodes = [(node, factor.arm) for node, factor in zip(part.order, part.factors, strict=True)]
     if estimand.target == "outcome":
         nodes.append((estimand.unfair.graph.outcome, part.outcome_arm))
     boundary = part.roots + len(caused)
     return World(part, _runs(part, nodes, part.roots, boundary), _runs(part, nodes, boundary, len(nodes)))
+
+
+def _switch(worlds: Sequence[World], switched: Sequence[str]) -> Switch:
+    """Return the stages of the nodes to couple, and those after, of worlds that have these nodes first."""
+    parts = [world.part for world in worlds]
+    start = parts[0].roots
+    boundary = start + len(switched)
+    one, other = (
+        Stage(part.regime.name, part.order[start:boundary], part.factors[start].arm, part.order[:start], start)
+        for part in parts
+    )
+    nodes = [(factor.node, factor.arm) for factor in parts[1].factors]
+    columns_of = parts[0].regime.unfair.graph.columns_of
+    rest = _runs(parts[1], nodes, boundary, len(nodes))
+    return Switch(columns_of(parts[0].order[:start]), columns_of(switched), (one, other), rest)
 
 
 def _runs(part: RegimeEstimand, nodes: Sequence[tuple[str, int | None]], first: int, last: int) -> tuple[Stage, ...]:
@@ -133,13 +179,18 @@ def make_scores(
         read, origin = table.as_read(index, part.outcome_arm, part.regime.unfair.graph, fitted)
         if table is not rows:
             origin = np.full(len(index), -1)
-        scored = np.asarray(score(CounterfactualSample(read, np.ones(len(index)), origin=origin)), dtype=np.float64)
-        scored = scored[:, None] if scored.ndim == 1 else scored
-        check_scores(scored, len(index))
+        scored = _scored(score, read, origin)
         whole = np.full((len(table.a), scored.shape[1]), np.nan)
         whole[index] = scored
         found.append(whole)
     return found[0], found[-1]
+
+
+def _scored(score: Scorer, read: pd.DataFrame, origin: NDArray[np.int64]) -> Array:
+    scored = np.asarray(score(CounterfactualSample(read, np.ones(len(read)), origin=origin)), dtype=np.float64)
+    scored = scored[:, None] if scored.ndim == 1 else scored
+    check_scores(scored, len(read))
+    return scored
 
 
 def check_scores(scored: Array, m: int) -> None:
@@ -167,6 +218,20 @@ class _Walk:
             own = [(stage, form.weights(rows, world, stage)) for stage in world.stages]
             self.found.append([StageValues.empty(stage, weight, self.columns) for stage, weight in own])
         self.regressions: dict[tuple[str, ...], tuple[Regression, Design, Design]] = {}
+        self.coupled: CoupledEnds | None = None
+
+    def couple(self, switch: Switch, score: Callable[[int, pd.DataFrame], Array]) -> None:
+        """Take the ends of PIU over couplings of what unfair edges switch."""
+        form, rows = self.form, self.rows
+        self.coupled = CoupledEnds(
+            switch,
+            rows,
+            self.fitted,
+            self.scores,
+            weigh=lambda which, stage: form.weights(rows, form.worlds[which], stage),
+            learn=self._learn,
+            score=score,
+        )
 
     def values(self) -> InfluenceValues:
         """Return the influence values and the diagnostics of the stages."""
@@ -226,8 +291,12 @@ class _Walk:
         y0, ypi, lower, rest, disagreement = found
         self._add("y0", judged, share, y0 + t0)
         self._add("ypi", judged, share, ypi + t1)
-        self._add("lower", judged, share, lower + np.sign(b - a) * (t1 - t0))
-        self._add("rest", judged, share, rest - np.sign(1.0 - a - b) * (t0 + t1))
+        if self.coupled:
+            lower, rest = self.coupled.fold(train, judged)
+        else:
+            lower, rest = lower + np.sign(b - a) * (t1 - t0), rest - np.sign(1.0 - a - b) * (t0 + t1)
+        self._add("lower", judged, share, lower)
+        self._add("rest", judged, share, rest)
         self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
 
     def _add(self, name: str, judged: NDArray[np.int64], share: Array, values: Array) -> None:
@@ -255,9 +324,9 @@ class _Walk:
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self._learn(stage, train)
-            fitted = _take(learned, train[at]), known[at], self.fitted.weight[train[at]]
+            fitted = take(learned, train[at]), known[at], self.fitted.weight[train[at]]
             predict = regression.fit(*fitted)
-            start = predict(_take(design, judged))
+            start = predict(take(design, judged))
             weight = of[0].weight[judged, None]
             correction = np.where(weight > 0.0, weight * (own - start), 0.0)
             for j, values in enumerate(of):
@@ -270,13 +339,13 @@ class _Walk:
             known = smooth_known = np.full_like(known, np.nan)
             last = not i and len(worlds) == 1
             if i or (last and self.form.worlds[0].shared):
-                known[needed] = predict(_take(learned, train[needed]))
+                known[needed] = predict(take(learned, train[needed]))
             own = smooth = start
             if last and regression.smooths:
                 rough = regression.smooth(*fitted)
-                smooth, smooth_known = rough(_take(design, judged)), np.full_like(known, np.nan)
+                smooth, smooth_known = rough(take(design, judged)), np.full_like(known, np.nan)
                 if self.form.worlds[0].shared:
-                    smooth_known[needed] = rough(_take(learned, train[needed]))
+                    smooth_known[needed] = rough(take(learned, train[needed]))
         return _Average(total, own, known, smooth, smooth_known)
 
     def _shared(
@@ -325,7 +394,3 @@ def _given_shared(a: Array, b: Array, smooth_a: Array, smooth_b: Array) -> list[
     sign, side = np.sign(smooth_b - smooth_a), np.sign(1.0 - smooth_a - smooth_b)
     product = (1.0 - 2.0 * smooth_b) * a + (1.0 - 2.0 * smooth_a) * b + 2.0 * smooth_a * smooth_b
     return [a, b, sign * (b - a), side * (1.0 - a - b), product]
-
-
-def _take(design: Design, index: NDArray[np.int64]) -> Design:
-    return design.iloc[index] if isinstance(design, pd.DataFrame) else design[index]

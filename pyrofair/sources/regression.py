@@ -21,7 +21,7 @@ from pyrofair.sources.propensity import fit_weighted, linear_design, newton_logi
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 
-__all__ = ["Predict", "Regression", "RegressionName", "make_regression", "require_regression"]
+__all__ = ["Design", "Predict", "Regression", "RegressionName", "make_regression", "require_regression", "take"]
 
 FEWEST_TREES, MOST_TREES = 30, 200
 """Boosted regressions have at least and at most so many trees."""
@@ -271,3 +271,8 @@ def require_regression(name: str, value: object) -> None:
             f"{name}={value!r} is not known. Use 'boosted', 'logistic', 'saturated', 'stacked', or a scikit-learn "
             "regressor; a classifier has no place here, for it regresses scores."
         )
+
+
+def take(design: Design, index: NDArray[np.int64]) -> Design:
+    """Return some rows of a design."""
+    return design.iloc[index] if isinstance(design, pd.DataFrame) else design[index]
