@@ -133,11 +133,11 @@ def draw(table: pd.DataFrame, path: Path) -> None:
             seeds = part.index.get_level_values("seed").nunique()
             legend = f"{label}, {seeds} seed{'s' if seeds > 1 else ''}"
             panel.plot(mean[bound], 100 * mean["accuracy"], "o-", color=colour, label=legend)
-        panel.axhline(100 * wide["majority_rate"].mean(), color="0.6", linestyle=":", linewidth=1)
+        panel.axhline(100 * wide["majority_rate"].mean(), color="0.6", linestyle=":", label="a constant prediction")
         panel.set_xlabel(title)
     panels[0].set_ylabel("test accuracy, %")
     lines, labels = panels[0].get_legend_handles_labels()
-    figure.legend(lines, labels, frameon=False, title="trained on", loc="outside lower center", ncols=3)
+    figure.legend(lines, labels, frameon=False, title="trained on", loc="outside lower center", ncols=2)
     figure.savefig(path, dpi=120)
 
 
