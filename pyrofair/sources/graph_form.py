@@ -32,8 +32,9 @@ from pyrofair.sources.donors import (
     Regression,
 )
 from pyrofair.sources.gformula import MechanismGraph
+from pyrofair.sources.models import Folds, split_folds
 from pyrofair.sources.prefix_form import check_scores
-from pyrofair.sources.propensity import Folds, Nuisances, Rows, split_folds
+from pyrofair.sources.propensity import Nuisances, Rows
 from pyrofair.sources.stages import COLUMNS, Stage, mean_and_z, stage_table
 from pyrofair.tables.labels import repeat_label
 

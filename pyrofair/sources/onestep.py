@@ -32,6 +32,7 @@ from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.graph_form import GraphForm
+from pyrofair.sources.models import split_folds
 from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.sources.propensity import (
     FOLDS,
@@ -41,7 +42,6 @@ from pyrofair.sources.propensity import (
     group_overlap,
     group_sizes,
     require_propensity,
-    split_folds,
     unsupported_cells,
 )
 from pyrofair.sources.regression import RegressionName, require_regression

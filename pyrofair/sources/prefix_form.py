@@ -23,7 +23,8 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.sources.coupled_ends import CoupledEnds, Switch, switched_nodes
-from pyrofair.sources.propensity import Folds, Nuisances, Rows, split_folds
+from pyrofair.sources.models import Folds, split_folds
+from pyrofair.sources.propensity import Nuisances, Rows
 from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression, take
 from pyrofair.sources.stages import Stage, StageValues, describe_stages, stage_table
 from pyrofair.tables.labels import repeat_label

@@ -5,28 +5,34 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import linalg, sparse
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier, StackingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.pipeline import make_pipeline
 
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
 from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
+from pyrofair.sources.models import (
+    Stack,
+    fit_weighted,
+    linear_design,
+    newton_logistic,
+    recode,
+    split_folds,
+    text_levels,
+)
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
@@ -42,35 +48,21 @@ __all__ = [
     "Rows",
     "group_overlap",
     "group_sizes",
-    "linear_design",
     "make_propensity",
-    "newton_logistic",
-    "recode",
     "require_propensity",
-    "split_folds",
-    "text_levels",
     "unsupported_cells",
 ]
 
 PropensityName = Literal["logistic", "boosted", "saturated", "stacked"]
 FOLDS = 5
 """The folds of cross-fitting, by default."""
-MANY = 5_000
-"""Boosted propensities of so many rows have larger trees."""
-WIDE = 256
-"""Encoded tables of more columns are held in compressed rows."""
-MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
-"""Conjugate gradients end after so many products, at this relative residual, or at so little curvature."""
-MOST_COPIES = 1000
-"""The most often that a row is repeated for a classifier that takes no weights."""
+MANY, VERY_MANY = 5_000, 20_000
+"""Boosted propensities of so many rows have larger trees, and still larger ones."""
 
 AT_BOUND = 1e-6
 SEPARATED = 1e-3
 """A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
 NEGLIGIBLE = 1e-9
-
-Design: TypeAlias = Any
-"""A matrix (n, k): a NumPy array, or one of SciPy in compressed rows."""
 
 
 class Propensity(ABC):
@@ -153,102 +145,6 @@ class Logistic(Propensity):
         return {name: value for name, value in self.__dict__.items() if name != "cached_"}
 
 
-def linear_design(encoder: TableEncoder, X: pd.DataFrame) -> Design:
-    """Return a column of ones beside the encoded columns of a table, (n, k), sparse where they are many."""
-    ones = np.ones((len(X), 1))
-    if encoder.width_ > WIDE:
-        return sparse.csr_array(sparse.hstack([sparse.csr_array(ones), encoder.transform_sparse(X)]))
-    return np.hstack([ones, encoder.transform(X)])
-
-
-def newton_logistic(
-    X: Design,
-    a: NDArray[Any],
-    weight: NDArray[np.float64],
-    start: NDArray[np.float64],
-    *,
-    tolerance: float = 1e-12,
-    max_steps: int = 60,
-) -> NDArray[np.float64]:
-    """Return coefficients that maximise the weighted logistic likelihood of responses in [0, 1] (n,), shape (k,).
-
-    Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
-    that every refit of a bootstrap converges. Under separation it stops once the likelihood gains no more. With a
-    sparse design conjugate gradients solve for a step, and never leave the design's row space.
-    """
-    scale = float(weight.sum())
-    coef = start
-
-    def loss(eta: NDArray[np.float64]) -> float:
-        return float(weight @ (np.logaddexp(0.0, eta) - a * eta)) / scale
-
-    eta = X @ coef
-    current = loss(eta)
-    for _ in range(max_steps):
-        p = expit(eta)
-        gradient = X.T @ (weight * (a - p)) / scale
-        curvature = weight * p * (1.0 - p) / scale
-        if isinstance(X, np.ndarray):
-            curved = np.sqrt(curvature)[:, None] * X
-            step = linalg.lstsq(curved.T @ curved, gradient, cond=1e-12, lapack_driver="gelsy")[0]
-        else:
-            step = _conjugate_gradients(X, curvature, gradient)
-        eta_step = X @ step
-        size = 1.0
-        # Near the maximum the loss is flat to its last digit, which must not shorten the last steps.
-        while size > 1e-6 and loss(eta + size * eta_step) > current * (1.0 + 1e-13):
-            size /= 2.0
-        coef, eta = coef + size * step, eta + size * eta_step
-        previous, current = current, loss(eta)
-        if previous - current <= tolerance * (abs(current) + tolerance):
-            break
-    return coef
-
-
-def _conjugate_gradients(
-    X: Design, curvature: NDArray[np.float64], gradient: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Solve X' diag(curvature) X step = gradient, shape (k,), scaled by the diagonal; a column without any stays 0."""
-    diagonal = np.asarray(X.multiply(X).T @ curvature)
-    inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0)
-    step, residual = np.zeros_like(gradient), gradient.copy()
-    scaled = inverse * residual
-    direction, size = scaled.copy(), float(residual @ scaled)
-    first = size
-    for _ in range(MOST_PRODUCTS):
-        if not size > CG_TOLERANCE**2 * first:
-            break
-        curved = X.T @ (curvature * (X @ direction))
-        along = float(direction @ curved)
-        if not along > FLAT * float(direction @ (diagonal * direction)):  # nothing but rounding: a collinear direction
-            break
-        step += (size / along) * direction
-        residual -= (size / along) * curved
-        scaled = inverse * residual
-        before, size = size, float(residual @ scaled)
-        direction = scaled + (size / before) * direction
-    return step
-
-
-Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
-"""For each fold the rows that it is fitted on, and those that it judges."""
-
-
-def split_folds(a: NDArray[np.int8], weight: NDArray[np.float64], folds: int, seed: int) -> Folds:
-    """Split the rows of positive weight (n,) into folds with rows of both groups a (n,); one fold is all of them."""
-    kept = np.flatnonzero(weight > 0.0)
-    smallest = int(np.bincount(a[kept], minlength=2).min())
-    if smallest < folds:
-        raise DataError(
-            f"A group has {smallest} rows with a weight, too few for {folds}-fold cross-fitting; use "
-            "propensity='logistic', or fewer folds (folds=1 fits on all rows)."
-        )
-    if folds == 1:
-        return [(kept, kept)]
-    split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(kept, a[kept])
-    return [(kept[train], kept[test]) for train, test in split]
-
-
 class FromClassifier(Propensity):
     """Any scikit-learn classifier or pipeline, given the columns as they are, cross-fitted in folds with both groups.
 
@@ -287,17 +183,6 @@ class FromClassifier(Propensity):
         return recode(X, self.levels_)
 
 
-def text_levels(X: pd.DataFrame) -> dict[str, pd.Index[Any]]:
-    """Return the levels of the columns of a table that hold categories, text or objects."""
-    return {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
-
-
-def recode(X: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFrame:
-    """Return a table with some columns as pandas categories of these levels; an unknown value is a DataError."""
-    codes = {name: encode_levels(X[name], own) for name, own in levels.items()}
-    return X.assign(**{c: pd.Categorical.from_codes(codes[c], categories=levels[c]) for c in codes})
-
-
 class Boosted(FromClassifier):
     """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
 
@@ -310,8 +195,7 @@ class Stacked(FromClassifier):
 
     def __init__(self, n: int, seed: int, folds: int = FOLDS) -> None:
         logistic = make_pipeline(TableEncoder(), LogisticRegression(C=np.inf, max_iter=1000))
-        members = [("logistic", logistic), ("boosted", _trees(n, seed))]
-        super().__init__(StackingClassifier(members, cv=3), folds, seed, recodes=True)
+        super().__init__(Stack([logistic, _trees(n, seed)], chances=True, seed=seed), folds, seed, recodes=True)
 
 
 def _trees(n: int, seed: int) -> HistGradientBoostingClassifier:
@@ -324,10 +208,10 @@ def _trees(n: int, seed: int) -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(
         learning_rate=0.1,
         max_iter=400,
-        max_leaf_nodes=8 if n < MANY else 15,
-        min_samples_leaf=30,
+        max_leaf_nodes=8 if n < MANY else 15 if n < VERY_MANY else 31,
+        min_samples_leaf=30 if n < VERY_MANY else 20,
         early_stopping=True,
-        n_iter_no_change=int(np.clip(5.0 * np.sqrt(n / 3000.0), 5, 20)),
+        n_iter_no_change=20 if n >= VERY_MANY else int(np.clip(5.0 * np.sqrt(n / 3000.0), 5, 20)),
         categorical_features="from_dtype",
         random_state=seed,
     )
@@ -340,48 +224,6 @@ def _chance(model: Any, X: pd.DataFrame) -> NDArray[np.float64]:
     if set(classes) != {0, 1}:
         raise DataError(f"{name} has the classes {classes}, but was fitted on 0 and 1; leave its labels as they are.")
     return read_probabilities(name, model.predict_proba(X), len(X))[:, classes.index(1)]
-
-
-def fit_weighted(
-    model: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64], *, what: str = "The propensity model"
-) -> Any:
-    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios."""
-    if (weight == weight[0]).all():
-        return _fit(what, model, X, y)
-    last = model.steps[-1] if isinstance(model, Pipeline) else None
-    if has_fit_parameter(last[1] if last else model, "sample_weight"):
-        return _fit(what, model, X, y, **{f"{last[0]}__sample_weight" if last else "sample_weight": weight})
-    counts = _as_counts(weight)
-    if counts is None:
-        raise DataError(
-            f"{what} {type(last[1] if last else model).__name__} takes no sample_weight, and the weights are not in "
-            "the ratio of integers by which rows could be repeated. Use a model that takes weights, or in an audit "
-            "bootstrap='multinomial'."
-        )
-    rows = np.repeat(np.arange(len(y)), counts)
-    return _fit(what, model, X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows], y[rows])
-
-
-def _fit(what: str, model: Any, X: Any, y: NDArray[Any], **weights: NDArray[np.float64]) -> Any:
-    try:
-        return model.fit(X, y, **weights)
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(f"{what} {type(model).__name__} cannot be fitted: {error}") from error
-
-
-def _as_counts(weight: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """Return the smallest integers in the ratio of some weights, shape (n,); None if they would be large."""
-    ratio = weight / weight[weight > 0.0].min()
-    known: NDArray[np.float64] = np.unique(ratio)
-    for factor in range(1, MOST_COPIES + 1):
-        rounded = np.rint(factor * known)
-        if rounded[-1] > MOST_COPIES:
-            break
-        if np.allclose(factor * known, rounded, rtol=1e-9, atol=0.0):
-            return np.asarray(np.rint(factor * ratio), dtype=np.int64)
-    return None
 
 
 def make_propensity(

@@ -12,14 +12,22 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import RegressorMixin, clone, is_regressor
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, StackingRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from pyrofair.exceptions import DataError, PositivityError
-from pyrofair.sources.propensity import fit_weighted, linear_design, newton_logistic, recode, text_levels
+from pyrofair.sources.models import (
+    MOST_LEVELS,
+    Stack,
+    fit_weighted,
+    linear_design,
+    newton_logistic,
+    recode,
+    text_levels,
+)
 from pyrofair.tables.encoder import TableEncoder
-from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
+from pyrofair.tables.labels import as_levels, encode_levels
 
 __all__ = ["Design", "Predict", "Regression", "RegressionName", "make_regression", "require_regression", "take"]
 
@@ -158,9 +166,9 @@ class Boosted(Regression):
     """Gradient-boosted trees, one ensemble for each score; categories are split as sets."""
 
     def __init__(self, X: pd.DataFrame, seed: int) -> None:
-        self.levels = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
+        self.levels = text_levels(X)
         self.columns, self.seed, self.smooths = list(X.columns), seed, len(X) < SMOOTHED
-        self.trees = _trees([name in self.levels for name in self.columns], len(X), seed)
+        self.trees = _trees([0 < len(self.levels.get(name, ())) <= MOST_LEVELS for name in self.columns], len(X), seed)
 
     def design(self, X: pd.DataFrame) -> Cells:
         """Return the columns as numbers, categories by their codes."""
@@ -178,7 +186,7 @@ class Boosted(Regression):
 
     def smooth(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
         """Fit a forest of trees split at random for each score, on the mean score of each different row."""
-        total = np.bincount(design.index, weight, len(design.different))
+        total = np.bincount(design.index, weight, len(design.different)).astype(np.float64)
         kept = total > 0.0
         means = [np.bincount(design.index, weight * column, len(total))[kept] / total[kept] for column in y.T]
         least = min(0.5, LEAST_IN_LEAF / len(y))
@@ -240,13 +248,9 @@ def _each(y: NDArray[np.float64], fit: Callable[[NDArray[np.float64]], Predict])
     return predict
 
 
-def _stack(n: int, seed: int) -> Any:
-    """Return a stack of linear regression on main effects and boosted trees, with weights of at least 0."""
-    trees = _trees("from_dtype", n, seed)
-    linear = make_pipeline(TableEncoder(), LinearRegression())
-    return StackingRegressor(
-        [("linear", linear), ("boosted", trees)], final_estimator=LinearRegression(positive=True), cv=3
-    )
+def _stack(n: int, seed: int) -> Stack:
+    """Return a stack of linear regression on main effects and boosted trees."""
+    return Stack([make_pipeline(TableEncoder(), LinearRegression()), _trees("from_dtype", n, seed)], seed=seed)
 
 
 def make_regression(regression: RegressionName | RegressorMixin, X: pd.DataFrame, seed: int) -> Regression:
