@@ -49,6 +49,7 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
+from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -253,7 +254,7 @@ def audit(
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     outcome, constant = _read_outcome(df, graph)
-    warned = _warn(constant)
+    warned = _warn([*constant, *describe_copies(table)])
     warn_unused(df, graph)
     weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
@@ -381,6 +382,8 @@ def _audit_by_influence(
         ]
         asked = [(each, replace(scores, models=models, fresh=fresh)) for each, models in parts if models]
         absent = _absent_group(context["graph"], a, weight)
+        if not fresh:
+            _warn_few_fitted(fitted, table)
         found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
         groups = pd.DataFrame()
         if not found.failure:
@@ -434,6 +437,21 @@ def _audit_by_influence(
         found.normal.influence,
         found.stages,
     )
+
+
+def _warn_few_fitted(fitted: Any, table: pd.DataFrame) -> None:
+    """Warn where a source judges more new rows than it was fitted on."""
+    if not hasattr(fitted, "fitted_rows"):
+        return
+    new, own = int((fitted.fitted_rows(table) < 0).sum()), fitted.n_fitted_
+    if new > own:
+        warnings.warn(
+            f"The source was fitted on {own:,} rows, fewer than the {new:,} others that are audited: what these few "
+            "rows leave wrong with its models does not shrink with the rows audited, and intervals are widened for it "
+            "by a rule of thumb. Leave the source unfitted, so that it is cross-fitted on the audited rows.",
+            PyrofairWarning,
+            stacklevel=2,
+        )
 
 
 def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:

@@ -451,10 +451,13 @@ def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -
             "the estimates above do not rest on weights alone, nor on the propensity given all features, so look at "
             "the balance of their stages, and compare another propensity=..."
         )
+    share = f"one test of all: chance alone makes any disagree in about {1.0 - level:.0%} of audits"
+    if by_influence:
+        share = "one test of all, which takes the weights as known and so finds differences too often"
     lines.append(
         f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(judged)} "
-        f"comparisons (one test of all: chance alone makes any disagree in about {1.0 - level:.0%} of audits). Unless "
-        f"by chance, that is a misspecified propensity or poor overlap, never a latent cause; {advice}:"
+        f"comparisons ({share}). Unless by chance, that is a misspecified propensity or poor overlap, never a latent "
+        f"cause; {advice}:"
     )
     lines += [
         f"  {row.model}, {row.decisions}, {row.quantity}: {row.group_0:.3f} from group 0, {row.group_1:.3f} from group "

@@ -52,6 +52,8 @@ LINEAR: dict[str, dict[str, float]] = {
     GIVEN_UNITS: {"disagreement": 2.0},
 }
 """Quantities that are linear in the functionals."""
+WIDEST = 2.0
+"""The limit of the diagnostics of new rows is at most so many times that of fitted ones."""
 KINKED: dict[str, tuple[str, float, float]] = {
     "majority_rate": ("outcome", 0.5, 1.0),
     "piu_lower": ("lower", 0.0, 1.0),
@@ -60,6 +62,8 @@ KINKED: dict[str, tuple[str, float, float]] = {
 """Quantities that are a centre plus the distance of a functional from it or, with -1, one minus that distance."""
 GROUPS = ("group 0", "group 1")
 DOUBTS = {
+    "mean_weight": "its weights leave out a part of that world, or count it twice: overlap fails or a propensity is "
+    "wrong; coarsen its features",
     "balance": "its weights do not carry the rows to that world, so a propensity is wrong or overlap fails; compare "
     "another propensity=...",
     "correction": "its regression is wrong, so the numbers rest on the weights alone; compare another regression=...",
@@ -155,11 +159,14 @@ class JointNormal:
         Weights of the rows, (n,).
     given_shared
         Whether the two worlds share anything, so that there are quantities given it.
+    inflation
+        What the variances of potential outcomes are multiplied by.
     """
 
     influence: pd.DataFrame
     weight: Array
     given_shared: bool
+    inflation: float = 1.0
 
     @cached_property
     def mean(self) -> Array:
@@ -168,8 +175,13 @@ class JointNormal:
 
     @cached_property
     def covariance(self) -> Array:
-        """The covariance of the weighted means, (F, F): sum of w^2 times centred products, over (sum of w)^2."""
-        return _covariance(self.influence.to_numpy(), self._share)
+        """The covariance of the weighted means, (F, F): sum of w^2 times centred products, over (sum of w)^2.
+
+        That of potential outcomes is inflated by what their influence values leave out.
+        """
+        causal = self.influence.columns.get_level_values("functional").isin(CAUSAL)
+        factor = np.where(causal, np.sqrt(self.inflation), 1.0)
+        return np.asarray(_covariance(self.influence.to_numpy(), self._share) * np.outer(factor, factor))
 
     @cached_property
     def _share(self) -> Array:
@@ -368,7 +380,9 @@ def estimate_by_influence(
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
-    return WaldEstimates(JointNormal(influence, weight, bool(unfair.shared)), stages, weights, failure, names)
+    inflation = max((each.inflation for each in found), default=1.0)
+    normal = JointNormal(influence, weight, bool(unfair.shared), inflation)
+    return WaldEstimates(normal, stages, weights, failure, names)
 
 
 def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) -> None:
@@ -413,12 +427,13 @@ def largest_z(source: Any, table: pd.DataFrame, *, fresh: bool) -> float:
     """Return the limit of the diagnostics of stages: ``LARGEST_Z``, wider for rows that the source was not fitted on.
 
     Of such rows the error of the nuisances, made of other rows, adds to that of the diagnostics, whose z does not count
-    it: by the share of new rows among the fitted ones, if both errors are of one size.
+    it: by the share of new rows among the fitted ones, if both errors are of one size. More than twice as wide it is
+    never, so that many new rows cannot switch the diagnostics off.
     """
     if fresh or not hasattr(source, "fitted_rows"):
         return LARGEST_Z
     new = int((source.fitted_rows(table) < 0).sum())
-    return float(LARGEST_Z * np.sqrt(1.0 + new / source.n_fitted_))
+    return float(LARGEST_Z * min(np.sqrt(1.0 + new / source.n_fitted_), WIDEST))
 
 
 def describe_doubts(stages: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str, str]:
@@ -431,9 +446,11 @@ def describe_doubts(stages: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str,
         for kind, meaning in DOUBTS.items():
             worst = max(own.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))
             if abs(worst[f"{kind}_z"]) > limit:
-                z = f"{worst[f'{kind}_z']:+.1f} standard errors from 0 (beyond {limit:.2g})"
+                expected = 1 if kind == "mean_weight" else 0
+                z = f"{worst[f'{kind}_z']:+.1f} standard errors from {expected} (beyond {limit:.2g})"
+                name = kind.replace("_", " ")
                 texts.append(
-                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {kind} is {z}: {meaning}"
+                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {name} is {z}: {meaning}"
                 )
         for each in own[own["problem"] != ""].head(1).to_dict("records") if "problem" in own else []:
             texts.append(

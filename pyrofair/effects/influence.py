@@ -49,6 +49,9 @@ class InfluenceValues:
         Diagnostics, a row for each column of scores (``column``, 0 to Q - 1), world (``regime``) and stage: ``nodes``,
         ``arm``, ``given``; ``mean_weight`` with ``mean_weight_z``, ``ess``, ``max_weight``; ``balance`` and
         ``correction`` with ``balance_z`` and ``correction_z``.
+    inflation
+        What the variances of means are multiplied by, for what the values leave out: the product of the errors of the
+        models, which is of second order in theory and does not vanish in samples.
     """
 
     y0: NDArray[np.float64]
@@ -58,6 +61,7 @@ class InfluenceValues:
     disagreement: NDArray[np.float64]
     weight: NDArray[np.float64]
     stages: pd.DataFrame
+    inflation: float = 1.0
 
 
 @runtime_checkable

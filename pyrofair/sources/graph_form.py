@@ -41,7 +41,7 @@ from pyrofair.tables.labels import repeat_label
 __all__ = ["GraphForm"]
 
 SMALLEST_SHARE = 0.02
-"""Weights by propensities are given up for a density ratio below this effective size, as a share of the fitted rows."""
+"""Weights by propensities are given up for a density ratio below this effective size, as a share of the arm's rows."""
 LARGEST_SHARE = 0.1
 """They are given up for a weight above this share of the rows, too."""
 CAPPED_SHARE = 0.01
@@ -142,6 +142,10 @@ class GraphForm:
         self._pool = Pool(nuisances.graph, nuisances.rows.table)
         self._judges: dict[bytes, _Judge] = {}
         self._usable: dict[tuple[int, int], bool] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what the seed makes again."""
+        return self.__dict__ | {"_judges": {}}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -484,12 +488,14 @@ class GraphForm:
         if (which, i) not in self._usable:
             own, block = self.nuisances.rows, self.blocks[which][i]
             h = self._propensity_weights(own, which, block)
-            h = np.where(own.kept if block.arm is None else own.member(block.arm), h, 0.0)[own.weight > 0.0]
+            h = np.where(own.member(block.arm), h, 0.0)[own.weight > 0.0]
             weight, n = own.weight[own.weight > 0.0], len(h)
+            group = float((own.weight * own.member(block.arm) > 0.0).sum())
             usable = bool(np.isfinite(h).all() and h.any()) and (
-                kish_size(weight * h) >= SMALLEST_SHARE * n and h.max() <= LARGEST_SHARE * n
+                kish_size(weight * h) >= SMALLEST_SHARE * group and h.max() <= LARGEST_SHARE * n
             )
-            self._usable[which, i] = bool(usable)
+            # Of roots alone the weight is 1 / P(A | roots), which no density ratio improves.
+            self._usable[which, i] = bool(usable) or self._above(block.given) <= {*self.graph.roots}
         return self._usable[which, i]
 
     def _propensity_weights(self, rows: Rows, which: int, block: Block) -> NDArray[np.float64]:

@@ -32,7 +32,6 @@ from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.graph_form import GraphForm
-from pyrofair.sources.models import split_folds
 from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.sources.propensity import (
     FOLDS,
@@ -46,6 +45,7 @@ from pyrofair.sources.propensity import (
 )
 from pyrofair.sources.regression import RegressionName, require_regression
 from pyrofair.tables.reading import warn_unused
+from pyrofair.tables.row_identity import hash_rows
 
 __all__ = ["OneStep"]
 
@@ -307,23 +307,19 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If the table, the weights or the scores are unfit.
         """
         check_is_fitted(self, "estimand_")
-        rows = self.nuisances_.rows_of(df, sample_weight)
-        values = self._form.influence(score, rows)
-        if self.folds == 1:
+        rows, own = self.nuisances_.rows_of(df, sample_weight), self.nuisances_
+        values = replace(self._form.influence(score, rows), weight=rows.weight / rows.weight.mean())
+        if own.folds == 1:
             return values
-        lower = _tighter(values.lower, values.ypi - values.y0, self._parts_of(rows), rows.weight)
-        rest = _tighter(values.rest, 1.0 - values.y0 - values.ypi, self._parts_of(rows), rows.weight)
-        return replace(values, lower=lower, rest=rest)
-
-    def _parts_of(self, rows: Rows) -> NDArray[np.int64]:
-        """Return the fold of each row (n,), that in which it was judged or, of rows that were not fitted, by turns."""
-        own = self.nuisances_
-        fold = np.zeros(len(own.rows.a), dtype=np.int64)
-        for i, (_, test) in enumerate(split_folds(own.rows.a, own.rows.weight, self.folds, own.seed)):
-            fold[test] = i
-        if rows.position is None:
-            return fold
-        return np.where(rows.position >= 0, fold[rows.position], np.arange(len(rows.a)) % self.folds)
+        # By the content of rows, so that neither their order nor copies of them matter.
+        part = (hash_rows(rows.table) % np.uint64(own.folds)).astype(np.int64)
+        judged, fitted = (float((each.weight > 0.0).sum()) for each in (rows, own.rows))
+        return replace(
+            values,
+            lower=_tighter(values.lower, values.ypi - values.y0, part, rows.weight),
+            rest=_tighter(values.rest, 1.0 - values.y0 - values.ypi, part, rows.weight),
+            inflation=1.0 + judged / fitted / (own.folds - 1.0),
+        )
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -401,8 +397,7 @@ def _tighter(
 ) -> NDArray[np.float64]:
     """Return for each part of the rows the values (n, Q) with signs given what is shared, or those with one sign.
 
-    Either has a mean of at most the size looked for; taken is what has the greater one in the other parts, so that the
-    choice does not lean on the rows themselves.
+    Either has a mean of at most the size looked for; taken is what has the greater one in the other parts.
     """
     found = signed.copy()
     for each in np.unique(part):

@@ -32,6 +32,10 @@ from pyrofair.tables.labels import repeat_label
 __all__ = ["PrefixForm", "check_scores", "make_scores"]
 
 Array = NDArray[np.float64]
+HARDLY = 0.03
+"""Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
+MOST_LACKING = 0.01
+"""The most of a world that may hardly have a counterpart."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,6 @@ class PrefixForm:
             *(agree if self.switch else ()),
         )
 
-    @property
-    def complete(self) -> bool:
-        """Whether each node has all nodes before it as parents, so that no other form weighs less."""
-        return all(factor.given == factor.before for w in self.worlds for factor in w.part.factors[w.part.roots :])
-
     def weights(self, rows: Rows, world: World, stage: Stage) -> Array:
         """Return the weight H of each row at a stage, (n,), 0 outside the arm and where it is undefined."""
         w = self.nuisances.raw_weights(rows, world.part, stage.arm, stage.start)
@@ -105,8 +104,28 @@ class PrefixForm:
 
     def stages(self, rows: Rows) -> pd.DataFrame:
         """Return the diagnostics of the weights of all stages, no classifier involved."""
-        found = [(stage, self.weights(rows, world, stage)) for world in self.worlds for stage in world.stages]
-        return stage_table(found, rows)
+        found = [(world, stage) for world in self.worlds for stage in world.stages]
+        table = stage_table([(stage, self.weights(rows, world, stage)) for world, stage in found], rows)
+        lacking = [self._lacking(rows, world, stage) for world, stage in found]
+        problems = ["; ".join(filter(None, both)) for both in zip(table["problem"], lacking, strict=True)]
+        return table.assign(problem=problems)
+
+    def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
+        """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""
+        if stage.arm is None or not stage.given:
+            return ""
+        one = self.nuisances.probability(rows, stage.given)
+        chance = one if stage.arm else 1.0 - one
+        least = HARDLY * float(np.average(rows.member(stage.arm), weights=rows.weight))
+        weight = self.nuisances.raw_weights(rows, world.part, None, stage.start)
+        weight = rows.weight * np.where(np.isfinite(weight), weight, 0.0)
+        mass = float(weight[chance < least].sum() / weight.sum())
+        if mass <= MOST_LACKING:
+            return ""
+        columns = ", ".join(self.nuisances.graph.columns_of(stage.given))
+        return (
+            f"{mass:.1%} of that world hardly occurs in the group: its probability given {columns} is below {least:.2g}"
+        )
 
     def influence(self, score: Scorer, rows: Rows) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores."""
@@ -239,7 +258,7 @@ class _Walk:
         for train, judged, share in self._folds():
             self._fold(train, judged, share)
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        return InfluenceValues(**self.out, weight=self.rows.weight, stages=table)
+        return InfluenceValues(*self.out.values(), weight=self.rows.weight, stages=table)
 
     def _folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.

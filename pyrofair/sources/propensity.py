@@ -25,6 +25,7 @@ from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.sources.models import (
+    Design,
     Stack,
     fit_weighted,
     linear_design,

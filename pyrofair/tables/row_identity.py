@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-__all__ = ["hash_rows", "match_rows"]
+__all__ = ["describe_copies", "hash_rows", "match_rows"]
 
 SIGMAS = 3.0
 """By how many standard deviations contents must agree more than chance makes, before rows are taken for the same."""
@@ -19,6 +19,27 @@ CHANCE = 1e-6
 """How unlikely equal contents under equal labels must be before an index is believed."""
 TOLERANCE = 1e-6
 """Numbers under one label are the same up to this, relative to their size: single precision keeps 7 digits."""
+
+
+COPIED, VARIED = 0.2, 0.1
+"""Rows are copies where so large a share repeats another one, and a column of numbers has so many values per row."""
+
+
+def describe_copies(table: pd.DataFrame) -> list[str]:
+    """Return a warning if many rows are exact copies of others, in all columns, though a column hardly repeats."""
+    numbers = [name for name in table if is_numeric_dtype(table[name].dtype)]
+    most = max(numbers, key=lambda name: table[name].nunique(), default=None)
+    if most is None or table[most].nunique() < VARIED * len(table):
+        return []
+    repeated = table.duplicated(keep=False).to_numpy()
+    if repeated.mean() < COPIED:
+        return []
+    return [
+        f"{int(repeated.sum()):,} of {len(table):,} rows repeat another one in all columns, though {most!r} has "
+        f"{table[most].nunique():,} different values: copies of a row are counted as independent units, so that "
+        "intervals are too narrow and models learn the rows that they judge. Keep one of each, df.drop_duplicates(), "
+        "with their number as sample_weight."
+    ]
 
 
 def hash_rows(table: pd.DataFrame, *, single: bool = False) -> NDArray[np.uint64]:
