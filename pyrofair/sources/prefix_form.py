@@ -258,7 +258,10 @@ class _Walk:
         for train, judged, share in self._folds():
             self._fold(train, judged, share)
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        return InfluenceValues(*self.out.values(), weight=self.rows.weight, stages=table)
+        out = self.out
+        return InfluenceValues(
+            out["y0"], out["ypi"], out["lower"], out["rest"], out["disagreement"], self.rows.weight, table
+        )
 
     def _folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
