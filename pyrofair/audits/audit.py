@@ -126,7 +126,10 @@ class Audit:
         Without influence values there are none, and a DataError is raised.
         """
         if self.stages.empty:
-            raise DataError("There are no stages to draw: this source has no influence values. OneStep has.")
+            raise DataError(
+                "There are no stages to draw: nothing that an unfair path touches is averaged over, or the source has no "
+                "influence values (OneStep has)."
+            )
         return plot_stages(self.stages, model, self.context["largest_z"])
 
     def to_inference_data(self) -> Any:
@@ -467,7 +470,8 @@ def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
     if not known or not isinstance(source.unfair, UnfairPaths):
         raise DataError(
-            f"source={source!r} is no source of potential outcomes, and no unfair paths; graph.unfair(...) makes these."
+            f"source={shown(source)} is no source of potential outcomes, and no unfair paths; graph.unfair(...) makes "
+            "these: audit({'plain': model}, unfair, df)."
         )
     if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
         raise DataError(

@@ -72,8 +72,9 @@ class AuditedModel:
             if self.is_scores:
                 raise DataError(
                     f"{self.name!r} is given as scores, but {int(changed.sum())} rows of a world are not observed "
-                    f"ones: the source switches {self.graph.sensitive!r} in them or draws them. Pass the model itself, "
-                    "or use IPW(..., arm='paper'), which weights unchanged rows only."
+                    f"ones: the source switches {self.graph.sensitive!r} in them or draws them. Pass the model itself; "
+                    "or use IPW(..., arm='paper'), which weights unchanged rows only; or, if they are decisions of "
+                    "humans or of a model of other inputs, pass scores='outcome'."
                 )
             scores[changed] = self._predict(sample.rows[changed])
         return scores

@@ -437,7 +437,7 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
 
 
 def _judge_fingerprint(judge: Any, classifier: PenalizedClassifier) -> str:
-    """Return a hash of the settings of a judge, and of how many rows it was fitted on if it was."""
+    """Return a hash of the settings of a judge, and of the number of rows it was fitted on, 0 if none."""
     if judge is None or judge is classifier.source:
         return "one-step" if judge is None else "own"
     settings = judge.get_params() if hasattr(judge, "get_params") else vars(judge)
@@ -446,7 +446,8 @@ def _judge_fingerprint(judge: Any, classifier: PenalizedClassifier) -> str:
         for name, value in sorted(settings.items())
         if not isinstance(value, UnfairPaths)
     ]
-    return str(joblib.hash((type(judge).__qualname__, shown_settings, getattr(judge, "estimand_", None) is not None)))
+    rows = judge.n_fitted_ if getattr(judge, "estimand_", None) is not None and hasattr(judge, "n_fitted_") else 0
+    return str(joblib.hash((type(judge).__qualname__, shown_settings, rows)))
 
 
 def _fingerprint(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:

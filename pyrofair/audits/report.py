@@ -389,7 +389,7 @@ def _verdict(
     if untouched:
         return (
             f"no unfair effect, by the graph: it reads {', '.join(untouched)} only, which no unfair path touches, so "
-            "its two answers are the same. A mean unfair effect other than 0 is the error of the weights."
+            "its two answers are the same. A mean unfair effect other than 0 is the error of the estimate."
         )
     if decided and rarer < FEW:  # a bootstrap of so few rows shows no spread
         return (
@@ -420,7 +420,7 @@ def _verdict(
     if least > 0.0:
         return f"unfair to at least {least:.1%} of units, and to at most {most:.1%}."
     if most <= SMALL:
-        return f"unfair to at most {most:.1%} of units."
+        return f"unfair to at most {max(most, 0.0):.1%} of units."
     return (
         f"inconclusive: the data allow anything from 0 % to {most:.1%} of units; a wide interval is no "
         "evidence of unfairness, nor of its absence."

@@ -69,9 +69,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     """The potential outcomes of known classifiers by one-step estimates, with an influence value for each row.
 
     The estimate averages the score over the features by regressions, and corrects their error by the weighted residuals
-    of observed rows. It is right if at each stage the weights or the regression are right, its error is a product of
-    theirs, and its uncertainty follows from the spread of the influence values, without replicates. It audits; it makes
-    no weighted rows, and so trains nothing. It is :class:`~pyrofair.effects.InfluenceBased`.
+    of observed rows. In the prefix form it is consistent if at each stage the weights or the regression are; its error
+    is a product of theirs, and its uncertainty follows from the spread of the influence values, without replicates. The
+    variance is multiplied by 1 + m / (n (folds - 1)) for n fitted and m judged rows, since that product does not vanish
+    in samples. It audits; it makes no weighted rows, and so trains nothing. It is :class:`~pyrofair.effects.InfluenceBased`.
 
     Parameters
     ----------
@@ -85,7 +86,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     form
         ``"prefix"`` conditions each stage on all features before it: right if at each stage either model is, and in
         need of overlap given these features. ``"graph"`` conditions it on its parents only: efficient, and in need of
-        overlap of parents alone, but it rests on the missing edges and on mechanisms drawn from. ``"auto"`` takes the
+        overlap of parents alone, but it rests on the missing edges and on mechanisms drawn from the leaves of forests,
+        whatever ``regression`` is but ``"saturated"``. ``"auto"`` takes the
         prefix form where its weights are usable, else the graph form where its are, and refuses otherwise.
     joint
         What the ends of PIU assume of a unit's features in the two worlds: None, nothing but what both worlds share; or
@@ -93,7 +95,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         The ends are then tighter. It takes the prefix form, scores that are a known function, an A that causes no part
         of what both worlds share, and switched nodes with at most 200 values together that read no other drawn node.
     folds
-        The folds of cross-fitting: each row is judged by models that did not see it. 1 fits on all rows.
+        The folds of cross-fitting: each row is judged by models that did not see it, but for logistic and saturated
+        ones, which have few parameters. 1 fits on all rows.
     clip
         Bounds propensities to [clip, 1 - clip]; by default they are left as they are.
     random_state

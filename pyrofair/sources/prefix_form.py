@@ -32,6 +32,7 @@ from pyrofair.tables.labels import repeat_label
 __all__ = ["PrefixForm", "check_scores", "make_scores"]
 
 Array = NDArray[np.float64]
+ROUNDING = 1e-12
 HARDLY = 0.03
 """Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
 MOST_LACKING = 0.01
@@ -409,11 +410,16 @@ class _Average:
     smooth_known: Array
 
 
+def _sign(values: Array) -> Array:
+    """Return the signs of values, 0 of what is nothing but rounding."""
+    return np.where(np.abs(values) <= ROUNDING, 0.0, np.sign(values))
+
+
 def _given_shared(a: Array, b: Array, smooth_a: Array, smooth_b: Array) -> list[Array]:
     """Return the means given what both worlds share, a and b, and what the ends of PIU and the disagreement are there.
 
     Their signs and multipliers are those of the smooth means.
     """
-    sign, side = np.sign(smooth_b - smooth_a), np.sign(1.0 - smooth_a - smooth_b)
+    sign, side = _sign(smooth_b - smooth_a), _sign(1.0 - smooth_a - smooth_b)
     product = (1.0 - 2.0 * smooth_b) * a + (1.0 - 2.0 * smooth_a) * b + 2.0 * smooth_a * smooth_b
     return [a, b, sign * (b - a), side * (1.0 - a - b), product]
