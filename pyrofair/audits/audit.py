@@ -127,8 +127,8 @@ class Audit:
         """
         if self.stages.empty:
             raise DataError(
-                "There are no stages to draw: nothing that an unfair path touches is averaged over, or the source has no "
-                "influence values (OneStep has)."
+                "There are no stages to draw: nothing that an unfair path touches is averaged over, or the source has "
+                "no influence values (OneStep has)."
             )
         return plot_stages(self.stages, model, self.context["largest_z"])
 
@@ -408,7 +408,7 @@ def _audit_by_influence(
     )
     point, notes = found.normal.point()
     limit = largest_z(fitted, table, fresh=fresh)
-    small, doubts = found.small(), describe_doubts(found.stages, limit)
+    small, doubts = found.small(), describe_doubts(found.stages, found.weights, limit)
     if not fresh and len(found.weights):
         warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
     intervals = partial(found.normal.interval, level=level)

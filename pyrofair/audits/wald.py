@@ -436,15 +436,25 @@ def largest_z(source: Any, table: pd.DataFrame, *, fresh: bool) -> float:
     return float(LARGEST_Z * min(np.sqrt(1.0 + new / source.n_fitted_), WIDEST))
 
 
-def describe_doubts(stages: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str, str]:
-    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are."""
+def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str, str]:
+    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are.
+
+    ``weights`` are the diagnostics that no classifier enters, whose problems are those of all models.
+    """
     found: dict[str, str] = {}
     if stages.empty:
         return found
-    for model, own in stages[stages["counts"]].groupby("model", sort=False):
+    unusable = weights[weights["problem"] != ""].head(1) if "problem" in weights else weights.iloc[:0]
+    shared = [
+        f"at the stage {each['nodes']} of the {each['regime']} world {each['problem']}: the two groups overlap too "
+        "little there; coarsen its features, or leave the choice of the form to form='auto'"
+        for each in unusable.to_dict("records")
+    ]
+    for model, own in stages.groupby("model", sort=False):
+        counted = own[own["counts"]]
         texts = []
-        for kind, meaning in DOUBTS.items():
-            worst = max(own.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))
+        for kind, meaning in DOUBTS.items() if len(counted) else ():
+            worst = max(counted.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))
             if abs(worst[f"{kind}_z"]) > limit:
                 expected = 1 if kind == "mean_weight" else 0
                 z = f"{worst[f'{kind}_z']:+.1f} standard errors from {expected} (beyond {limit:.2g})"
@@ -452,13 +462,8 @@ def describe_doubts(stages: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str,
                 texts.append(
                     f"at the stage {worst['nodes']} of the {worst['regime']} world its {name} is {z}: {meaning}"
                 )
-        for each in own[own["problem"] != ""].head(1).to_dict("records") if "problem" in own else []:
-            texts.append(
-                f"at the stage {each['nodes']} of the {each['regime']} world {each['problem']}: the two groups overlap "
-                "too little there for weights; coarsen its features, or leave the choice of the form to form='auto'"
-            )
-        if texts:
-            found[str(model)] = "; ".join(texts)
+        if texts or shared:
+            found[str(model)] = "; ".join([*texts, *shared])
     return found
 
 

@@ -9,7 +9,7 @@ score at the block's observed values and its mean over values drawn from the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from pyrofair.sources.gformula import MechanismGraph
 from pyrofair.sources.models import Folds, split_folds
 from pyrofair.sources.prefix_form import check_scores
 from pyrofair.sources.propensity import Nuisances, Rows
-from pyrofair.sources.stages import COLUMNS, Stage, mean_and_z, stage_table
+from pyrofair.sources.stages import COLUMNS, Stage, describe_lacking, mean_and_z, stage_table
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["GraphForm"]
@@ -170,7 +170,17 @@ class GraphForm:
         """Return the diagnostics of the weight of each block, which no classifier enters."""
         pool, parts = self._pool_of(rows), self._parts(rows, folds)
         weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
-        return self._stage_table(rows, weights)
+        table = self._stage_table(rows, weights)
+        lacking = [self._lacking(rows, which, block) for which, _, block in self._each_block()]
+        problems = ["; ".join(filter(None, both)) for both in zip(table["problem"], lacking, strict=True)]
+        return table.assign(problem=problems)
+
+    def _lacking(self, rows: Rows, which: int, block: Block) -> str:
+        """Return how much of a world hardly has a counterpart in a block's arm, if it is too much."""
+        if self.saturated or block.arm is None or not block.given:
+            return ""
+        weight = self._propensity_weights(rows, which, replace(block, arm=None))
+        return describe_lacking(self.nuisances, rows, block.arm, self._sorted({*block.given}), weight)
 
     def influence(self, score: Scorer, rows: Rows, folds: Folds | None = None) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores.

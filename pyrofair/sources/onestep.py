@@ -72,7 +72,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     of observed rows. In the prefix form it is consistent if at each stage the weights or the regression are; its error
     is a product of theirs, and its uncertainty follows from the spread of the influence values, without replicates. The
     variance is multiplied by 1 + m / (n (folds - 1)) for n fitted and m judged rows, since that product does not vanish
-    in samples. It audits; it makes no weighted rows, and so trains nothing. It is :class:`~pyrofair.effects.InfluenceBased`.
+    in samples. It audits; it makes no weighted rows, and so trains nothing. It is
+    :class:`~pyrofair.effects.InfluenceBased`.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         ``"prefix"`` conditions each stage on all features before it: right if at each stage either model is, and in
         need of overlap given these features. ``"graph"`` conditions it on its parents only: efficient, and in need of
         overlap of parents alone, but it rests on the missing edges and on mechanisms drawn from the leaves of forests,
-        whatever ``regression`` is but ``"saturated"``. ``"auto"`` takes the
-        prefix form where its weights are usable, else the graph form where its are, and refuses otherwise.
+        whatever ``regression`` is but ``"saturated"``. ``"auto"`` takes the prefix form where its weights are usable,
+        else the graph form where its are and edges are missing, and refuses otherwise.
     joint
         What the ends of PIU assume of a unit's features in the two worlds: None, nothing but what both worlds share; or
         ``"consistent"``, that wherever what unfair edges switch agrees, all else does too, as with independent errors.
@@ -203,10 +204,17 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         warnings.warn(f"Poor overlap. {listed} The estimates are not to be trusted.", PositivityWarning, stacklevel=3)
 
     def _considered(self) -> tuple[str, ...]:
-        """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
+        """Return the forms to try, in order.
+
+        An outcome that is no known function is no node to draw, and where each node reads all before it the graph form
+        needs the same overlap.
+        """
         if self.estimand_.target == "outcome" or self.joint:
             return ("prefix",)
-        return ("prefix", "graph") if self.form == "auto" else (self.form,)
+        if self.form != "auto":
+            return (self.form,)
+        complete = PrefixForm(self.estimand_, self.nuisances_, self.regression, self.nuisances_.seed).complete
+        return ("prefix",) if complete else ("prefix", "graph")
 
     def _make_form(self, name: str) -> PrefixForm | GraphForm:
         make = partial(PrefixForm, joint=self.joint) if name == "prefix" else GraphForm

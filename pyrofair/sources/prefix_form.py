@@ -26,17 +26,13 @@ from pyrofair.sources.coupled_ends import CoupledEnds, Switch, switched_nodes
 from pyrofair.sources.models import Folds, split_folds
 from pyrofair.sources.propensity import Nuisances, Rows
 from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression, take
-from pyrofair.sources.stages import Stage, StageValues, describe_stages, stage_table
+from pyrofair.sources.stages import Stage, StageValues, describe_lacking, describe_stages, stage_table
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["PrefixForm", "check_scores", "make_scores"]
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-12
-HARDLY = 0.03
-"""Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
-MOST_LACKING = 0.01
-"""The most of a world that may hardly have a counterpart."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +94,11 @@ class PrefixForm:
             *(agree if self.switch else ()),
         )
 
+    @property
+    def complete(self) -> bool:
+        """Whether each node reads all nodes before it, so that no other form needs less overlap."""
+        return all(factor.given == factor.before for w in self.worlds for factor in w.part.factors[w.part.roots :])
+
     def weights(self, rows: Rows, world: World, stage: Stage) -> Array:
         """Return the weight H of each row at a stage, (n,), 0 outside the arm and where it is undefined."""
         w = self.nuisances.raw_weights(rows, world.part, stage.arm, stage.start)
@@ -113,20 +114,8 @@ class PrefixForm:
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""
-        if stage.arm is None or not stage.given:
-            return ""
-        one = self.nuisances.probability(rows, stage.given)
-        chance = one if stage.arm else 1.0 - one
-        least = HARDLY * float(np.average(rows.member(stage.arm), weights=rows.weight))
         weight = self.nuisances.raw_weights(rows, world.part, None, stage.start)
-        weight = rows.weight * np.where(np.isfinite(weight), weight, 0.0)
-        mass = float(weight[chance < least].sum() / weight.sum())
-        if mass <= MOST_LACKING:
-            return ""
-        columns = ", ".join(self.nuisances.graph.columns_of(stage.given))
-        return (
-            f"{mass:.1%} of that world hardly occurs in the group: its probability given {columns} is below {least:.2g}"
-        )
+        return describe_lacking(self.nuisances, rows, stage.arm, stage.given, weight)
 
     def influence(self, score: Scorer, rows: Rows) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores."""

@@ -167,16 +167,21 @@ class Boosted(Regression):
 
     def __init__(self, X: pd.DataFrame, seed: int) -> None:
         self.levels = text_levels(X)
+        self.values = {name: np.unique(X[name].to_numpy(np.float64)) for name in X.columns if name not in self.levels}
         self.columns, self.seed, self.smooths = list(X.columns), seed, len(X) < SMOOTHED
         self.trees = _trees([0 < len(self.levels.get(name, ())) <= MOST_LEVELS for name in self.columns], len(X), seed)
 
     def design(self, X: pd.DataFrame) -> Cells:
-        """Return the columns as numbers, categories by their codes."""
+        """Return categories by their codes and numbers by their ranks, so that no outlier takes up all splits."""
         parts = [
-            encode_levels(X[name], self.levels[name]) if name in self.levels else X[name].to_numpy(np.float64)
+            encode_levels(X[name], self.levels[name]) if name in self.levels else self._ranks(name, X[name])
             for name in self.columns
         ]
         return Cells.of(np.column_stack(parts).astype(np.float64))
+
+    def _ranks(self, name: str, column: pd.Series[Any]) -> NDArray[np.float64]:
+        known, values = self.values[name], column.to_numpy(np.float64)
+        return np.asarray(np.searchsorted(known, values) + np.searchsorted(known, values, side="right")) / 2.0
 
     def fit(self, design: Design, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Predict:
         """Fit an ensemble for each score."""

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
-from pyrofair.sources.propensity import Rows
+from pyrofair.sources.propensity import Nuisances, Rows
 
-__all__ = ["COLUMNS", "Stage", "StageValues", "describe_stages", "mean_and_z", "stage_table"]
+__all__ = ["COLUMNS", "Stage", "StageValues", "describe_lacking", "describe_stages", "mean_and_z", "stage_table"]
 
 Array = NDArray[np.float64]
 COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
@@ -25,6 +25,12 @@ MOST_KEPT = 0.3
 """A stage whose effective size is this share of its arm's rows lacks rows, not overlap."""
 LARGEST = 0.1
 """The largest weight, as a share of all rows."""
+
+
+HARDLY = 0.03
+"""Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
+MOST_LACKING = 0.01
+"""The most of a world that may hardly have a counterpart."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,24 @@ def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
     if np.isfinite(found["max_weight"]) and found["max_weight"] > LARGEST * n:
         what.append(f"one row weighs {found['max_weight']:.0f} of {n:.0f}")
     return "; ".join(what)
+
+
+def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: tuple[str, ...], weight: Array) -> str:
+    """Return how much of a world hardly occurs in a group with what is given, if that is too much.
+
+    ``weight`` (n,) carries the rows of both groups to what is given in that world. A mean weight near 1 does not show
+    this, where the group is nearly certain to be the other one for a small part of the world only.
+    """
+    if arm is None or not given:
+        return ""
+    one = nuisances.probability(rows, given)
+    least = HARDLY * float(np.average(rows.member(arm), weights=rows.weight))
+    carried = rows.weight * np.where(np.isfinite(weight), weight, 0.0)
+    mass = float(carried[(one if arm else 1.0 - one) < least].sum() / carried.sum())
+    if mass <= MOST_LACKING:
+        return ""
+    columns = ", ".join(nuisances.graph.columns_of(given))
+    return f"{mass:.1%} of that world hardly occurs in the group: its chance given {columns} is below {least:.2g}"
 
 
 def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
