@@ -179,7 +179,7 @@ class JointNormal:
 
         That of potential outcomes is inflated by what their influence values leave out.
         """
-        causal = self.influence.columns.get_level_values("functional").isin(CAUSAL)
+        causal = self.influence.columns.get_level_values(-1).isin(CAUSAL)
         factor = np.where(causal, np.sqrt(self.inflation), 1.0)
         return np.asarray(_covariance(self.influence.to_numpy(), self._share) * np.outer(factor, factor))
 
