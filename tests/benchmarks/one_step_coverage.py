@@ -105,6 +105,11 @@ def _complete(*roots: str) -> str:
     return f"{{{names}}} -> A; {{A {names}}} -> M1; {{A M1 {names}}} -> M2; {{A M1 M2 {names}}} -> Y"
 
 
+def _crossed(c: Columns) -> Values:
+    """Return a cause of both the group and M1, in [-1, 1], that no main effects of the roots show."""
+    return np.asarray(2 * expit(2.0 * (c["R"] ** 2 - 1.0) * (2 * c["Q"] - 1)) - 1)
+
+
 THROUGH_M1 = ("A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y")
 SEMS = {
     "logistic right": SEM(
@@ -126,11 +131,11 @@ SEMS = {
         shares_m1=False,
         roots=lambda u: {"R": ndtri(u[:, 0]), "Q": (u[:, 1] < 0.5).astype(np.float64)},
         n_roots=2,
-        propensity=lambda c: 0.2 + 0.6 * expit(1.5 * (c["R"] ** 2 - 1.0) * (2 * c["Q"] - 1) + 0.5 * c["R"]),
-        m1=lambda a, c, e: 0.8 * a * np.cos(1.5 * c["R"]) + 0.5 * c["R"] * c["Q"] + (1.0 - 0.15 * a) * e,
+        propensity=lambda c: 0.5 + 0.3 * _crossed(c),
+        m1=lambda a, c, e: 1.4 * _crossed(c) + 0.8 * a * np.cos(1.5 * c["R"]) + (1.0 - 0.15 * a) * e,
         m2=lambda a, c, m1, e: 0.9 * a * np.cos(1.5 * m1) + 0.6 * np.cos(m1) + 0.3 * c["R"] ** 2 + e,
         score=lambda a, c, m1, m2: expit(
-            -0.8 + 0.6 * a + 0.8 * m1 + 0.6 * m2 - 0.5 * m1**2 + 0.6 * c["R"] * (2 * c["Q"] - 1) + 0.4 * a * m2
+            -0.8 + 0.6 * a + 0.8 * m1 + 0.6 * m2 - 0.2 * m1**2 + 0.6 * c["R"] * (2 * c["Q"] - 1) + 0.4 * a * m2
         ),
     ),
     "nonlinear mediator": SEM(
