@@ -18,7 +18,7 @@ from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.wald import JointNormal, is_influence_based
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PyrofairWarning
 
 GRAPH = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
