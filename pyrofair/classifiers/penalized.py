@@ -64,7 +64,12 @@ __all__ = ["PenalizedClassifier", "remove"]
 
 def _require_source(name: str, value: Any) -> None:
     if not (isinstance(value, PotentialOutcomes) and hasattr(value.unfair, "graph")):
-        raise DataError(f"{name}={shown(value)} is no source of potential outcomes; IPW(graph.unfair(...)) is.")
+        audits = (
+            " It makes no rows of either world: it judges classifiers, in audits."
+            if hasattr(value, "influence")
+            else ""
+        )
+        raise DataError(f"{name}={shown(value)} is no source of potential outcomes; IPW(graph.unfair(...)) is.{audits}")
 
 
 def _require_columns(name: str, value: object) -> None:

@@ -331,6 +331,13 @@ def test_it_is_a_source_of_influence_values_and_of_nothing_else() -> None:
     assert source.assumptions[-1].startswith("Each stage's features occur")
 
 
+def test_it_trains_nothing() -> None:
+    df = units(100).assign(Y=np.arange(100) % 2)
+    classifier = pf.PenalizedClassifier(source=OneStep(UNFAIR), strength=1.0, progress=False)
+    with pytest.raises(DataError, match="It makes no rows of either world: it judges classifiers, in audits"):
+        classifier.fit(df.drop(columns="Y"), df["Y"])
+
+
 def test_the_seed_decides() -> None:
     df = units(400)
     one, same, other = (OneStep(UNFAIR, random_state=s).fit(df).influence(score).ypi for s in (0, 0, 1))
