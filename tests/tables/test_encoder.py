@@ -14,7 +14,7 @@ from scipy.special import expit
 import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
-from pyrofair.sources import gcomputation, gformula, propensity
+from pyrofair.sources import gcomputation, gformula, models
 from pyrofair.sources.propensity import Logistic
 from pyrofair.tables import encoder
 from pyrofair.tables.encoder import TableEncoder
@@ -33,7 +33,7 @@ def test_compressed_rows_give_the_same_fit(levels: int, monkeypatch: pytest.Monk
     table, a = units(600, levels)
     weight = np.random.default_rng(1).exponential(size=600) * (table["C"] != "level 3").to_numpy()
     dense = Logistic().fit(table, a, weight)
-    monkeypatch.setattr(propensity, "WIDE", 1)
+    monkeypatch.setattr(models, "WIDE", 1)
     compressed = Logistic().fit(table, a, weight)
     used = weight > 0
     assert compressed.fitted[used] == pytest.approx(dense.fitted[used], abs=1e-6)
