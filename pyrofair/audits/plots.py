@@ -111,8 +111,8 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
     middle.set_xlim(0.0, 1.3 * max(float(first["ess"].max()), 1.0))
     middle.set_xlabel("effective size, rows")
     furthest = limit
-    for kind, marker, shift in (("balance", "o", 0.14), ("correction", "s", -0.14)):
-        size = np.array([each.loc[each["counts"], f"{kind}_z"].abs().max() for each in chosen])
+    for name, marker, shift in (("balance", "o", 0.14), ("correction", "s", -0.14)):
+        size = np.array([each.loc[each["counts"], f"{name}_z"].abs().max() for each in chosen])
         furthest = max(furthest, float(np.nanmax(size, initial=0.0)))
         beyond = size > limit
         for which, colour in ((~beyond, BLUE), (beyond, RED)):

@@ -293,7 +293,7 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
         own = stages[stages["counts"]] if len(stages) else stages
         for name in ("regime", "nodes") if len(stages) else ():
             own = own[own[name] == row[name]]
-        sizes = [f"{kind} {own[f'{kind}_z'].abs().max():.1f}" for kind in ("balance", "correction") if len(own)]
+        sizes = [f"{each} {own[f'{each}_z'].abs().max():.1f}" for each in ("balance", "correction") if len(own)]
         largest = f"; largest |z| of {', of '.join(sizes)}" if sizes else ""
         problem = f"; {row['problem']}" if row["problem"] else ""
         lines.append(

@@ -453,14 +453,14 @@ def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = 
     for model, own in stages.groupby("model", sort=False):
         counted = own[own["counts"]]
         texts = []
-        for kind, meaning in DOUBTS.items() if len(counted) else ():
-            worst = max(counted.to_dict("records"), key=lambda each: abs(each[f"{kind}_z"]))
-            if abs(worst[f"{kind}_z"]) > limit:
-                expected = 1 if kind == "mean_weight" else 0
-                z = f"{worst[f'{kind}_z']:+.1f} standard errors from {expected} (beyond {limit:.2g})"
-                name = kind.replace("_", " ")
+        for diagnostic, meaning in DOUBTS.items() if len(counted) else ():
+            worst = max(counted.to_dict("records"), key=lambda each: abs(each[f"{diagnostic}_z"]))
+            if abs(worst[f"{diagnostic}_z"]) > limit:
+                expected = 1 if diagnostic == "mean_weight" else 0
+                z = f"{worst[f'{diagnostic}_z']:+.1f} standard errors from {expected} (beyond {limit:.2g})"
+                shown = diagnostic.replace("_", " ")
                 texts.append(
-                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {name} is {z}: {meaning}"
+                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {shown} is {z}: {meaning}"
                 )
         if texts or shared:
             found[str(model)] = "; ".join([*texts, *shared])
