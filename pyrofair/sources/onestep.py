@@ -32,6 +32,7 @@ from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.graph_form import GraphForm
+from pyrofair.sources.models import split_folds
 from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.sources.propensity import (
     FOLDS,
@@ -295,6 +296,21 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "estimand_")
         return self._form.stages(self.nuisances_.rows_of(df, sample_weight))
+
+    def stages_by_fold(self) -> pd.DataFrame:
+        """Return the diagnostics of the weights of each stage in each fold of the fitted rows.
+
+        Columns: fold, and those of :meth:`stages` but problem. A fold that stands apart shows a model that failed on
+        the rows of the others.
+        """
+        check_is_fitted(self, "estimand_")
+        own = self.nuisances_.rows
+        folds = split_folds(own.a, own.weight, self.nuisances_.folds, self.nuisances_.seed)
+        found = [
+            self.stages(own.table.iloc[test], own.weight[test]).assign(fold=i) for i, (_, test) in enumerate(folds)
+        ]
+        joined = pd.concat(found, ignore_index=True)
+        return joined[["fold", *(name for name in joined if name not in ("fold", "problem"))]]
 
     # -- estimates ----------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,6 @@ def test_stacks_take_weights_that_are_no_integers(where: str) -> None:
 
 
 def test_three_hundred_levels_are_no_obstacle() -> None:
-    rng = np.random.default_rng(0)
     df = units(3000).assign(C=lambda d: "town " + (d["C"] * 300).astype(int).astype(str))
 
     class Simple(Known):
@@ -97,7 +96,6 @@ def test_three_hundred_levels_are_no_obstacle() -> None:
             one = expit(X["M"] - 0.5).to_numpy(np.float64)
             return np.column_stack([1.0 - one, one])
 
-    del rng
     with pytest.warns(pf.PyrofairWarning):
         report = pf.audit({"m": Simple()}, OneStep(UNFAIR, form="prefix", random_state=0), df, progress=False)
     effect = report.table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").iloc[0]
@@ -115,6 +113,16 @@ def test_a_rare_group_with_overlap_serves_the_graph_form() -> None:
     values = source.influence(lambda world: 0.2 + 0.5 * world.rows["M"].to_numpy(np.float64))
     expected = [0.2 + 0.5 * df["M"][df["A"] == group].mean() for group in (0, 1)]
     assert [values.y0.mean(), values.ypi.mean()] == pytest.approx(expected, abs=0.02)
+
+
+def test_folds_are_described_one_by_one() -> None:
+    source = OneStep(UNFAIR, random_state=0, folds=3).fit(units(900))
+    folds = source.stages_by_fold()
+    assert list(folds["fold"].unique()) == [0, 1, 2]
+    whole = source.stages().set_index(["regime", "nodes"])["mean_weight"]
+    assert folds.groupby(["regime", "nodes"])["mean_weight"].mean().to_dict() == pytest.approx(
+        whole.to_dict(), abs=0.01
+    )
 
 
 def test_the_form_is_named_by_the_report() -> None:
