@@ -32,10 +32,10 @@ from pyrofair.sources.donors import (
     Regression,
 )
 from pyrofair.sources.gformula import MechanismGraph
-from pyrofair.sources.models import Folds, split_folds
+from pyrofair.sources.models import split_folds
 from pyrofair.sources.prefix_form import check_scores
 from pyrofair.sources.propensity import Nuisances, Rows
-from pyrofair.sources.stages import COLUMNS, Stage, describe_lacking, mean_and_z, stage_table
+from pyrofair.sources.stages import Stage, add_problems, describe_lacking, describe_scores, join_stages, stage_table
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["GraphForm"]
@@ -166,14 +166,12 @@ class GraphForm:
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
-    def stages(self, rows: Rows, folds: Folds | None = None) -> pd.DataFrame:
+    def stages(self, rows: Rows) -> pd.DataFrame:
         """Return the diagnostics of the weight of each block, which no classifier enters."""
-        pool, parts = self._pool_of(rows), self._parts(rows, folds)
+        pool, parts = self._pool_of(rows), self._parts(rows)
         weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
         table = self._stage_table(rows, weights)
-        lacking = [self._lacking(rows, which, block) for which, _, block in self._each_block()]
-        problems = ["; ".join(filter(None, both)) for both in zip(table["problem"], lacking, strict=True)]
-        return table.assign(problem=problems)
+        return add_problems(table, [self._lacking(rows, which, block) for which, _, block in self._each_block()])
 
     def _lacking(self, rows: Rows, which: int, block: Block) -> str:
         """Return how much of a world hardly has a counterpart in a block's arm, if it is too much."""
@@ -182,7 +180,7 @@ class GraphForm:
         weight = self._propensity_weights(rows, which, replace(block, arm=None))
         return describe_lacking(self.nuisances, rows, block.arm, self._sorted({*block.given}), weight)
 
-    def influence(self, score: Scorer, rows: Rows, folds: Folds | None = None) -> InfluenceValues:
+    def influence(self, score: Scorer, rows: Rows) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores.
 
         Parameters
@@ -191,10 +189,8 @@ class GraphForm:
             The scores of drawn rows by all classifiers.
         rows
             The audited rows.
-        folds
-            Positions of training and judged rows among the fitted ones; by default those of the propensities.
         """
-        pool, parts = self._pool_of(rows), self._parts(rows, folds)
+        pool, parts = self._pool_of(rows), self._parts(rows)
         weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
         used = {key: one.used for key, one in weights.items()}
         first = 0 if rows.position is None else pool.first_other
@@ -273,14 +269,13 @@ class GraphForm:
     def _pool_of(self, rows: Rows) -> Pool:
         return self._pool if rows.position is None else self._pool.beside(rows.table)
 
-    def _parts(self, rows: Rows, folds: Folds | None) -> list[tuple[_Judge, NDArray[np.int64]]]:
+    def _parts(self, rows: Rows) -> list[tuple[_Judge, NDArray[np.int64]]]:
         """Return each judge with the rows that it did not see; new rows have a judge that saw all fitted ones."""
         own = self.nuisances.rows
         known = np.flatnonzero(own.kept & (own.weight > 0.0))
         if self.saturated:
             return [(self._judge(-1, known), np.arange(len(rows.a)))]
-        if folds is None:
-            folds = split_folds(own.a, own.weight, self.nuisances.folds, self.nuisances.seed)
+        folds = split_folds(own.a, own.weight, self.nuisances.folds, self.nuisances.seed)
         fold = np.full(len(own.a), -1 if len(folds) < 2 else 0)
         for number, (_, test) in enumerate(folds):
             fold[test] = number if len(folds) > 1 else -1
@@ -607,13 +602,8 @@ class GraphForm:
         described = self._stage_table(rows, weights)
         tables = []
         for number, (which, i, _) in enumerate(self._each_block()):
-            table = pd.concat([described.iloc[[number]]] * found.count, ignore_index=True)
-            table.insert(0, "column", np.arange(found.count))
-            balance = found.target[which, i] - (y0, ypi)[which]
-            for name, values in (("balance", balance), ("correction", found.correction[which, i])):
-                table[name], table[f"{name}_z"] = mean_and_z(values, rows.weight)
-            tables.append(table)
-        names = ["column", *COLUMNS, "balance", "balance_z", "correction", "correction_z"]
+            balance, correction = found.target[which, i] - (y0, ypi)[which], found.correction[which, i]
+            tables.append(describe_scores(described.iloc[[number]], balance, correction, rows.weight))
         return InfluenceValues(
             y0=y0,
             ypi=ypi,
@@ -621,7 +611,7 @@ class GraphForm:
             rest=sign - rest0 - rest1,
             disagreement=y0 + ypi - 2.0 * (mean0 + mean1 - product),
             weight=rows.weight / rows.weight.mean(),
-            stages=pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=names),
+            stages=join_stages(tables),
         )
 
 

@@ -195,6 +195,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             if not problems:
                 return
             found[name] = "; ".join(problems)
+            if isinstance(form, PrefixForm) and form.complete:
+                break  # the graph form needs the same overlap
         listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
         if self.form == "auto":
             raise PositivityError(
@@ -205,17 +207,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         warnings.warn(f"Poor overlap. {listed} The estimates are not to be trusted.", PositivityWarning, stacklevel=3)
 
     def _considered(self) -> tuple[str, ...]:
-        """Return the forms to try, in order.
-
-        An outcome that is no known function is no node to draw, and where each node reads all before it the graph form
-        needs the same overlap.
-        """
+        """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
         if self.estimand_.target == "outcome" or self.joint:
             return ("prefix",)
-        if self.form != "auto":
-            return (self.form,)
-        complete = PrefixForm(self.estimand_, self.nuisances_, self.regression, self.nuisances_.seed).complete
-        return ("prefix",) if complete else ("prefix", "graph")
+        return ("prefix", "graph") if self.form == "auto" else (self.form,)
 
     def _make_form(self, name: str) -> PrefixForm | GraphForm:
         make = partial(PrefixForm, joint=self.joint) if name == "prefix" else GraphForm

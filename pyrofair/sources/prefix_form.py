@@ -26,7 +26,7 @@ from pyrofair.sources.coupled_ends import CoupledEnds, Switch, switched_nodes
 from pyrofair.sources.models import Folds, split_folds
 from pyrofair.sources.propensity import Nuisances, Rows
 from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression, take
-from pyrofair.sources.stages import Stage, StageValues, describe_lacking, describe_stages, stage_table
+from pyrofair.sources.stages import Stage, StageValues, add_problems, describe_lacking, describe_stages, stage_table
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["PrefixForm", "check_scores", "make_scores"]
@@ -108,9 +108,7 @@ class PrefixForm:
         """Return the diagnostics of the weights of all stages, no classifier involved."""
         found = [(world, stage) for world in self.worlds for stage in world.stages]
         table = stage_table([(stage, self.weights(rows, world, stage)) for world, stage in found], rows)
-        lacking = [self._lacking(rows, world, stage) for world, stage in found]
-        problems = ["; ".join(filter(None, both)) for both in zip(table["problem"], lacking, strict=True)]
-        return table.assign(problem=problems)
+        return add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""

@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.sources.propensity import Nuisances, Rows
 
-__all__ = ["COLUMNS", "Stage", "StageValues", "describe_lacking", "describe_stages", "mean_and_z", "stage_table"]
+__all__ = [
+    "COLUMNS",
+    "Stage",
+    "StageValues",
+    "add_problems",
+    "describe_lacking",
+    "describe_scores",
+    "describe_stages",
+    "join_stages",
+    "mean_and_z",
+    "stage_table",
+]
 
 Array = NDArray[np.float64]
 COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
@@ -129,13 +140,30 @@ def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
         for each in own:
             balance = each.weight[:, None] * each.start - base
             base += each.correction
-            table = pd.DataFrame([_describe(each.stage, each.weight, rows)] * each.start.shape[1])
-            table.insert(0, "column", np.arange(len(table)))
-            for name, part in (("balance", balance), ("correction", each.correction)):
-                table[name], table[f"{name}_z"] = mean_and_z(part, rows.weight)
-            tables.append(table)
+            described = pd.DataFrame([_describe(each.stage, each.weight, rows)])
+            tables.append(describe_scores(described, balance, each.correction, rows.weight))
+    return join_stages(tables)
+
+
+def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, weight: Array) -> pd.DataFrame:
+    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q)."""
+    table = pd.concat([described] * balance.shape[1], ignore_index=True)
+    table.insert(0, "column", np.arange(len(table)))
+    for name, part in (("balance", balance), ("correction", correction)):
+        table[name], table[f"{name}_z"] = mean_and_z(part, weight)
+    return table
+
+
+def join_stages(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the tables of stages as one; without any, one without rows."""
     names = ["column", *COLUMNS, "balance", "balance_z", "correction", "correction_z"]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=names)
+
+
+def add_problems(table: pd.DataFrame, problems: Sequence[str]) -> pd.DataFrame:
+    """Return diagnostics of stages with further problems, one text a row, empty where there is none."""
+    both = zip(table["problem"], problems, strict=True)
+    return table.assign(problem=["; ".join(filter(None, texts)) for texts in both])
 
 
 def mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
