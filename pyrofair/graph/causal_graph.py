@@ -385,6 +385,16 @@ class CausalGraph:
             latent=(*self.latent, *nodes),
         )
 
+    def coded(self) -> CausalGraph:
+        """Return the same graph with the values of the sensitive attribute, and of the outcome, coded as 0 and 1."""
+        return CausalGraph(
+            EdgeList(self.nodes, self.edges, self.latent),
+            sensitive=self.sensitive,
+            outcome=self.outcome,
+            columns=dict(self.column_map),
+            latent=self.latent,
+        )
+
     def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
         """Draw the graph on axes, by default of a new figure: unfair paths in red, latent nodes in grey."""
         from pyrofair.graph.drawing import draw_graph  # Matplotlib is loaded for pictures only

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -48,6 +48,7 @@ from pyrofair.programs.couplings import (
     Noise,
     Observed,
     Redraws,
+    Uniform,
     at_noise,
     has_distribution,
     is_point,
@@ -63,7 +64,7 @@ from pyrofair.programs.structural_equations import Equations
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
 from pyrofair.tables.labels import require_do
 
-__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals"]
+__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals", "noise_of_units"]
 
 FEW, R_HAT = 30.0, 1.05
 """Below so many effective draws, or above such an R-hat, a warning names the noise as poorly known."""
@@ -143,13 +144,19 @@ class _Factual(RunOnNoise):
 Moments = dict[str, tuple[Tensor, Tensor]]
 
 
-def _noise_of_units(
-    evidence: Evidence, rows: Tensor, repeat: int, known: Mapping[str, Tensor]
+def noise_of_units(
+    evidence: Evidence,
+    rows: Tensor,
+    repeat: int,
+    known: Mapping[str, Tensor],
+    uniform: Uniform | None = None,
+    wanted: Collection[str] | None = None,
 ) -> tuple[Noise, Moments]:
     """Return the noise of units ``rows`` (r,), each ``repeat`` times, m = r * repeat, and moments of its uniforms (m,).
 
     ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
-    node drawn without explicit noise is drawn given its value.
+    node drawn without explicit noise (by default of all, or of those wanted) is drawn given its value, by ``uniform``
+    numbers.
     """
     m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
     evidence.info.confirm(m)
@@ -159,7 +166,7 @@ def _noise_of_units(
     values |= evidence.parameters
     own = {site: each for site, each in known.items() if site in implicit}
     pairs, moments = {site: (each, each) for site, each in own.items()}, Moments()
-    recorded = implicit & {*own, *given} - {evidence.sensitive}
+    recorded = implicit & {*own, *(given if wanted is None else wanted)} - {evidence.sensitive}
     factual = Noise(m, coupling, values, pairs, dict.fromkeys(implicit), seed=None)
     with quiet(), (handler := _Factual(evidence, factual, given, recorded)):
         evidence.program(m)
@@ -174,7 +181,8 @@ def _noise_of_units(
                 unknown = torch.full(given[site].shape, torch.nan)
                 moments[site] = unknown, unknown
                 continue
-            own[site], mean, variance = noise_given(site, distribution, given[site], coupling)
+            drawn = {} if uniform is None else {"uniform": uniform}
+            own[site], mean, variance = noise_given(site, distribution, given[site], coupling, **drawn)
             moments[site] = mean, variance
             impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
             if bool(impossible.any()):
@@ -543,7 +551,7 @@ class Abduction:
         drawn: list[dict[str, list[Tensor]]] = []
         moments: dict[tuple[str, str], NDArray[np.float64]] = {}
         for rows, repeat in batches:
-            noise, uniforms = _noise_of_units(evidence, rows, repeat, self._noise_of(rows, repeat))
+            noise, uniforms = noise_of_units(evidence, rows, repeat, self._noise_of(rows, repeat))
             evaluation = Evaluation(evidence.program, evidence.info, evidence.nodes, evidence.implicit, noise)
             worlds = act(evaluation, {site: repeat_each(value[rows], repeat) for site, value in values.items()})
             known = known or [{} for _ in worlds]

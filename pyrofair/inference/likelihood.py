@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -89,7 +89,19 @@ class Likelihood:
                 noise = torch.where(inside.reshape(*inside.shape, *[1] * d.event_dim), noise, d.sample())
             density, steep = d.log_prob(noise).masked_fill(~inside, -torch.inf), slope.abs().log()
             steep = steep.flatten(steep.ndim - d.event_dim).sum(-1) if d.event_dim else steep
-            pyro.factor(f"{node}__log_density", counts(density - steep).sum())
+            pyro.factor(f"{node}__log_density", counts(density - steep))
+
+    def at(self, rows: Tensor, axes: Mapping[str, int]) -> Likelihood:
+        """Return the model of some of the rows, (m,); ``axes`` are those of the units of each site."""
+
+        def some(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {site: each.index_select(axes.get(site, 0), rows) for site, each in values.items()}
+
+        shapes = {
+            site: tuple(len(rows) if i == axes[site] else size for i, size in enumerate(shape)) if site in axes else shape
+            for site, shape in self.shapes.items()
+        }
+        return replace(self, n=len(rows), rows=some(self.rows), idle=some(self.idle), shapes=shapes)
 
     def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
         """Run the program and return f0 and f1, shaped as the node, the distribution of the noise and how it counts."""

@@ -97,7 +97,7 @@ def run_svi(
     ``loss`` is Pyro's ``ELBO.differentiable_loss`` of a model and its guide on a batch, or a faster equivalent;
     ``average``, in the shapes of the numbers, moves with them and keeps a share ``memory`` of itself at each step.
     """
-    optimiser = torch.optim.Adam(numbers, lr=schedule.rate, weight_decay=schedule.weight_decay)
+    optimiser = torch.optim.Adam(numbers, lr=schedule.rate, weight_decay=schedule.weight_decay, fused=True)
     for step, batch in zip(range(schedule.steps), batches, strict=False):
         optimiser.param_groups[0]["lr"] = schedule.rate * schedule.size(step)
         optimiser.zero_grad()

@@ -36,6 +36,7 @@ __all__ = [
     "Noise",
     "Observed",
     "Redraws",
+    "Uniform",
     "at_noise",
     "choose_noise",
     "draw_from",
@@ -305,16 +306,26 @@ def draw_from(distribution: Any) -> Tensor:
     return cast(Tensor, distribution().detach() if called else distribution.sample())
 
 
-def _gumbel(shape: Sequence[int]) -> Tensor:
-    return -torch.log(-torch.log(inside(torch.rand(*shape))))
+Uniform = Callable[[str, Sequence[int]], Tensor]
+"""Uniform numbers of a name and a shape, units first: torch's, or those that belong to given rows."""
 
 
-def noise_like(distribution: Any, shape: Sequence[int], coupling: Coupling) -> Tensor:
+def _drawn(name: str, shape: Sequence[int]) -> Tensor:
+    return torch.rand(*shape)
+
+
+def _gumbel(uniform: Tensor) -> Tensor:
+    return -torch.log(-torch.log(inside(uniform)))
+
+
+def noise_like(
+    distribution: Any, shape: Sequence[int], coupling: Coupling, name: str = "", uniform: Uniform = _drawn
+) -> Tensor:
     """Draw noise for values of a shape (*batch, *event): uniform of that shape, or Gumbel, (..., k), for categories."""
     if not is_gumbel(distribution, coupling):
-        return inside(torch.rand(*shape))
+        return inside(uniform(name, shape))
     inner = unwrap(distribution)
-    return _gumbel((*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1]))
+    return _gumbel(uniform(name, (*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1])))
 
 
 def at_noise(name: str, distribution: Any, noise: Tensor, coupling: Coupling) -> Tensor:
@@ -391,27 +402,29 @@ def has_distribution(name: str, distribution: Any, value: Tensor) -> bool:
     return True
 
 
-def noise_given(name: str, distribution: Any, value: Tensor, coupling: Coupling) -> tuple[Tensor, Tensor, Tensor]:
+def noise_given(
+    name: str, distribution: Any, value: Tensor, coupling: Coupling, uniform: Uniform = _drawn
+) -> tuple[Tensor, Tensor, Tensor]:
     """Draw the noise, (m,) or Gumbel (m, k), of a site given its value (m,); also return its mean and variance (m,).
 
     These are NaN for Gumbel noise. The variance is 0 where a discrete value has no probability.
     """
     if is_gumbel(distribution, coupling):
-        noise = _gumbel_given(distribution, value)
+        noise = _gumbel_given(name, distribution, value, uniform)
         log_p = log_probabilities(distribution).expand(*value.shape, -1)
         unknown = torch.full(value.shape, torch.nan)
         possible = log_p.gather(-1, value.long().unsqueeze(-1)).squeeze(-1) > -torch.inf
         return noise, unknown, torch.where(possible, unknown, 0.0)
     low, high = noise_of(name, distribution, value)
     width = high - low
-    return inside(high - width * torch.rand(value.shape)), (low + high) / 2, width.square() / 12
+    return inside(high - width * uniform(name, value.shape)), (low + high) / 2, width.square() / 12
 
 
-def _gumbel_given(distribution: Any, value: Tensor) -> Tensor:
+def _gumbel_given(name: str, distribution: Any, value: Tensor, uniform: Uniform) -> Tensor:
     """Draw Gumbel noise (m, k) given the winner (m,) (Maddison and Tarlow, 2017): the maximum, then all below it."""
     log_p = log_probabilities(distribution).expand(*value.shape, -1)
-    best = (_gumbel(value.shape) + log_p.logsumexp(-1)).unsqueeze(-1)
-    free = _gumbel(log_p.shape)
+    best = (_gumbel(uniform(f"{name} maximum", value.shape)) + log_p.logsumexp(-1)).unsqueeze(-1)
+    free = _gumbel(uniform(name, log_p.shape))
     others = -torch.log(torch.exp(-best) + torch.exp(-(free + log_p)))
     won = torch.nn.functional.one_hot(value.long(), log_p.shape[-1]).bool()
     # A category without probability never wins, so the winner carries no information on its noise.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import require_seed, require_units
-from pyrofair.classifiers.pscf.model import Replay
+from pyrofair.classifiers.pscf.replay import Plan, outcome_probability
 from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.paths import UnfairPaths
@@ -109,7 +109,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     """
     require_units("n", n)
     require_seed(random_state)
-    replay: Replay = model.replay_
+    replay: Plan = model.plan_
     graph = replay.unfair.graph
     with isolated(seed_from(random_state)):
         true = _TrueModel.read(program, replay.unfair)
@@ -162,7 +162,7 @@ class _TrueModel:
 
 
 def _simulate(
-    true: _TrueModel, replay: Replay, n: int, latents: str, samples: int
+    true: _TrueModel, replay: Plan, n: int, latents: str, samples: int
 ) -> tuple[NDArray[np.float64], pd.DataFrame, Tensor]:
     """Return units' outcomes, shape (n,), their columns, and the true fair scores, shape (samples, n)."""
     equations, graph = true.equations, replay.unfair.graph
@@ -189,7 +189,7 @@ def _simulate(
         fresh = Noise(n, COUPLING, dict(parameters)) if latents == "prior" else noise
         fair = true.fair(fresh, redrawn, held, own) if redrawn else {}
         sensitive = torch.tensor(levels, dtype=actual[equations.sensitive].dtype)[read]
-        scores.append(_outcome_probability(equations, noise, target, held | fair | {equations.sensitive: sensitive}))
+        scores.append(outcome_probability(equations, noise, target, held | fair | {equations.sensitive: sensitive}))
     label = {0: graph.baseline, 1: graph.contrast}
     columns = {
         column: np.array([label[k] for k in (0, 1)], dtype=object)[own.numpy()]
@@ -199,32 +199,3 @@ def _simulate(
     }
     units = pd.DataFrame(columns).infer_objects()
     return actual[target].double().numpy(), units, torch.stack(scores)
-
-
-class _ReadDistribution(RunOnNoise):
-    """Run a program whose other sites are held until a site is met, and keep the site's distribution."""
-
-    def __init__(self, equations: Equations, noise: Noise, site: str, held: World) -> None:
-        super().__init__(noise, equations.endogenous, held)
-        self.site = site
-        self.distribution: Any = None
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        if name == self.site:
-            self.distribution = distribution
-            raise StopTracing
-        return draw_from(distribution)
-
-
-def _outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
-    """Return P(outcome = 1) where all that the outcome reads is held, shape (n,)."""
-    handler = _ReadDistribution(equations, noise, site, held)
-    with quiet(), handler, suppress(StopTracing):
-        equations.program(noise.n)
-    chance = getattr(handler.distribution, "probs", None)
-    if chance is None or handler.distribution.event_shape:
-        raise GraphError(
-            f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
-            f'compared: pyro.sample("{site}", dist.Bernoulli(...)).'
-        )
-    return torch.as_tensor(chance).expand(noise.n)

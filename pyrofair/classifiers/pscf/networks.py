@@ -1,0 +1,276 @@
+"""The default model of PSCF: a distribution of each column by a network, with latent variables; and networks as guide.
+
+The model is a Pyro program of the number of units, and the guide one of their rows, as a user's own are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor, nn
+from torch.distributions import biject_to, constraints
+
+from pyrofair.graph import CausalGraph
+from pyrofair.graph.causal_graph import unused_name
+from pyrofair.mechanisms.families import Continuous, Family, Integer, Positive, features
+
+__all__ = ["Encoders", "FixedSpread", "Latent", "LatentSEM", "Prior", "encoders_of", "latents_of", "spread_besides"]
+
+Prior = Literal["normal", "learned", "mixture"]
+Values = Mapping[str, Tensor]
+"""For each column the program's values, the units in the last dimension."""
+
+COMPONENTS = 5
+"""The components of a mixture prior."""
+INTEGER_NOISE = 0.25
+"""The least spread of an integer's own noise, in units: rounding hides anything finer, and steps fit badly."""
+LEAST_SPREAD = 1e-4
+"""The least standard deviation of the guide."""
+
+
+@dataclass(frozen=True)
+class FixedSpread:
+    """A family of one component with noise of a fixed, small spread: what else varies is left to a latent variable.
+
+    Otherwise the distribution would explain all spread by itself, and the latent variable would carry no information.
+    ``own`` is that spread as a share of the column's standard deviation.
+    """
+
+    family: Integer | Continuous
+    own: float
+
+    @property
+    def size(self) -> int:
+        """One: the location of the distribution."""
+        return 1
+
+    @property
+    def offset(self) -> Tensor:
+        """The mean among all."""
+        return torch.zeros(1)
+
+    def distribution(self, out: Tensor) -> Any:
+        """Return the distributions at these locations."""
+        family, loc = self.family, out[..., 0]
+        if isinstance(family, Integer):
+            numbers = [torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))]
+            return family.distribution(torch.cat(numbers, -1))
+        normal: Any = dist.Normal(family.mean + family.sd * loc, torch.full_like(loc, family.sd * self.own))
+        return dist.LogNormal(normal.loc, normal.scale) if isinstance(family, Positive) else normal
+
+
+def spread_besides(family: Family, residual: float, share: float | None) -> Family:
+    """Return the family of a column that has a latent variable, narrow where this is to explain the spread.
+
+    ``residual`` is the standard deviation of the column given its causes, as a share of its own, and ``share`` the
+    share of it that the distribution keeps (None: it is learned). A category keeps its whole distribution.
+    """
+    if share is None or not isinstance(family, Integer | Continuous):
+        return family
+    least = INTEGER_NOISE / family.sd if isinstance(family, Integer) else 0.0
+    return FixedSpread(replace(family, components=1), max(share * residual, least))
+
+
+@dataclass(frozen=True)
+class Latent:
+    """A latent variable: its dimensions, and the columns that read it."""
+
+    size: int
+    columns: tuple[str, ...]
+
+
+def latents_of(graph: CausalGraph, nodes: Sequence[str], size: int | None, taken: Sequence[str]) -> dict[str, Latent]:
+    """Return the latent variables of some nodes by the names of their sites: of each column, or one of each node."""
+    found = {}
+    for node in nodes:
+        own = graph.columns[node]
+        parts = {column: Latent(1, (column,)) for column in own} if size is None else {node: Latent(size, tuple(own))}
+        found |= {unused_name(f"H_{name}", taken): latent for name, latent in parts.items()}
+    return found
+
+
+class _Numbers(nn.Module):
+    """One hidden layer from what a column is read from to the numbers that determine its distribution."""
+
+    def __init__(self, width: int, hidden: int, offset: Tensor) -> None:
+        super().__init__()
+        self.offset: Tensor
+        self.register_buffer("offset", offset)
+        size = len(offset)
+        self.body = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, size)) if width else None
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, read: Tensor) -> Tensor:
+        out: Tensor = self.offset + self.bias.expand(*read.shape[:-1], -1)
+        return out if self.body is None else out + self.body(read)
+
+
+class _Prior(nn.Module):
+    """The distribution of a latent variable: standard normal, normal, or in each dimension a mixture of normals."""
+
+    def __init__(self, size: int, kind: Prior) -> None:
+        super().__init__()
+        self.size, self.kind = size, kind
+        if kind == "learned":
+            self.loc, self.log_scale = nn.Parameter(torch.zeros(size)), nn.Parameter(torch.zeros(size))
+        elif kind == "mixture":
+            self.logits = nn.Parameter(torch.zeros(size, COMPONENTS))
+            self.loc = nn.Parameter(torch.linspace(-1.5, 1.5, COMPONENTS).repeat(size, 1))
+            self.log_scale = nn.Parameter(torch.full((size, COMPONENTS), -0.5))
+
+    def forward(self) -> Any:
+        if self.kind == "normal":
+            standard: Any = dist.Normal(torch.zeros(self.size), 1.0)
+            return standard.to_event(1)
+        made: Any = dist.Normal(self.loc, self.log_scale.exp())
+        if self.kind == "mixture":
+            made = dist.MixtureSameFamily(dist.Categorical(logits=self.logits), made)
+        return made.to_event(1)
+
+
+class LatentSEM(nn.Module):
+    """A Pyro program of the number of units: a distribution of each column given its causes, and latent variables.
+
+    Each column has a network of its own. A node of several columns is drawn column by column, each given those before
+    it. Latent nodes of the graph are left out; the sensitive attribute is 0 or 1.
+
+    ``families`` holds the family of each column, and ``drawn_from`` that of its distribution where it is another one;
+    ``latents`` the latent variables by the names of their sites, ``hidden`` the tanh units of a network's layer, and
+    ``prior`` what the latent variables are drawn from.
+    """
+
+    def __init__(
+        self,
+        graph: CausalGraph,
+        families: Mapping[str, Family],
+        latents: Mapping[str, Latent],
+        *,
+        drawn_from: Mapping[str, Family] | None = None,
+        hidden: int = 100,
+        prior: Prior = "normal",
+    ) -> None:
+        super().__init__()
+        self.graph, self.families, self.latents = graph, dict(families), dict(latents)
+        self.drawn_from = {**self.families, **(drawn_from or {})}
+        self.order = [column for node in graph.order if node not in graph.latent for column in graph.columns[node]]
+        self.owner = {column: node for node, own in graph.columns.items() for column in own}
+        self.site = {column: site for site, latent in self.latents.items() for column in latent.columns}
+        self.width = {name: features(family, torch.zeros(1)).shape[-1] for name, family in self.families.items()}
+        self.index = {column: i for i, column in enumerate(self.order)}
+        self.networks = nn.ModuleList(self._new_numbers(column, hidden) for column in self.order)
+        self.priors = nn.ModuleList(_Prior(latent.size, prior) for latent in self.latents.values())
+        self.plate = unused_name("units", [*self.families, *self.latents])
+
+    def reads(self, column: str) -> list[str]:
+        """Return the columns that a column's distribution reads: those of its parents, and its node's before it."""
+        node = self.owner[column]
+        own = self.graph.columns[node]
+        parents = [parent for parent in self.graph.parents(node) if parent not in self.graph.latent]
+        return [*self.graph.columns_of(parents), *own[: own.index(column)]]
+
+    def family_of(self, site: str) -> list[str]:
+        """Return the columns of a latent variable and of their causes, on which alone it depends."""
+        columns = self.latents[site].columns
+        return [*self.reads(columns[-1]), columns[-1]]
+
+    def _new_numbers(self, column: str, hidden: int) -> nn.Module:
+        width = sum(self.width[name] for name in self.reads(column))
+        width += self.latents[self.site[column]].size if column in self.site else 0
+        return _Numbers(width, hidden, self.drawn_from[column].offset.to(torch.get_default_dtype()))
+
+    def distribution(self, column: str, values: Values, latent: Tensor | None = None) -> Any:
+        """Return the distribution of a column given the values that it reads, shapes (..., n), and its latent variable.
+
+        ``latent`` has shape (..., n, k).
+        """
+        read = {name: features(self.families[name], values[name]) for name in self.reads(column)}
+        return self._given(column, read, latent)
+
+    def _given(self, column: str, read: Mapping[str, Tensor], latent: Tensor | None) -> Any:
+        parts = [read[name] for name in self.reads(column)]
+        if column in self.site:
+            assert latent is not None, f"the distribution of {column} reads a latent variable"
+            parts.append(latent)
+        shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))  # type: ignore[no-untyped-call]
+        dtype = self.networks[self.index[column]].bias.dtype
+        joined = torch.cat([part.to(dtype).expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
+        return self.drawn_from[column].distribution(self.networks[self.index[column]](joined.to(dtype)))
+
+    def forward(self, n: int) -> None:
+        """Draw n units."""
+        read: dict[str, Tensor] = {}
+        latents: dict[str, Tensor] = {}
+        with pyro.plate(self.plate, n):
+            for column in self.order:
+                site = self.site.get(column)
+                if site is not None and site not in latents:
+                    latents[site] = pyro.sample(site, self.priors[list(self.latents).index(site)]())
+                value = pyro.sample(column, self._given(column, read, latents.get(site or "")))
+                read[column] = features(self.families[column], value)
+
+
+class Encoders(nn.Module):
+    """A guide of units' latent variables given their rows: normal, with networks for mean and standard deviation.
+
+    For each latent variable ``reads`` has the columns that its network reads, and ``supports`` its shape and support; a
+    variable that is not any real number is a transformed normal one. ``hidden`` are the tanh units of each layer.
+    """
+
+    def __init__(
+        self,
+        families: Mapping[str, Family],
+        reads: Mapping[str, Sequence[str]],
+        supports: Mapping[str, tuple[tuple[int, ...], Any]],
+        *,
+        hidden: Sequence[int] = (20, 20),
+        plate: str = "units",
+    ) -> None:
+        super().__init__()
+        self.families, self.supports, self.plate = dict(families), dict(supports), plate
+        self.reads = {site: tuple(columns) for site, columns in reads.items()}
+        self.networks = nn.ModuleList(self._new(site, hidden) for site in self.reads)
+
+    def _new(self, site: str, hidden: Sequence[int]) -> nn.Module:
+        width = sum(features(self.families[name], torch.zeros(1)).shape[-1] for name in self.reads[site])
+        sizes = [max(width, 1), *hidden]
+        layers: list[nn.Module] = []
+        for before, size in pairwise(sizes):
+            layers += [nn.Linear(before, size), nn.Tanh()]
+        return nn.Sequential(*layers, nn.Linear(sizes[-1], 2 * math.prod(self.supports[site][0])))
+
+    def posterior(self, site: str, rows: Values) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation of a latent variable, before it is transformed, shapes (n, k)."""
+        n = len(next(iter(rows.values())))
+        network: Any = self.networks[list(self.reads).index(site)]
+        dtype = network[-1].weight.dtype
+        parts = [features(self.families[name], rows[name]).to(dtype).expand(n, -1) for name in self.reads[site]]
+        loc, scale = network(torch.cat(parts, -1) if parts else torch.ones(n, 1, dtype=dtype)).chunk(2, -1)
+        return loc, nn.functional.softplus(scale) + LEAST_SPREAD
+
+    def forward(self, rows: Values) -> None:
+        """Draw the latent variables of n units."""
+        with pyro.plate(self.plate, len(next(iter(rows.values())))):
+            for site, (shape, support) in self.supports.items():
+                loc, scale = (each.reshape(-1, *shape) for each in self.posterior(site, rows))
+                drawn: Any = dist.Normal(loc, scale)
+                if support is not constraints.real:
+                    drawn = dist.TransformedDistribution(drawn, [biject_to(support)])
+                pyro.sample(site, drawn.to_event(len(shape)))
+
+
+def encoders_of(sem: LatentSEM, hidden: Sequence[int]) -> Encoders:
+    """Return the guide of a default model: each latent variable given the columns on which alone it depends."""
+    return Encoders(
+        sem.families,
+        {site: sem.family_of(site) for site in sem.latents},
+        {site: ((latent.size,), constraints.real) for site, latent in sem.latents.items()},
+        hidden=hidden,
+        plate=sem.plate,
+    )

@@ -1,0 +1,430 @@
+"""Rows replayed with the unfair paths switched off: their noise found, fair edges evaluated on it, the outcome scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyrofair._random import keyed_strata, keyed_uniform, row_keys
+from pyrofair.exceptions import DataError, GraphError
+from pyrofair.graph import UnfairPaths
+from pyrofair.graph.paths import show_path
+from pyrofair.inference.abduction import noise_of_units
+from pyrofair.inference.amortised import AmortisedGuide
+from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
+from pyrofair.inference.inversion import solve
+from pyrofair.programs.couplings import Coupling, Noise, at_noise, draw_from, noise_like, partner
+from pyrofair.programs.structural_equations import Equations, sensitive_levels
+from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
+
+__all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "outcome_probability", "read_plan", "replay"]
+
+Latents = Literal["abducted", "posterior", "prior"]
+UNITS_AT_ONCE = 2**16
+"""So many draws of units are evaluated at once."""
+MOST_STRATIFIED = 4
+"""Draws of vectors of more numbers than these are independent, not one in each part of their distribution."""
+
+
+# -- what is replayed --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Unfair paths, the nodes redrawn on them in causal order, and the children of A that read the baseline.
+
+    The outcome is one of these children if its edge is unfair. ``as_is``: every edge carries a unit's own value.
+    """
+
+    unfair: UnfairPaths
+    redrawn: tuple[str, ...]
+    switched: frozenset[str]
+    as_is: bool = False
+
+    @property
+    def baseline(self) -> int:
+        """The value, 0 or 1, that unfair paths carry."""
+        return self.unfair.regimes[0].on_unfair
+
+    def own(self) -> Plan:
+        """Return the plan in which every edge carries a unit's own value, which redraws the unit as it is."""
+        return replace(self, switched=frozenset(), as_is=True)
+
+    def reads(self, node: str) -> tuple[str, ...]:
+        """Return the observed parents of a node that keep the unit's own value where this node reads them."""
+        graph = self.unfair.graph
+        left_out = {*graph.latent, *self.redrawn, *([graph.sensitive] if node in self.switched else [])}
+        return tuple(parent for parent in graph.parents(node) if parent not in left_out)
+
+    def columns_read(self, latents: Latents) -> list[str]:
+        """Return the columns that predictions depend on: unless latents come from the prior, also the redrawn ones."""
+        graph = self.unfair.graph
+        nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)}
+        if latents != "prior":
+            nodes |= {each for node in self.redrawn for each in (node, *graph.parents(node))}
+        return graph.columns_of(node for node in graph.order if node in nodes - {*graph.latent})
+
+    @property
+    def shared(self) -> list[str]:
+        """The nodes that a prediction reads and no unfair path touches, the sensitive attribute left out."""
+        graph = self.unfair.graph
+        nodes = {parent for node in (*self.redrawn, graph.outcome) for parent in self.reads(node)} - {graph.sensitive}
+        return [node for node in graph.order if node in nodes]
+
+
+def read_plan(unfair: UnfairPaths) -> Plan:
+    """Read off the unfair paths what must be redrawn.
+
+    A recanting witness, which would need two values at once, is a NotIdentifiedError; an unfair path through a latent
+    node, whose value no row holds, a GraphError.
+    """
+    graph = unfair.graph
+    arms = unfair.regimes[1].arms if unfair.paths else {}
+    redrawn = unfair.paths.nodes - {graph.sensitive, graph.outcome}
+    for path in unfair.paths.through(graph.latent)[:1]:
+        hidden = next(node for node in path if node in graph.latent)
+        raise GraphError(
+            f"The unfair path {show_path(path)} runs through the latent node {hidden!r}, whose fair value cannot be "
+            "drawn: no data determine its distribution. Draw the graph without it, with edges from its causes to its "
+            "effects."
+        )
+    high = unfair.regimes[1].on_unfair
+    return Plan(
+        unfair,
+        tuple(node for node in graph.order if node in redrawn),
+        frozenset(child for child, arm in arms.items() if arm == high),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedProgram:
+    """A program with its parameters held, as structural equations, and the guide of its units' unknown noise.
+
+    ``drawn`` are the noise sites that the guide draws; ``wide``: the program takes values in float64.
+    """
+
+    equations: Equations
+    guide: AmortisedGuide | None
+    drawn: tuple[str, ...]
+    wide: bool
+
+    @property
+    def program(self) -> Callable[[int], Any]:
+        """The program of the number of units."""
+        return self.equations.program
+
+    @cached_property
+    def outcome(self) -> str:
+        """The site of the outcome."""
+        graph = self.equations.unfair.graph
+        found = [site for site, node in self.equations.node_of.items() if node == graph.outcome]
+        if len(found) != 1:
+            raise GraphError(
+                f"The program has no site for the outcome {graph.outcome!r}, which is to be predicted. Add it: "
+                f"pyro.sample({graph.outcome!r}, dist.Bernoulli(...)) inside the plate."
+            )
+        return found[0]
+
+    @cached_property
+    def noise_of_outcome(self) -> frozenset[str]:
+        """The noise sites that the outcome reads besides its nodes: with them its probability differs."""
+        return frozenset(self.equations.info.causes(self.outcome, tuple(self.equations.node_of))[1])
+
+
+# -- noise that belongs to rows ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedUniforms:
+    """Uniform numbers of units (m * draws, ...), the draws of a unit one after the other, made of their rows' keys.
+
+    The draws of one number lie one in each equal part of (0, 1), so that means over them vary less.
+    """
+
+    keys: NDArray[np.uint64]
+    seed: int
+    draws: int
+
+    def __call__(self, name: str, shape: Sequence[int]) -> Tensor:
+        rest = tuple(shape[1:])
+        few = int(np.prod(rest, dtype=np.int64)) <= MOST_STRATIFIED
+        drawn = (keyed_strata if few else keyed_uniform)(self.keys, self.seed, name, (self.draws, *rest))
+        return drawn.movedim(-1, 0).reshape(*shape).to(torch.get_default_dtype())
+
+
+@dataclass
+class KeyedNoise(Noise):
+    """Noise that is drawn from keyed uniforms, by quantile functions; ``axes`` holds the axis of each site's units."""
+
+    uniform: KeyedUniforms | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
+
+    def draw(self, name: str, distribution: Any) -> Tensor:
+        """Return the value of an exogenous site, at its uniform numbers on first use."""
+        if name not in self.values:
+            self.values[name] = self.at(name, distribution)
+        return self.values[name]
+
+    def at(self, name: str, distribution: Any) -> Tensor:
+        """Return the value of a distribution of units at the uniform numbers of a name."""
+        assert self.uniform is not None
+        shape, axis = [*distribution.shape()], self.axes.get(name, 0)
+        shape[axis : axis + 1] = []
+        u = self.uniform(name, (self.n, *shape)).movedim(0, axis)
+        return at_noise(name, distribution, u, "monotone")
+
+    def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the noise of a node in the baseline and elsewhere."""
+        assert self.uniform is not None
+        if name not in self.pairs:
+            first = noise_like(distribution, shape, self.coupling, name, self.uniform)
+            other = first
+            if self.coupling == "independent":
+                other = noise_like(distribution, shape, self.coupling, f"{name} elsewhere", self.uniform)
+            self.pairs[name] = first, partner(first, self.coupling) if self.coupling == "antithetic" else other
+        return self.pairs[name]
+
+
+class _GuideOnKeys(RunOnNoise):
+    """Run a guide whose draws are at keyed uniform numbers."""
+
+    def __init__(self, noise: KeyedNoise) -> None:
+        super().__init__(noise, (), {})
+
+    def run_guide(self, guide: AmortisedGuide, rows: Mapping[str, Tensor]) -> None:
+        with quiet(), self:
+            guide(rows)
+
+
+# -- the replay --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Replayed:
+    """Redrawn sites and the outcome's probability, (draws, m) each, and latent variables, (draws, m, ...)."""
+
+    fair: dict[str, Tensor] = field(default_factory=dict)
+    latents: dict[str, Tensor] = field(default_factory=dict)
+    score: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Tensor, Replayed]], n: int, draws: int) -> Replayed:
+        """Put together what was found of some rows each, (draws, r) or, if all draws are the same, (1, r)."""
+
+        def joined(each: Callable[[Replayed], Tensor]) -> Tensor:
+            values = [(rows, each(part)) for rows, part in parts]
+            first = values[0][1]
+            found = torch.empty(draws, n, *first.shape[2:], dtype=first.dtype)
+            for rows, some in values:
+                found[:, rows] = some.to(found.dtype)
+            return found
+
+        one = parts[0][1]
+        return cls(
+            {site: joined(lambda part, site=site: part.fair[site]) for site in one.fair},  # type: ignore[misc]
+            {site: joined(lambda part, site=site: part.latents[site]) for site in one.latents},  # type: ignore[misc]
+            joined(lambda part: part.score),
+        )
+
+
+@contextmanager
+def _precision(*, wide: bool) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64 if wide else before)
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def replay(
+    fitted: FittedProgram,
+    plan: Plan,
+    values: Mapping[str, Tensor],
+    n: int,
+    *,
+    latents: Latents,
+    draws: int,
+    seed: int,
+    coupling: Coupling,
+    whole: bool,
+    index: pd.Index[Any],
+) -> Replayed:
+    """Replay n rows: the redrawn sites where unfair edges carry the baseline and fair ones each row's own value.
+
+    ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names. A row's noise is made of its key and the
+    seed alone: that of its values of all sites (``whole``), or of those that no unfair path touches.
+
+    With ``"abducted"`` the noise is that of the row: its latent variables are drawn by the guide, and then the noise of
+    each redrawn site given its value; a row with the baseline is given back as it is. With ``"posterior"`` the latent
+    variables are those of the guide, with ``"prior"`` those of the program, and all other noise is drawn anew.
+    """
+    shared = {*plan.shared}
+    keys = row_keys([each for site, each in values.items() if whole or fitted.equations.node_of[site] in shared], n)
+    with _precision(wide=fitted.wide), torch.no_grad():
+        typed = {site: _as_site(fitted, site, each) for site, each in values.items()}
+        at_once = max(UNITS_AT_ONCE // draws, 1)
+        parts = []
+        own = typed.get(fitted.equations.sensitive)
+        levels = sensitive_levels(fitted.equations.unfair.graph)
+        for group in (0, 1):
+            mine = torch.arange(n) if own is None and group == 0 else torch.empty(0, dtype=torch.long)
+            if own is not None:
+                mine = (own == levels[group]).nonzero().squeeze(1)
+            for rows in mine.split(at_once) if len(mine) else ():
+                some = _Rows(fitted, plan, {s: v[rows] for s, v in typed.items()}, keys[rows.numpy()], index[rows.numpy()])
+                parts.append((rows, some.replay(group if own is not None else None, latents, draws, seed, coupling)))
+        return Replayed.of(parts, n, draws) if parts else Replayed(score=torch.empty(draws, 0))
+
+
+def _as_site(fitted: FittedProgram, site: str, values: Tensor) -> Tensor:
+    dtype = fitted.equations.info.dtypes[site]
+    return values.to(torch.float64 if dtype.is_floating_point and fitted.wide else dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some rows of one group: values of sites, (m,) each, and keys."""
+
+    fitted: FittedProgram
+    plan: Plan
+    values: Mapping[str, Tensor]
+    keys: NDArray[np.uint64]
+    index: pd.Index[Any]
+
+    def replay(self, group: int | None, latents: Latents, draws: int, seed: int, coupling: Coupling) -> Replayed:
+        """Replay the rows of a group; None if no prediction reads the group."""
+        fitted, plan, m = self.fitted, self.plan, len(self.keys)
+        equations = fitted.equations
+        redrawn = [site for site in equations.sites if equations.node_of[site] in plan.redrawn]
+        kept = latents == "abducted" and (group is None or group == plan.baseline or not redrawn)
+        if kept and not fitted.noise_of_outcome:
+            draws = 1  # all draws are the same
+        uniform = KeyedUniforms(self.keys, seed, draws)
+        axes = {s: shape.index(-1) for s, shape in equations.info.shapes.items() if -1 in shape}
+        noise = KeyedNoise(m * draws, coupling, seed=None, uniform=uniform, axes=axes)
+        wide = {site: repeat_each(each, draws) for site, each in self.values.items()}
+        latent = self._latents(noise, latents, draws, wide) if redrawn or fitted.noise_of_outcome else {}
+        noise.values.update(latent)
+        if latents != "prior":
+            noise.values.update(self._solved(redrawn, latent, draws))
+        fair: World = {site: wide[site] for site in redrawn} if kept else {}
+        if redrawn and not kept:
+            if latents == "abducted":
+                noise = self._abduct(noise, draws, uniform, redrawn)
+            held = {site: each for site, each in wide.items() if site not in (*redrawn, equations.sensitive)}
+            fair = self._fair(noise, redrawn, held, group)
+        read = plan.baseline if equations.unfair.graph.outcome in plan.switched else group
+        held = {site: each for site, each in (wide | fair).items() if site != equations.sensitive}
+        if read is not None:
+            level = sensitive_levels(equations.unfair.graph)[read]
+            held[equations.sensitive] = torch.full((m * draws,), level, dtype=_as_site(fitted, equations.sensitive, torch.zeros(1)).dtype)
+        score = outcome_probability(equations, noise, fitted.outcome, held)
+
+        def by_draw(each: Tensor, axis: int = 0) -> Tensor:
+            return each.movedim(axis, 0).reshape(m, draws, *[s for i, s in enumerate(each.shape) if i != axis]).transpose(0, 1)
+
+        return Replayed(
+            {site: by_draw(each) for site, each in fair.items()},
+            {site: by_draw(each, axes.get(site, 0)) for site, each in latent.items()},
+            by_draw(score),
+        )
+
+    # -- noise ---------------------------------------------------------------------------------------------------------
+
+    def _latents(self, noise: KeyedNoise, latents: Latents, draws: int, wide: World) -> dict[str, Tensor]:
+        """Return the values of latent variables, in the shapes of their sites: of the guide, or of the program."""
+        fitted = self.fitted
+        if latents == "prior" or fitted.guide is None:
+            return {}
+        handler = _GuideOnKeys(noise)
+        handler.run_guide(fitted.guide, wide)
+        return {site: noise.values.pop(site) for site in fitted.drawn}
+
+    def _solved(self, redrawn: Sequence[str], latent: Collection[str], draws: int) -> dict[str, Tensor]:
+        """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
+        equations = self.fitted.equations
+        computed = [site for site in redrawn if site not in equations.info.random]
+        if not computed:
+            return {}
+        evidence = self._evidence
+        found = solve(evidence, {}, lines=True)
+        return {
+            site: evidence.as_site(site, repeat_each(each, draws))
+            for site, each in found.noise.items()
+            if site not in latent and bool(found.is_known(site).all())
+        }
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        equations = self.fitted.equations
+        observed = {site: each.double().numpy() for site, each in self.values.items()}
+        order = tuple(site for site in equations.info.sites if site in equations.node_of)
+        columns = {site: site for site in observed}
+        given = GivenRows(equations.program, equations.info, order, observed, columns, self.index)
+        evidence = Evidence.read(
+            given, coupling="gumbel", sensitive=equations.sensitive, parameters={}, wide=self.fitted.wide
+        )
+        require_possible(evidence)
+        return evidence
+
+    def _abduct(
+        self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]
+    ) -> KeyedNoise:
+        """Return the noise of the rows: latent variables as the guide drew them, and that of each site given its value."""
+        evidence = replace(self._evidence, coupling=noise.coupling)
+        known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}
+        every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, uniform, redrawn)
+        anew = self.fitted.noise_of_outcome - known.keys()
+        values = {site: each for site, each in every.values.items() if site not in anew}
+        return KeyedNoise(
+            noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, uniform, noise.axes
+        )
+
+    def _fair(self, noise: KeyedNoise, redrawn: Sequence[str], held: World, group: int | None) -> World:
+        """Evaluate the redrawn sites: fair edges carry the group's value, and unfair ones the baseline."""
+        equations, plan = self.fitted.equations, self.plan
+        switched = group is not None and group != plan.baseline
+        bound = replace(equations, unfair=plan.unfair.reversed()) if switched else equations
+        nodes = {*equations.node_of}
+        evaluation = Evaluation(bound.program, bound.info, nodes, bound.endogenous, noise)
+        same, other = evaluation.worlds(bound, redrawn, held)
+        return other if switched and not plan.as_is else same
+
+
+class _ReadDistribution(RunOnNoise):
+    """Run a program whose other sites are held until a site is met, and keep the site's distribution."""
+
+    def __init__(self, noise: Noise, endogenous: Collection[str], site: str, held: World) -> None:
+        super().__init__(noise, endogenous, held)
+        self.site = site
+        self.distribution: Any = None
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        if name == self.site:
+            self.distribution = distribution
+            raise StopTracing
+        return draw_from(distribution)
+
+
+def outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
+    """Return P(outcome = 1) where all that the outcome reads is held, shape (n,)."""
+    handler = _ReadDistribution(noise, {*equations.endogenous, site}, site, held)
+    with quiet(), handler, suppress(StopTracing):
+        equations.program(noise.n)
+    chance = getattr(handler.distribution, "probs", None)
+    if chance is None or handler.distribution.event_shape:
+        raise GraphError(
+            f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
+            f'averaged: pyro.sample("{site}", dist.Bernoulli(...)).'
+        )
+    return torch.as_tensor(chance).expand(noise.n)

@@ -1,0 +1,273 @@
+"""A program and a guide of units' unknown noise given their rows, fitted together by stochastic variational inference.
+
+A guide is a Pyro program of the rows, ``guide(rows)``, where ``rows`` holds the values of each observed site, units in
+their axis; inside a plate of the units it draws each unknown noise site of the program. It is amortised: what it draws
+for a unit depends on the unit's row alone, so that it serves rows that it was not fitted to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from pyro.infer import Trace_ELBO, TraceMeanField_ELBO
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from pyrofair._random import isolated
+from pyrofair.exceptions import DataError
+from pyrofair.inference.likelihood import Likelihood
+from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
+
+__all__ = [
+    "AmortisedGuide",
+    "Objective",
+    "Problem",
+    "Steps",
+    "check_convergence",
+    "evidence_bound",
+    "fit_amortised",
+    "mean_discrepancy",
+    "unsettled",
+]
+
+AmortisedGuide = Callable[[Mapping[str, Tensor]], Any]
+"""From the values of each observed site, units in their axis, it draws the unknown noise of these units."""
+
+STEADY, FINAL = 1 / 3, 0.01
+"""For so much of the time all steps have one size; then they shrink to this share of it."""
+PROGRESS_AFTER = 5.0
+TOLERANCE = 0.02
+"""A loss has settled if, while steps had one size, it gained at most this share of itself since half-time."""
+
+
+def mean_discrepancy(points: Tensor, group: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Return an unbiased estimate of the squared maximum mean discrepancy of two groups, under a Gaussian kernel.
+
+    With ``k(x, y) = exp(-|x - y|^2 / (2 d))`` it is the mean of k over all pairs of different points in group 0, plus
+    that in group 1, minus twice that between the groups (Gretton et al., 2012, eq. 3). ``points`` has shape (n, d),
+    ``group`` (n,) holds 0 or 1. Of two groups with one distribution its mean is 0, whatever their sizes, so that it may
+    be negative. It is 0 if a group has fewer than two points.
+
+    >>> mean_discrepancy(torch.tensor([[0.0], [0.0], [2.0], [2.0]]), torch.tensor([0, 0, 1, 1]))  # 2 - 2 exp(-2)
+    tensor(1.7293)
+    """
+    mass = torch.ones_like(points[:, 0]) if weight is None else weight.to(points)
+    kernel = torch.exp(torch.cdist(points, points).square() / (-2.0 * points.shape[1]))
+    zero, one = (mass * (group == value).to(points) for value in (0, 1))
+    pairs = [each.sum().square() - each.square().sum() for each in (zero, one)]
+    if not all(bool(each > 1e-12 * mass.square().sum()) for each in pairs):
+        return points.new_zeros(())
+    within = [
+        (each @ kernel @ each - (each.square() * kernel.diagonal()).sum()) / pair
+        for each, pair in zip((zero, one), pairs, strict=True)
+    ]
+    return within[0] + within[1] - 2.0 * (zero @ kernel @ one) / (zero.sum() * one.sum())
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: the negative evidence lower bound, with the weights of its parts.
+
+    ``likelihood`` multiplies the log-likelihood of the rows; the divergence of the guide from the prior counts from 0
+    up to 1 over the first share ``warmup`` of the epochs; ``discrepancy`` is the strength, in nats a unit, of a penalty
+    on the discrepancy between the two groups of each latent variable.
+    """
+
+    likelihood: float = 1.0
+    warmup: float = 0.0
+    discrepancy: float = 0.0
+
+    def divergence(self, time: float) -> float:
+        """Return the weight of the divergence after a share of the time."""
+        return 1.0 if self.warmup <= 0.0 else min(time / self.warmup, 1.0)
+
+
+PLAIN = Objective()
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Epochs, rows of a batch, the size of the first step of Adam, and the precision of the weights' normal prior.
+
+    The loss is in nats of all units together, so that a weight decay of 1 is a standard normal prior on each weight.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    progress: bool = False
+
+
+class _Weigh(Messenger):
+    """Multiply the log-probabilities of units' sites by weights, (m,) each, and keep the values of some sites."""
+
+    def __init__(self, scales: Mapping[str, Tensor], axes: Mapping[str, int], kept: Sequence[str]) -> None:
+        super().__init__()
+        self.scales, self.axes, self.kept = scales, axes, kept
+        self.values: dict[str, Tensor] = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        scale = self.scales.get(msg["name"])
+        if scale is not None:
+            axis = self.axes.get(msg["name"], 0)
+            after = max(len(msg["fn"].batch_shape) - 1 - axis, 0)
+            msg["scale"] = msg["scale"] * scale.reshape(-1, *[1] * after)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.kept:
+            self.values[msg["name"]] = msg["value"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A program conditioned on n rows, and the guide of their unknown noise.
+
+    ``axes`` holds for each per-unit site the axis of its units, ``weight`` and ``group`` (0 or 1) are those of the
+    rows, shape (n,). ``of_parameters`` is the guide of the program's parameters, if they are drawn.
+    """
+
+    likelihood: Likelihood
+    guide: AmortisedGuide
+    axes: Mapping[str, int]
+    weight: Tensor
+    group: Tensor
+    of_parameters: Callable[[], Any] | None = None
+    elbo: Any = field(default_factory=TraceMeanField_ELBO)
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def at(self, rows: Tensor) -> Likelihood:
+        """Return the program conditioned on some of the rows."""
+        return self.likelihood.at(rows, self.axes)
+
+    def loss(self, rows: Tensor, objective: Objective = PLAIN, divergence: float = 1.0) -> Tensor:
+        """Return the objective, in nats of all units together, as some of the rows estimate it."""
+        weight = self.weight[rows]
+        with self._weighed(weight * (len(self) / len(rows)), objective.likelihood, divergence) as weigh:
+            found: Tensor = self.elbo.differentiable_loss(*self._pair(rows))
+        if objective.discrepancy:
+            apart = [
+                mean_discrepancy(values.movedim(self.axes.get(site, 0), 0).flatten(1), self.group[rows], weight)
+                for site, values in weigh.values.items()
+            ]
+            found = found + objective.discrepancy * self.weight.sum() * torch.stack(apart).sum()
+        return found
+
+    def _weighed(self, weight: Tensor, likelihood: float, divergence: float) -> AbstractContextManager[_Weigh]:
+        model, latent = self.likelihood, self.likelihood.latent
+        given = [*model.rows, *model.evidence, *(f"{node}__log_density" for node in model.inverted)]
+        scales = dict.fromkeys(given, likelihood * weight) | dict.fromkeys(latent, divergence * weight)
+        return _Weigh(scales, self.axes, latent)
+
+    def _pair(self, rows: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Return the model and the guide of some of the rows."""
+        model = self.at(rows)
+
+        def guide() -> None:
+            if self.of_parameters is not None:
+                self.of_parameters()
+            if model.latent:
+                self.guide(model.rows)
+
+        return model, guide
+
+
+def fit_amortised(
+    problem: Problem, numbers: Sequence[Tensor], steps: Steps, seed: int, objective: Objective = PLAIN
+) -> list[float]:
+    """Fit numbers of a program and its guide in place, and return the loss of each epoch in nats a unit.
+
+    Batches hold their share of both groups. An interruption (Ctrl-C) ends the fit with the numbers of the last whole
+    epoch; before the end of the first it goes on to the caller. A DataError says that the loss diverged.
+    """
+    count = max(1, -(-len(problem) // steps.batch_size))
+    schedule = Schedule(steps.epochs * count, steps.learning_rate, STEADY, FINAL, steps.weight_decay)
+    batches = (
+        (rows, objective.divergence((epoch + i / count) / steps.epochs))
+        for epoch in range(steps.epochs)
+        for i, rows in enumerate(_batches(problem.group, count))
+    )
+    total, losses = 0.0, list[float]()
+    kept: list[Tensor] = []
+    bar = tqdm(total=steps.epochs, desc="epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
+    with isolated(seed), fitting(stored=True), bar:
+
+        def loss(batch: tuple[Tensor, float]) -> Tensor:
+            return problem.loss(batch[0], objective, batch[1])
+
+        try:
+            for step, value in enumerate(run_svi(loss, numbers, batches, schedule), 1):
+                total += value
+                if step % count:
+                    continue
+                if not math.isfinite(total):
+                    raise DataError(
+                        f"Training diverged: the loss is {total} in epoch {len(losses)}. Lower "
+                        f"learning_rate={steps.learning_rate:g}."
+                    )
+                kept = [each.detach().clone() for each in numbers]
+                losses.append(total / count / float(problem.weight.sum()))
+                total = 0.0
+                bar.update()
+        except KeyboardInterrupt:
+            if not losses:
+                raise
+            with torch.no_grad():
+                for own, last in zip(numbers, kept, strict=True):
+                    own.copy_(last)
+    return losses
+
+
+def check_convergence(losses: list[float], steps: Steps, warmup: float = 0.0) -> str:
+    """Return the warning to give after a fit; empty if there is none."""
+    if len(losses) < steps.epochs:
+        return f"Interrupted after {len(losses)} of {steps.epochs} epochs; the networks of the last of these are kept."
+    if gained := unsettled(losses, warmup):
+        return (
+            f"The loss may not have settled: it fell by {gained:.1%} in the second half of the time before steps "
+            f"shrank. Take more epochs than {steps.epochs}, or another learning_rate than {steps.learning_rate:g}."
+        )
+    return ""
+
+
+def unsettled(losses: list[float], warmup: float = 0.0) -> float:
+    """Return the share of the loss (or of a nat, if it is less) gained in the second half of equal steps.
+
+    It is 0 if it is at most 2 %, two standard errors allowed for. A loss that falls like one over time still has as
+    much before it as it has gained since half-time. It is compared before steps shrink: then it falls in any case,
+    however far it is from its end. Epochs of the ``warmup``, whose losses are others, are left out.
+    """
+    trace = losses[math.ceil(warmup * len(losses)) : max(math.ceil(STEADY * len(losses)), 1)]
+    if not trace:
+        return 0.0
+    trend = fall(trace, share=0.5)
+    size = max(abs(sum(last := trace[-max(len(trace) // 6, 1) :]) / len(last)), 1.0)
+    return trend.drop / size if trend.drop - 2.0 * trend.error > TOLERANCE * size else 0.0
+
+
+def evidence_bound(problem: Problem, draws: int = 10, seed: int = 0) -> float:
+    """Return the evidence lower bound in nats a unit, averaged over draws of the latent variables."""
+    every = torch.arange(len(problem))
+    with isolated(seed), fitting(stored=True), torch.no_grad():
+        loss = sum(float(problem.loss(every)) for _ in range(draws)) / draws
+    return -loss / float(problem.weight.sum())
+
+
+def _batches(group: Tensor, count: int) -> Iterator[Tensor]:
+    """Split the rows at random into batches that hold both groups in their shares."""
+    order = torch.randperm(len(group))
+    order = order[torch.argsort(group[order], stable=True)]
+    return (order[i::count] for i in torch.randperm(count).tolist())
+
+
+def elbo_of(*, analytic: bool) -> Any:
+    """Return the loss of Pyro: with the divergence in closed form, or estimated from draws."""
+    return TraceMeanField_ELBO() if analytic else Trace_ELBO()  # type: ignore[no-untyped-call]
