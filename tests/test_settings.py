@@ -441,7 +441,7 @@ EACH = [(name, setting) for name, (_, kinds) in CALLS.items() for setting in kin
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrofair.classifiers.penalized.train", must_not_run)
-    monkeypatch.setattr("pyrofair.classifiers.pscf.classifier.fit_elbo", must_not_run)
+    monkeypatch.setattr("pyrofair.classifiers.pscf.classifier.fit_amortised", must_not_run)
     monkeypatch.setattr("pyrofair.mechanisms.learn.fit_mechanisms", must_not_run)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -104,7 +104,11 @@ def _sensitive_values(
 
 
 class _OneWorld(RunOnNoise):
-    """Run one world up to a site, or to the end, and keep values of nodes; ``met`` as for :meth:`Noise.value`."""
+    """Run one world up to the last of some sites, or to the end, and keep values of nodes.
+
+    ``met`` is as for :meth:`Noise.value`; ``settle`` gives the value of a site that is evaluated, by its name, the value
+    that its equation gives, and what has been found before it.
+    """
 
     def __init__(
         self,
@@ -114,11 +118,13 @@ class _OneWorld(RunOnNoise):
         *,
         baseline: bool,
         idle: Collection[str] = (),
-        last: str | None = None,
+        until: Collection[str] = (),
+        settle: Callable[[str, Tensor, World], Tensor] = lambda name, value, found: value,
     ) -> None:
         super().__init__(evaluation.noise, evaluation.endogenous, held)
         self.info, self.nodes, self.found = evaluation.info, evaluation.nodes, World()
-        self.met, self.baseline, self.idle, self.last = met, baseline, idle, last
+        self.met, self.baseline, self.idle, self.settle = met, baseline, idle, settle
+        self.evaluated, self.left = {*until}, {*until}
         self.run(evaluation.program)
 
     def respond(self, name: str, distribution: Any) -> Tensor:
@@ -128,9 +134,13 @@ class _OneWorld(RunOnNoise):
         return self.noise.value(name, distribution, shape, self.met, baseline=self.baseline)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.nodes:
-            self.found[msg["name"]] = msg["value"]
-        if msg["name"] == self.last:
+        name = msg["name"]
+        if name in self.evaluated:
+            msg["value"] = self.settle(name, msg["value"], self.found)
+            self.left.discard(name)
+        if name in self.nodes:
+            self.found[name] = msg["value"]
+        if self.evaluated and not self.left:
             raise StopTracing
 
 
@@ -157,27 +167,53 @@ class Evaluation:
     def node(
         self, site: str, held: Mapping[str, Tensor], *, baseline: bool = False, idle: Collection[str] = ()
     ) -> Tensor:
-        """Evaluate a node: ``do`` on all that it reads, shape (n, ...) each, the noise held, and read the node.
+        """Evaluate a node: ``do`` on all that it reads, shape (n, ...) each, the noise held, and read the node."""
+        return self.nodes_at([site], held, baseline=baseline, idle=idle)[site]
+
+    def nodes_at(
+        self, sites: Sequence[str], held: Mapping[str, Tensor], *, baseline: bool = False, idle: Collection[str] = ()
+    ) -> World:
+        """Evaluate nodes in one run: ``do`` on all that they read, but for those among them, the noise held.
 
         A node of observed units whose parents are as observed is as observed. So is one that comes out as it did at the
         observed parents: rounding must not make another value, and so another distribution, of it.
         """
-        met, observed = self.met.setdefault(site, {}), self.noise.observed
+        observed = self.noise.observed
+        met = self.met.setdefault(sites[0], {})
         if observed is None:
-            return _OneWorld(self, held, met, baseline=baseline, idle=idle, last=site).found[site]
+            found = _OneWorld(self, held, met, baseline=baseline, idle=idle, until=sites).found
+            return {site: found[site] for site in sites}
+        distributions_matter = baseline and any(own is not other for own, other in self.noise.pairs.values())
+        known: World = {}
+        if not distributions_matter:
+            for site in sites:
+                causes = self.info.causes(site, tuple(self.nodes))[0]
+                if all(each in held for each in causes) and bool(self._as_observed(causes, held).all()):
+                    known[site] = observed.values[site]
+        left = [site for site in sites if site not in known]
+        if not left:
+            return known
+
+        def settle(site: str, value: Tensor, found: World) -> Tensor:
+            causes = self.info.causes(site, tuple(self.nodes))[0]
+            value = value.expand(self.noise.n)
+            same = self._as_observed(causes, found) | (value == observed.natural[site])
+            return torch.where(same, observed.values[site], value.to(observed.values[site].dtype))
+
+        run = _OneWorld(self, {**held, **known}, met, baseline=baseline, until=left, settle=settle)
+        return known | {site: run.found[site] for site in left}
+
+    def _as_observed(self, causes: Iterable[str], values: Mapping[str, Tensor]) -> Tensor:
+        """Return for which observed units some nodes have the values observed, shape (n,)."""
+        assert self.noise.observed is not None
         same = torch.ones(self.noise.n, dtype=torch.bool)
-        for parent, values in held.items():
-            equal = values == observed.values[parent]
+        for parent in causes:
+            equal = values[parent] == self.noise.observed.values[parent]
             if equal.ndim > 1:  # a latent node may be a vector
                 by_unit = equal.movedim(self.info.shapes[parent].index(UNITS), 0)
                 equal = by_unit.reshape(self.noise.n, -1).all(-1)
             same = same & equal
-        distributions_matter = baseline and any(own is not other for own, other in self.noise.pairs.values())
-        if bool(same.all()) and not distributions_matter:
-            return observed.values[site]
-        found = _OneWorld(self, held, met, baseline=baseline, last=site).found[site].expand(self.noise.n)
-        same = same | (found == observed.natural[site])
-        return torch.where(same, observed.values[site], found.to(observed.values[site].dtype))
+        return same
 
     def under_do(self, values: Mapping[str, Tensor], wanted: Iterable[str]) -> World:
         """Return the wanted nodes with some nodes set to values, shape (n,) each."""
@@ -197,29 +233,71 @@ class Evaluation:
         self, equations: Equations, wanted: Iterable[str], known: Mapping[str, Tensor] | None = None
     ) -> tuple[World, World]:
         """Return the wanted nodes in both worlds by the definition; ``known`` ones are the same in both."""
-        known = known or {}
+        done: dict[tuple[str, State], Tensor] = {}
+        chosen = tuple(wanted)
+        first, second = (self._world(equations, chosen, known or {}, which, done) for which in (0, 1))
+        return first, second
+
+    def world(
+        self, equations: Equations, wanted: Iterable[str], known: Mapping[str, Tensor] | None = None, *, switched: bool
+    ) -> World:
+        """Return the wanted nodes in one of both worlds, as :meth:`worlds` does."""
+        if self._shares_noise:
+            return self._world(equations, tuple(wanted), known or {}, int(switched), {})
+        return self.worlds(equations, wanted, known)[int(switched)]
+
+    @property
+    def _shares_noise(self) -> bool:
+        """Whether a unit has one noise in all worlds, so that none need be evaluated before another."""
+        return self.noise.coupling in ("monotone", "gumbel")
+
+    def _world(
+        self,
+        equations: Equations,
+        wanted: Sequence[str],
+        known: Mapping[str, Tensor],
+        which: int,
+        done: dict[tuple[str, State], Tensor],
+    ) -> World:
         observed = self.noise.observed
         dtype = None if observed is None else observed.values[equations.sensitive].dtype
-        base, switched = (equations.states(regime) for regime in equations.unfair.regimes)
-        done: dict[tuple[str, State], Tensor] = {}
+        base = equations.states(equations.unfair.regimes[0])
+        states = equations.states(equations.unfair.regimes[which]) if which else base
+        shown = {site: states[site] for site in wanted}
 
         def read(site: str, state: State | int) -> Tensor:
             if isinstance(state, State):
                 return known[site] if site in known else done[site, state]
             return _sensitive_values(equations, self.noise.n, state, dtype)
 
-        def evaluate(states: Mapping[str, State]) -> World:
-            for site, state in equations.in_order(states, known):
-                if (site, state) not in done:
-                    parts = zip(equations.causes[site], state.parts, strict=True)
-                    held = {parent: read(parent, part) for parent, part in parts}
-                    idle = equations.idle([site], held) if observed is None else ()
-                    done[site, state] = self.node(site, held, baseline=state == base[site], idle=idle)
-            return {site: read(site, state) for site, state in states.items()}
+        needed = [pair for pair in equations.in_order(shown, known) if pair not in done]
+        for sites, parts in self._runs(equations, needed):
+            held = {site: read(site, part) for site, part in parts.items() if site not in sites}
+            idle = equations.idle([*sites], held) if observed is None else ()
+            baseline = all(state == base[site] for site, state in sites.items())
+            found = self.nodes_at([*sites], held, baseline=baseline, idle=idle)
+            done |= {(site, state): found[site] for site, state in sites.items()}
+        return {site: read(site, state) for site, state in shown.items()}
 
-        chosen = tuple(wanted)
-        first = evaluate({site: base[site] for site in chosen})
-        return first, evaluate({site: switched[site] for site in chosen})
+    def _runs(
+        self, equations: Equations, needed: Iterable[tuple[str, State]]
+    ) -> Iterator[tuple[dict[str, State], dict[str, State | int]]]:
+        """Yield the nodes that one run evaluates, in order, and the states of all that is read there.
+
+        A run goes on as long as each node is read in one state; where noise depends on the world it has one node.
+        """
+        sites: dict[str, State] = {}
+        parts: dict[str, State | int] = {}
+        for site, state in needed:
+            own = dict(zip(equations.causes[site], state.parts, strict=True))
+            fits = self._shares_noise and site not in parts and all(parts.get(s, part) == part for s, part in own.items())
+            if sites and not fits:
+                yield sites, parts
+                sites, parts = {}, {}
+            sites[site] = parts[site] = state
+            parts |= own
+        if sites:
+            yield sites, parts
 
 
 def sequential_worlds(

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from pyrofair import SEM, identify
-from pyrofair.classifiers.pscf.model import read_replay
+from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.exceptions import GraphError, NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import _Projection
@@ -531,7 +531,7 @@ def test_large_graphs_list_no_paths(name: str) -> None:
         assert len(repr(unfair)) < 100_000
         assert {*unfair.touched, "Y"} == unfair.paths.nodes
         assert not {*unfair.shared} & {*unfair.touched}
-        assert read_replay(direct).redrawn == ()
+        assert read_plan(direct).redrawn == ()
     for unfair in (direct, direct.complement(), direct.reversed()):
         assert unfair.recanting_witnesses() == []
         for target in ("prediction", "outcome"):

@@ -58,9 +58,11 @@ __all__ = ["PSCF"]
 
 CHUNK = 16_384
 STEPS, FEWEST, MOST = 6_000, 20, 400
+MOST_LEVELS = 20
+"""So many different integers are ordered categories; more are numbers."""
 SAMPLES = {"abducted": 50, "posterior": 50, "prior": 5}
 Average = Literal["probability", "decision"]
-Decide = Literal["mean", "draw"]
+Decisions = Literal["mean", "draw"]
 
 _not_negative = partial(require_real, least=0.0)
 _positive = partial(require_real, above=0.0)
@@ -68,7 +70,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
     "latents": partial(require_choice, choices=("abducted", "posterior", "prior")),
     "coupling": partial(require_choice, choices=COUPLINGS),
-    "decide": partial(require_choice, choices=("mean", "draw")),
+    "decisions": partial(require_choice, choices=("mean", "draw")),
     "average": partial(require_choice, choices=("probability", "decision")),
     "samples": optional(require_integer),
     "mmd": _not_negative,
@@ -90,7 +92,99 @@ CONSTRAINTS: dict[str, Constraint] = {
 
 
 class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
-    """TODO."""
+    """Path-specific counterfactual fairness by variational inference: the paper's main competitor.
+
+    It learns a structural equation model in which the nodes on unfair paths have latent noise, and predicts from the
+    counterfactual of each unit: its noise is inferred from its row, edges of unfair paths carry the baseline, and all
+    others the unit's own value. A row that no edge of this changes, such as one with the baseline, gets what the learned
+    distribution of the outcome says of it.
+
+    *Assumes* that the learned model is the true one, and that a unit keeps its noise as ``coupling`` says. Data do not
+    determine what a latent variable stands for (``docs/decisions/0019-pscf.md``): :meth:`truth` reports the cost where
+    the true model is known.
+
+    Parameters
+    ----------
+    unfair
+        The unfair paths, without recanting witness.
+    latents
+        Where a unit's noise comes from. ``"abducted"``: latent variables are drawn from their posterior given the row,
+        and the noise of each distribution given the row's value. ``"posterior"`` (Chiappa, 2018): the latent variables
+        alone; all other noise is drawn anew. ``"prior"`` (the paper's eq. pscfpm): all noise is drawn anew.
+    coupling
+        How the noise of a distribution is inferred from a value, and used at another distribution: ``"gumbel"``, by
+        Gumbel-max for categories without an order and by the quantile for all others, as in :class:`pyrofair.SEM`.
+    decisions
+        What :meth:`predict` thresholds: the outcome's probability at one ``"draw"`` of the unit's noise, which belongs
+        to its row, or the ``"mean"`` over the samples. The mean is sharp where a row determines its noise, as with the
+        baseline, and smooth where it does not, so that a threshold on it has an unfair effect of its own: on Adult
+        -.06, where decisions by one draw have less than .01 (docs/paper.md).
+    average
+        What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
+        paper's eq. pscfpred), which has the same mean and more noise.
+    samples
+        The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution; by
+        default 50, with latents from the prior the paper's 5.
+    mmd
+        The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups, summed over
+        the latent variables. The paper searched 0 to 2.
+    likelihood, warmup
+        What multiplies the log-likelihood in training: above 1 latent variables say more of a row. The share of the
+        epochs over which the divergence of their posterior from the prior gains its full weight.
+    prior
+        What latent variables are drawn from: a standard ``"normal"`` distribution, a ``"learned"`` normal one, or in
+        each dimension a ``"mixture"`` of five normal ones, learned.
+    latent_size
+        The dimensions of one latent variable of each node on an unfair path; by default each of its columns has one of
+        its own, of one dimension.
+    own_noise
+        The spread of a number on an unfair path besides its latent variable, as a share of its standard deviation given
+        its causes (for integers a quarter of a unit at least). By default (None) it is learned: that fits best, and the
+        latent variable often says nothing of a row then.
+    hidden, encoder_hidden, components
+        The tanh units of each distribution's hidden layer, and of the layers of each encoder; the components of the
+        distributions of numbers.
+    families
+        The distribution of a column, by its name, instead of that of
+        :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here: make few of them categorical.
+    epochs, batch_size
+        The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
+    learning_rate, weight_decay
+        The size of Adam's steps, which shrink to a hundredth after a third of the epochs; the precision of the normal
+        prior of the networks' weights.
+    progress, random_state
+        Whether a fit of some seconds shows a bar; the seed of networks, batches, latent draws, and predictions.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels, sorted.
+    plan_ : Plan
+        Which nodes are redrawn, and which read the baseline.
+    sem_, guide_ : LatentSEM, Encoders
+        The learned model, a Pyro program of the number of units, and the guide of its latent variables given rows.
+    history_, elbo_ : DataFrame, float
+        The loss of each epoch, and the evidence lower bound of the training rows at the end, in nats a unit.
+    feature_names_in_ : ndarray of str
+        The columns on which predictions may depend.
+
+    References
+    ----------
+    Chiappa (2018), sections 3 and 4; Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF"; Pearl (2009),
+    theorem 7.1.7 (abduction); Oberst and Sontag (2019), Gumbel-max.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"A": rng.integers(0, 2, 400), "Q": rng.normal(size=400)})
+    >>> X["D"] = X["A"] + X["Q"] + rng.normal(size=400)
+    >>> y = (X["D"] + X["A"] + X["Q"] > 1).astype(int)
+    >>> graph = CausalGraph("{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
+    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), epochs=100, batch_size=50, random_state=0)
+    >>> bool(fair.fit(X, y).score(X, y) > 0.75)
+    True
+    """
 
     def __init__(
         self,
@@ -98,7 +192,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         *,
         latents: Latents = "abducted",
         coupling: Coupling = "gumbel",
-        decide: Decide = "mean",
+        decisions: Decisions = "draw",
         average: Average = "probability",
         samples: int | None = None,
         mmd: float = 0.0,
@@ -106,7 +200,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         warmup: float = 0.0,
         prior: Prior = "normal",
         latent_size: int | None = None,
-        own_noise: float | None = 0.1,
+        own_noise: float | None = None,
         hidden: int = 100,
         encoder_hidden: Sequence[int] = (20, 20),
         components: int = 5,
@@ -121,7 +215,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.unfair = unfair
         self.latents = latents
         self.coupling = coupling
-        self.decide = decide
+        self.decisions = decisions
         self.average = average
         self.samples = samples
         self.mmd = mmd
@@ -144,15 +238,40 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: object = None) -> Self:
+        """Learn the distribution of each column given its causes, and that of a unit's noise given its row.
+
+        Parameters
+        ----------
+        X
+            A DataFrame of n rows with all columns of the graph but the outcome's.
+        y
+            The outcome, shape (n,); its positive value is the graph's.
+        sample_weight
+            Weights of shape (n,).
+
+        Raises
+        ------
+        DataError
+            If the table, the outcome or a setting is unfit, or training diverges; nothing has been fitted then.
+        NotIdentifiedError, GraphError
+            If the unfair paths have a recanting witness, or one of them runs through a latent node.
+
+        Warns
+        -----
+        PyrofairWarning
+            If the loss has not settled, or columns are outside the graph; if the fit was interrupted (Ctrl-C), in which
+            case the networks of the last whole epoch are kept.
+        """
         fitted = copy.copy(self)  # after an error below, self is unchanged
         self._check_settings()
-        fitted.plan_ = read_plan(self.unfair)
+        fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()))
         values, group, weight = fitted._read_training(X, y, sample_weight)
         epochs = self.epochs or min(max(STEPS * self.batch_size // len(weight), FEWEST), MOST)
         steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
         problem, losses = fitted._fit_networks(values, group, weight, steps)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = evidence_bound(problem, seed=fitted.seed_)
+        fitted._read = None
         self.__dict__ = fitted.__dict__
         if text := check_convergence(losses, steps, self.warmup):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
@@ -175,7 +294,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             sem = LatentSEM(graph, self.families_, latents, drawn_from=own, hidden=self.hidden, prior=self.prior)
             guide = encoders_of(sem, tuple(self.encoder_hidden))
         self.sem_, self.guide_ = sem, guide
-        info = self._fitted(wide=False).equations.info
+        info = self._program(wide=False).equations.info
         n = len(weight)
         axes = {site: shape.index(-1) for site, shape in info.shapes.items()}
         likelihood = Likelihood(
@@ -227,7 +346,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
         given, values = (self.families or {}).get(column), values.rename(column)
         if given is None:
-            return choose_family(values, most_levels=2, components=self.components, weight=weight)
+            return choose_family(values, most_levels=MOST_LEVELS, components=self.components, weight=weight)
         require_fitting(given, values)
         return given
 
@@ -238,11 +357,21 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             values[sensitive] = torch.tensor(read_sensitive(table, self.unfair.graph, both=False)).float()
         return values
 
-    def _fitted(self, *, wide: bool = True) -> FittedProgram:
-        coded = replace(self.unfair, graph=self.unfair.graph.coded())
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_read"}
+
+    def _fitted(self) -> FittedProgram:
+        """Return the learned model in double precision, read once."""
+        if getattr(self, "_read", None) is None:
+            self._read = self._program(wide=True)
+        return self._read
+
+    def _program(self, *, wide: bool) -> FittedProgram:
+        """Return the learned model as structural equations: in double precision, or as it is trained."""
         sem, guide = (copy.deepcopy(each).double() if wide else each for each in (self.sem_, self.guide_))
         with neutral_torch():
-            equations = read_equations(sem, coded)
+            equations = read_equations(sem, self.plan_.unfair)
         info = replace(equations.info, known=None, outside=())
         return FittedProgram(replace(equations, info=info), guide, tuple(self.sem_.latents), wide)
 
@@ -256,46 +385,150 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return plan.columns_read(self.latents)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class without the unfair paths' effect, shape (m, 2), as in ``classes_``.
+
+        A row's result depends on the row and on ``random_state`` alone, not on the other rows. ``latents``,
+        ``coupling``, ``average`` and ``samples`` are read here, and may be set after fitting.
+        """
         parts = []
         for rows in self._chunks(X):
             found = self._replayed(rows, self.plan_, self._samples())
             score = found.score
             if self.average == "decision":
-                score = (self._decision_noise(rows) < score).to(score.dtype)
+                score = (self._decision_noise(rows, len(score), self.seed_) < score).to(score.dtype)
             parts.append(score.double().mean(0))
         positive = torch.cat(parts).numpy() if parts else np.empty(0)
         both = np.column_stack([1.0 - positive, positive])
         return both if self.classes_[1] == self.unfair.graph.positive else both[:, ::-1].copy()
 
     def _samples(self) -> int:
-        return 1 if self.decide == "draw" else self.samples or SAMPLES[self.latents]
+        return self.samples or SAMPLES[self.latents]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each row: the last class where its probability exceeds 1/2, shape (m,)."""
-        last = self.predict_proba(X)[:, 1]
+        """Return the label of each row: the last class where its probability exceeds 1/2, shape (m,).
+
+        By ``decisions`` it is the probability at one draw of the unit's noise, or that of :meth:`predict_proba`.
+        """
+        last = (self.one_draw() if self.decisions == "draw" else self).predict_proba(X)[:, 1]
         return np.asarray(self.classes_[(last > 0.5).astype(int)])
+
+    def one_draw(self) -> Self:
+        """Return this classifier with one sample of each unit, so that probabilities are those which decide.
+
+        An audit thresholds probabilities: audit this one for the effect of decisions, and the classifier itself for
+        that of scores.
+        """
+        found = copy.copy(self)
+        found.samples = 1
+        return found
+
+    def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+        """Return the redrawn columns as program values, shape (samples, m) each."""
+        parts = [self._replayed(rows, self.plan_, self._samples()).fair for rows in self._chunks(X)]
+        return {name: torch.cat([part[name] for part in parts], -1).double().numpy() for name in self._redrawn}
+
+    @property
+    def _redrawn(self) -> list[str]:
+        return self.unfair.graph.columns_of(self.plan_.redrawn)
 
     def _chunks(self, X: Any) -> Iterator[pd.DataFrame]:
         self._check_settings()  # those of prediction may have been set since
         table = read_table(X, self.reads_, what="X")
         return (table.iloc[start : start + CHUNK] for start in range(0, len(table), CHUNK))
 
-    def _replayed(self, table: pd.DataFrame, plan: Plan, draws: int, seed: int | None = None) -> Replayed:
+    def _replayed(
+        self, table: pd.DataFrame, plan: Plan, draws: int, *, latents: Latents | None = None, seed: int | None = None
+    ) -> Replayed:
+        """Return redrawn values, latent variables, and P(Y = positive), (draws, m, ...)."""
+        mode = self.latents if latents is None else latents
         with isolated(0):
-            values = self._encode(table)
-            coded = replace(plan.unfair, graph=plan.unfair.graph.coded())
             return replay(
                 self._fitted(),
-                replace(plan, unfair=coded),
-                values,
-                len(table),
-                latents=self.latents,
+                plan,
+                self._encode(table),
+                table.index,
+                latents=mode,
                 draws=draws,
                 seed=self.seed_ if seed is None else seed,
                 coupling=self.coupling,
-                whole=self.latents == "abducted",
-                index=table.index,
             )
+
+    # -- comparison with the truth, and ArviZ data --------------------------------------------------------------------
+
+    def truth(self, scenario: Any, n: int = 100_000, random_state: int | None = None) -> PSCFTruth:
+        """Compare predictions with those that the true structural equation model would make in the same way.
+
+        Parameters
+        ----------
+        scenario
+            The true model: a :class:`pyrofair.simulate.Scenario`, a :class:`pyrofair.SEM`, or a Pyro program of the
+            number of units.
+        n, random_state
+            The number of units drawn from it, and the seed of the draw.
+        """
+        check_is_fitted(self, "plan_")
+        self._check_settings()
+        return measure_approximation(self, getattr(scenario, "program", scenario), n=n, random_state=random_state)
+
+    def to_inference_data(self, X: pd.DataFrame, y: Any = None, *, draws: int = 100, random_state: int = 0) -> Any:
+        """Return the posterior of given units' latent and counterfactual values as ArviZ data.
+
+        Parameters
+        ----------
+        X, y
+            The m units and, if known, their outcomes.
+        draws, random_state
+            The number of draws of each unit's latent variables, and their seed.
+
+        Returns
+        -------
+        arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ 1.x)
+            ``posterior``: the latent variables (from the prior with ``latents="prior"``) and the values that follow
+            from them, ``fair_NAME`` for each redrawn column and ``fair_score``. ``posterior_predictive``: these
+            columns and the outcome, drawn anew given the latent variables with each unit's own sensitive attribute on
+            all edges, to be compared with ``observed_data``. ``sample_stats``: the loss of each epoch.
+
+        Raises
+        ------
+        DataError
+            If the table or a setting does not fit, or ``y`` holds a label that ``fit`` did not see.
+        """
+        check_is_fitted(self, "plan_")
+        require_integer("draws", draws)
+        require_seed(random_state)
+        table = read_table(X, self.plan_.columns_read("posterior"), what="X")
+        fair = self._replayed(table, self.plan_, draws, seed=random_state)
+        anew: Latents = "prior" if self.latents == "prior" else "posterior"
+        again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=random_state)
+        column = self.unfair.graph.outcome_column
+        u = self._decision_noise(table, draws, random_state)
+        posterior = {**fair.latents} | {f"fair_{name}": fair.fair[name] for name in self._redrawn}
+        sampled: dict[str, dict[str, Any]] = {
+            "posterior": posterior | {"fair_score": fair.score},
+            "posterior_predictive": {name: again.fair[name] for name in self._redrawn}
+            | {column: (u < again.score).to(again.score.dtype)},
+            "sample_stats": {"loss": self.history_["loss"]},
+        }
+        own = self._encode(table)
+        observed: dict[str, Any] = {name: own[name] for name in self._redrawn}
+        if y is not None:
+            require_aligned(table, y)
+            values = pd.Series(self._read_column(y))
+            if len(unseen := values[~values.isin(self.classes_)]):
+                known = " and ".join(map(repr, self.classes_.tolist()))
+                raise DataError(f"y holds {unseen.tolist()[0]!r}, which is no label of the outcome: fit saw {known}.")
+            observed[column] = np.asarray(values == self.unfair.graph.positive, dtype=np.float64)
+        dims = {name: ["unit"] for name in (*sampled["posterior"], *sampled["posterior_predictive"])}
+        return to_arviz(
+            {group: {name: np.asarray(x)[None] for name, x in of.items()} for group, of in sampled.items()}
+            | ({"observed_data": observed} if observed else {}),
+            dims=dims | {site: ["unit", f"{site}_dim"] for site, each in fair.latents.items() if each.ndim == 3},
+        )
+
+    def _decision_noise(self, table: pd.DataFrame, draws: int, seed: int) -> Tensor:
+        """Return uniform numbers of the units' decisions, (draws, m), that belong to their rows."""
+        with isolated(0):
+            return keyed_uniform(row_keys([*self._encode(table).values()], len(table)), seed, "decision", (draws,))
 
 
 def _residual_share(

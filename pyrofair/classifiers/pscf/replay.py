@@ -250,40 +250,41 @@ def replay(
     fitted: FittedProgram,
     plan: Plan,
     values: Mapping[str, Tensor],
-    n: int,
+    index: pd.Index[Any],
     *,
     latents: Latents,
     draws: int,
     seed: int,
     coupling: Coupling,
-    whole: bool,
-    index: pd.Index[Any],
 ) -> Replayed:
     """Replay n rows: the redrawn sites where unfair edges carry the baseline and fair ones each row's own value.
 
-    ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names. A row's noise is made of its key and the
-    seed alone: that of its values of all sites (``whole``), or of those that no unfair path touches.
+    ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names, ``index`` labels the rows. A row's noise
+    is made of its own values and the seed alone; unless it is abducted, of the values that no unfair path touches, so
+    that rows which differ by unfair paths only have the same noise.
 
     With ``"abducted"`` the noise is that of the row: its latent variables are drawn by the guide, and then the noise of
     each redrawn site given its value; a row with the baseline is given back as it is. With ``"posterior"`` the latent
     variables are those of the guide, with ``"prior"`` those of the program, and all other noise is drawn anew.
     """
-    shared = {*plan.shared}
-    keys = row_keys([each for site, each in values.items() if whole or fitted.equations.node_of[site] in shared], n)
+    n, node_of = len(index), fitted.equations.node_of
+    keyed = [*node_of.values()] if latents == "abducted" else plan.shared
+    keys = row_keys([each for site, each in values.items() if node_of[site] in keyed], n)
     with _precision(wide=fitted.wide), torch.no_grad():
         typed = {site: _as_site(fitted, site, each) for site, each in values.items()}
         at_once = max(UNITS_AT_ONCE // draws, 1)
         parts = []
         own = typed.get(fitted.equations.sensitive)
         levels = sensitive_levels(fitted.equations.unfair.graph)
-        for group in (0, 1):
-            mine = torch.arange(n) if own is None and group == 0 else torch.empty(0, dtype=torch.long)
-            if own is not None:
-                mine = (own == levels[group]).nonzero().squeeze(1)
+        groups: dict[int | None, Tensor] = {None: torch.arange(n)}
+        if own is not None:
+            groups = {group: (own == levels[group]).nonzero().squeeze(1) for group in (0, 1)}
+        for group, mine in groups.items():
             for rows in mine.split(at_once) if len(mine) else ():
-                some = _Rows(fitted, plan, {s: v[rows] for s, v in typed.items()}, keys[rows.numpy()], index[rows.numpy()])
-                parts.append((rows, some.replay(group if own is not None else None, latents, draws, seed, coupling)))
-        return Replayed.of(parts, n, draws) if parts else Replayed(score=torch.empty(draws, 0))
+                at = rows.numpy()
+                some = _Rows(fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], index[at])
+                parts.append((rows, some.replay(group, latents, draws, seed, coupling)))
+        return Replayed.of(parts, n, draws)
 
 
 def _as_site(fitted: FittedProgram, site: str, values: Tensor) -> Tensor:
@@ -326,12 +327,13 @@ class _Rows:
         read = plan.baseline if equations.unfair.graph.outcome in plan.switched else group
         held = {site: each for site, each in (wide | fair).items() if site != equations.sensitive}
         if read is not None:
-            level = sensitive_levels(equations.unfair.graph)[read]
-            held[equations.sensitive] = torch.full((m * draws,), level, dtype=_as_site(fitted, equations.sensitive, torch.zeros(1)).dtype)
+            level = torch.tensor(sensitive_levels(equations.unfair.graph)[read], dtype=torch.float64)
+            held[equations.sensitive] = _as_site(fitted, equations.sensitive, level).expand(m * draws)
         score = outcome_probability(equations, noise, fitted.outcome, held)
 
         def by_draw(each: Tensor, axis: int = 0) -> Tensor:
-            return each.movedim(axis, 0).reshape(m, draws, *[s for i, s in enumerate(each.shape) if i != axis]).transpose(0, 1)
+            units = each.movedim(axis, 0)
+            return units.reshape(m, draws, *units.shape[1:]).transpose(0, 1)
 
         return Replayed(
             {site: by_draw(each) for site, each in fair.items()},
@@ -397,8 +399,7 @@ class _Rows:
         bound = replace(equations, unfair=plan.unfair.reversed()) if switched else equations
         nodes = {*equations.node_of}
         evaluation = Evaluation(bound.program, bound.info, nodes, bound.endogenous, noise)
-        same, other = evaluation.worlds(bound, redrawn, held)
-        return other if switched and not plan.as_is else same
+        return evaluation.world(bound, redrawn, held, switched=switched and not plan.as_is)
 
 
 class _ReadDistribution(RunOnNoise):
