@@ -109,13 +109,15 @@ def read_plan(unfair: UnfairPaths) -> Plan:
 class FittedProgram:
     """A program with its parameters held, as structural equations, and the guide of its units' unknown noise.
 
-    ``drawn`` are the noise sites that the guide draws; ``wide``: the program takes values in float64.
+    ``drawn`` are the noise sites that the guide draws; ``wide``, ``guide_wide``: the program, or the guide, takes values
+    in float64.
     """
 
     equations: Equations
     guide: AmortisedGuide | None
     drawn: tuple[str, ...]
     wide: bool
+    guide_wide: bool
 
     @property
     def program(self) -> Callable[[int], Any]:
@@ -235,12 +237,22 @@ class Replayed:
             joined(lambda part: part.score),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Replayed]) -> Replayed:
+        """Put the draws of several replays of the same rows one after the other."""
+        one = parts[0]
+        return cls(
+            {site: torch.cat([part.fair[site] for part in parts]) for site in one.fair},
+            {site: torch.cat([part.latents[site] for part in parts]) for site in one.latents},
+            torch.cat([part.score for part in parts]),
+        )
+
 
 @contextmanager
 def _precision(*, wide: bool) -> Iterator[None]:
     before = torch.get_default_dtype()
     try:
-        torch.set_default_dtype(torch.float64 if wide else before)
+        torch.set_default_dtype(torch.float64 if wide else torch.float32)
         yield
     finally:
         torch.set_default_dtype(before)
@@ -348,9 +360,12 @@ class _Rows:
         fitted = self.fitted
         if latents == "prior" or fitted.guide is None:
             return {}
-        handler = _GuideOnKeys(noise)
-        handler.run_guide(fitted.guide, wide)
-        return {site: noise.values.pop(site) for site in fitted.drawn}
+        types = fitted.equations.info.dtypes
+        rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
+        with _precision(wide=fitted.guide_wide):
+            _GuideOnKeys(noise).run_guide(fitted.guide, rows)
+        found = {site: noise.values.pop(site) for site in fitted.drawn}
+        return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
     def _solved(self, redrawn: Sequence[str], latent: Collection[str], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
@@ -379,9 +394,7 @@ class _Rows:
         require_possible(evidence)
         return evidence
 
-    def _abduct(
-        self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]
-    ) -> KeyedNoise:
+    def _abduct(self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]) -> KeyedNoise:
         """Return the noise of the rows: latent variables as the guide drew them, and that of each site given its value."""
         evidence = replace(self._evidence, coupling=noise.coupling)
         known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}
