@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -34,7 +35,7 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
-from pyrofair.classifiers.pscf.given import FittedGiven, fit_given, read_model, require_model
+from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model
 from pyrofair.classifiers.pscf.networks import LatentSEM, Prior, encoders_of, latents_of, spread_besides
 from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Replayed, read_plan, replay
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
@@ -50,7 +51,7 @@ from pyrofair.inference.amortised import (
     fit_amortised,
 )
 from pyrofair.inference.likelihood import Likelihood
-from pyrofair.mechanisms.families import Family, choose_family, encode, features
+from pyrofair.mechanisms.families import Categorical, Family, Integer, choose_family, encode, features
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.programs.structural_equations import read_equations
@@ -62,7 +63,8 @@ __all__ = ["PSCF"]
 CHUNK = 16_384
 STEPS, FEWEST, MOST = 6_000, 20, 400
 MOST_LEVELS = 20
-"""So many different integers are ordered categories; more are numbers."""
+"""So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
+FEWEST_EACH = 20
 SAMPLES = {"abducted": 50, "posterior": 50, "prior": 5}
 Average = Literal["probability", "decision"]
 Decisions = Literal["mean", "draw"]
@@ -291,7 +293,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
         fitted._read = None
         self.__dict__ = fitted.__dict__
-        if text := check_convergence(losses, steps, self.warmup):
+        if problem is not None and (text := check_convergence(losses, steps, self.warmup)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
@@ -409,10 +411,18 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
         given, values = (self.families or {}).get(column), values.rename(column)
-        if given is None:
-            return choose_family(values, most_levels=MOST_LEVELS, components=self.components, weight=weight)
-        require_fitting(given, values)
-        return given
+        if given is not None:
+            require_fitting(given, values)
+            return given
+        found = choose_family(values, most_levels=MOST_LEVELS, components=self.components, weight=weight)
+        numbers = isinstance(found, Categorical) and is_numeric_dtype(values.dtype) and len(found.levels) > 2
+        if numbers and values.value_counts().min() < FEWEST_EACH:
+            found = choose_family(values, most_levels=2, components=self.components, weight=weight)
+        if isinstance(found, Integer):  # rows to come may lie outside the range of these
+            span = found.high - found.low
+            low = 0 if found.low >= 0 else found.low - span
+            found = replace(found, low=low, high=found.high + span)
+        return found
 
     def _encode(self, table: pd.DataFrame) -> dict[str, Tensor]:
         if self.model is not None:
@@ -445,10 +455,13 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     @property
     def reads_(self) -> list[str]:
-        """The columns that predictions depend on: with latents from the prior not those of the redrawn nodes."""
-        check_is_fitted(self, "sem_")
+        """The columns that predictions depend on: with latents from the prior not those of the redrawn nodes.
+
+        A given model's depend on all columns that it has.
+        """
+        check_is_fitted(self, "plan_")
         plan: Plan = self.plan_
-        return plan.columns_read(self.latents)
+        return plan.columns_read(self.latents) if self.model is None else self.feature_names_in_.tolist()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class without the unfair paths' effect, shape (m, 2), as in ``classes_``.
@@ -458,7 +471,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """
         parts = []
         for rows in self._chunks(X):
-            found = self._replayed(rows, self.plan_, self._samples())
+            found = self._replayed(rows, self.plan_, self.draws_)
             score = found.score
             if self.average == "decision":
                 score = (self._decision_noise(rows, len(score), self.seed_) < score).to(score.dtype)
@@ -467,7 +480,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         both = np.column_stack([1.0 - positive, positive])
         return both if self.classes_[1] == self.unfair.graph.positive else both[:, ::-1].copy()
 
-    def _samples(self) -> int:
+    @property
+    def draws_(self) -> int:
+        """The number of samples of each unit."""
         return self.samples or SAMPLES[self.latents]
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -490,7 +505,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
         """Return the redrawn columns as program values, shape (samples, m) each."""
-        parts = [self._replayed(rows, self.plan_, self._samples()).fair for rows in self._chunks(X)]
+        parts = [self._replayed(rows, self.plan_, self.draws_).fair for rows in self._chunks(X)]
         return {name: torch.cat([part[name] for part in parts], -1).double().numpy() for name in self._redrawn}
 
     @property
@@ -570,7 +585,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "plan_")
         require_integer("draws", draws)
         require_seed(random_state)
-        table = read_table(X, self.plan_.columns_read("posterior"), what="X")
+        table = read_table(X, self.feature_names_in_.tolist(), what="X")
         fair = self._replayed(table, self.plan_, draws, seed=random_state)
         anew: Latents = "prior" if self.latents == "prior" else "posterior"
         again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=random_state)

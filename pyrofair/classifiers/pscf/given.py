@@ -232,6 +232,7 @@ def _fit(
     def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:
         return Problem(latents, guide, axes, weight, group, of_parameters, elbo=elbo_of(analytic=False), **more)
 
+    steps = replace(steps, weight_decay=0.0)  # parameters have priors of their own
     with fitting(stored=True):
         unknown = likelihood.latent
         seen = [site for site in likelihood.rows if site not in outcome]
@@ -246,8 +247,7 @@ def _fit(
         drawn = _sites_of(first, likelihood, axes, few, outcome if not sighted else ())
         of_parameters = _guide_of_parameters(likelihood, [name for name in likelihood.parameters if name not in drawn])
         one = problem(likelihood, first, of_parameters, hidden=frozenset() if sighted else frozenset(outcome))
-        numbers = _collect(lambda: one.loss(few), model.program, first)
-        numbers += [] if of_parameters is None else [*of_parameters.parameters()]
+        numbers = _collect(lambda: one.loss(few), model.program, first, of_parameters)
         losses = fit_amortised(one, numbers, steps, seed, objective)
         parameters = _median(one, few, likelihood.parameters)
         if sighted:
