@@ -35,6 +35,7 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.pscf.diagnostics import describe_latents, latent_table
 from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model
 from pyrofair.classifiers.pscf.networks import LatentSEM, Prior, encoders_of, latents_of, spread_besides
 from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Replayed, read_plan, replay
@@ -179,6 +180,10 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Which nodes are redrawn, and which read the baseline.
     sem_, guide_ : LatentSEM, Encoders
         The learned model, a Pyro program of the number of units, and the guide of its latent variables given rows.
+    latents_ : DataFrame
+        For each latent variable: the columns that read it; ``kl``, the mean divergence of its posterior from its prior
+        in nats; ``auc``, how well the two groups can be told apart by it; ``explained``, the share of its column's
+        variance given the causes that it explains.
     history_, elbo_ : DataFrame, float
         The loss of each epoch, and the evidence lower bound of the training rows at the end, in nats a unit.
     feature_names_in_ : ndarray of str
@@ -291,11 +296,20 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         problem, losses = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
+        fitted.latents_ = fitted._describe_latents(problem)
         fitted._read = None
         self.__dict__ = fitted.__dict__
         if problem is not None and (text := check_convergence(losses, steps, self.warmup)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
+        if text := describe_latents(self.latents_, len(training.weight)):
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
+
+    def _describe_latents(self, problem: Problem | None) -> pd.DataFrame:
+        if problem is None:
+            return latent_table(self._fitted()[0], {}, torch.empty(0), torch.empty(0), self.seed_)
+        program = self._program(wide=False) if self.model is None else self.given_.programs[0]
+        return latent_table(program, problem.likelihood.rows, problem.group, problem.weight, self.seed_)
 
     def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[float]]:
         """Fit networks of each column and encoders of the latent variables."""
