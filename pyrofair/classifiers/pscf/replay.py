@@ -181,7 +181,7 @@ class KeyedNoise(Noise):
         assert self.uniform is not None
         shape, axis = [*distribution.shape()], self.axes.get(name, 0)
         shape[axis : axis + 1] = []
-        u = self.uniform(name, (self.n, *shape)).movedim(0, axis)
+        u = inside(self.uniform(name, (self.n, *shape))).movedim(0, axis)
         return at_noise(name, distribution, u, "monotone")
 
     def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
