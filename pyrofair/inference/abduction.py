@@ -64,7 +64,7 @@ from pyrofair.programs.structural_equations import Equations
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
 from pyrofair.tables.labels import require_do
 
-__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals", "noise_of_units"]
+__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals", "noise_of_units", "takes_float64"]
 
 FEW, R_HAT = 30.0, 1.05
 """Below so many effective draws, or above such an R-hat, a warning names the noise as poorly known."""
@@ -98,7 +98,7 @@ class _Widened(Messenger):
             msg["value"] = msg["value"].double()
 
 
-def _takes_float64(program: Program, sites: Iterable[str]) -> bool:
+def takes_float64(program: Program, sites: Iterable[str]) -> bool:
     """Return whether a program runs in float64 throughout; one with a float32 network, say, does not."""
     with _precision(wide=True):
         try:
@@ -734,7 +734,7 @@ def _abduct(
     """Infer the noise of observed units, except that of a sensitive attribute that will be set."""
     settings.require_nodes(tuple(rows.columns))
     with isolated(seed):
-        wide = _takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.observed))
+        wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.observed))
     with isolated(seed), _precision(wide=wide):
         evidence = Evidence.read(rows, coupling=coupling, sensitive=sensitive, parameters=parameters, wide=wide)
         distributions = require_possible(evidence)

@@ -132,7 +132,8 @@ class Problem:
     """A program conditioned on n rows, and the guide of their unknown noise.
 
     ``axes`` holds for each per-unit site the axis of its units, ``weight`` and ``group`` (0 or 1) are those of the
-    rows, shape (n,). ``of_parameters`` is the guide of the program's parameters, if they are drawn.
+    rows, shape (n,). ``of_parameters`` is the guide of the program's parameters, if they are drawn. The guide does not
+    see ``hidden`` sites, and the log-likelihood of ``ignored`` ones does not count.
     """
 
     likelihood: Likelihood
@@ -141,6 +142,8 @@ class Problem:
     weight: Tensor
     group: Tensor
     of_parameters: Callable[[], Any] | None = None
+    hidden: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
     elbo: Any = field(default_factory=TraceMeanField_ELBO)
 
     def __len__(self) -> int:
@@ -167,6 +170,7 @@ class Problem:
         model, latent = self.likelihood, self.likelihood.latent
         given = [*model.rows, *model.evidence, *(f"{node}__log_density" for node in model.inverted)]
         scales = dict.fromkeys(given, likelihood * weight) | dict.fromkeys(latent, divergence * weight)
+        scales |= dict.fromkeys(self.ignored, 0.0 * weight)
         return _Weigh(scales, self.axes, latent)
 
     def _pair(self, rows: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -177,7 +181,7 @@ class Problem:
             if self.of_parameters is not None:
                 self.of_parameters()
             if model.latent:
-                self.guide(model.rows)
+                self.guide({site: values for site, values in model.rows.items() if site not in self.hidden})
 
         return model, guide
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -455,9 +455,13 @@ class _Reader(Messenger):
             raise StopTracing
 
 
-def require_possible(evidence: Evidence) -> dict[str, Any]:
-    """Refuse rows with a value that its distribution cannot take, and return the distributions of drawn nodes."""
-    drawn = [site for site in evidence.observed if site in evidence.info.random]
+def require_possible(evidence: Evidence, sites: Collection[str] | None = None) -> dict[str, Any]:
+    """Refuse rows with a value that its distribution cannot take, and return the distributions of drawn nodes.
+
+    By default all observed ones are read, or those of some sites.
+    """
+    read = evidence.observed if sites is None else sites
+    drawn = [site for site in evidence.observed if site in evidence.info.random and site in read]
     given = evidence.given()
     distributions = evidence.run(given, drawn).distributions if drawn else {}
     for site in drawn:

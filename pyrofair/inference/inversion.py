@@ -14,14 +14,16 @@ from torch import Tensor
 
 from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence, repeat_each
+from pyrofair.programs.couplings import CouplingError, inside, quantile
 
-__all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve"]
+__all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve", "step_of_noise"]
 
 Inverse = Callable[[dict[str, Tensor]], Any]
 """From the values of a row's nodes to the noise of one: a tensor, or one for each of several noise sites."""
 
 PROBES = 4096
 CHECKS = 6
+FIRST, BISECTIONS = 1e-3, 50
 
 
 @dataclass
@@ -352,3 +354,40 @@ def _as_noise(evidence: Evidence, site: str, key: str, values: Any) -> Tensor:
             f"The declared inverse of {site!r} returns the shape {tuple(found.shape)} for {key}; expected "
             f"{shape}, a value for each row."
         ) from error
+
+
+def step_of_noise(
+    evidence: Evidence, given: Mapping[str, Tensor], site: str, key: str, others: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor, Any] | None:
+    """Return between which probabilities of one noise site a computed node has the values of m units, (m,) each.
+
+    It serves an equation that is monotone in one number of noise whose family has a quantile function, such as a
+    rounded sum: the probabilities are found by bisection, and the distribution of the noise comes with them. None is
+    returned where the equation does not take the value anywhere between the ends, or the noise is no such number.
+    """
+    value = given[site].to(torch.get_default_dtype())
+    start = evidence.run(given, [site], dict(others)).distributions.get(key)
+    if start is None or tuple(start.shape()) not in ((), value.shape):
+        return None
+
+    def at(u: Tensor) -> Tensor:
+        found = evidence.run(given, [site], {**others, key: quantile(key, start, u)}).natural[site]
+        return found.to(torch.get_default_dtype()).expand(value.shape)
+
+    try:
+        ends = [at(torch.full_like(value, u)) for u in (FIRST, 1.0 - FIRST)]
+    except CouplingError:
+        return None
+    sign = torch.where(ends[1] < ends[0], -1.0, 1.0)
+    found = []
+    for strict in (True, False):
+        low, high = torch.zeros_like(value), torch.ones_like(value)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            gap = sign * (at(inside(middle)) - value)
+            below = gap < 0 if strict else gap <= 0
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        found.append(high if strict else low)
+    least, most = found
+    reached = evidence.close(site, at(inside((least + most) / 2)), given) & (least <= most)
+    return (least, most, start) if bool(reached.all()) else None

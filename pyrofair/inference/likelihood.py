@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from pyrofair.programs.vectors import Components, find_vectors
 from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
 from pyrofair.tables.reading import read_table, warn_unused
 
-__all__ = ["Likelihood", "PosteriorError", "read_likelihood"]
+__all__ = ["Likelihood", "PosteriorError", "read_likelihood", "site_values"]
 
 Counts = Callable[[Tensor], Tensor]
 """Scales and masks log-densities, shape (n,), as the program does."""
@@ -98,7 +98,9 @@ class Likelihood:
             return {site: each.index_select(axes.get(site, 0), rows) for site, each in values.items()}
 
         shapes = {
-            site: tuple(len(rows) if i == axes[site] else size for i, size in enumerate(shape)) if site in axes else shape
+            site: tuple(len(rows) if i == axes[site] else size for i, size in enumerate(shape))
+            if site in axes
+            else shape
             for site, shape in self.shapes.items()
         }
         return replace(self, n=len(rows), rows=some(self.rows), idle=some(self.idle), shapes=shapes)
@@ -156,17 +158,25 @@ class _Rows(Messenger):
 
 
 def read_likelihood(
-    program: Program, df: pd.DataFrame, graph: CausalGraph, levels: Mapping[str, Sequence[Any]] | None = None
+    program: Program,
+    df: pd.DataFrame,
+    graph: CausalGraph,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    units: bool = False,
+    numbers: bool = False,
 ) -> Likelihood:
     """Set the nodes of a program to the rows of a table, and determine what is left unknown.
 
     The column of the outcome may be absent; its parameters are then not learned. ``levels`` names for a node site whose
-    values are codes 0, 1, ..., the labels that the table holds. A PosteriorError refuses a program that cannot be
-    fitted as written, a DataError or GraphError a table that does not fit it.
+    values are codes 0, 1, ..., the labels that the table holds. With ``units`` the noise of each drawn node is unknown,
+    too, whether it bears on a parameter or not, and no parameter need be drawn; with ``numbers`` the program may have
+    numbers that are fitted without a prior (``pyro.param``, networks). A PosteriorError refuses a program that cannot
+    be fitted as written, a DataError or GraphError a table that does not fit it.
     """
     info = read_sites(program)
     reads = info.dependencies
-    if reads.stored:
+    if reads.stored and not numbers:
         name = reads.stored[0]
         raise PosteriorError(
             f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
@@ -176,11 +186,11 @@ def read_likelihood(
     evidence = info.evidence(nodes)
     info.require_drawn(site for site in info.sites if site in nodes)
     vectors = find_vectors(info, {node: graph.columns_of([node]) for node in graph.observed})
-    rows = _read_rows(df, graph, info, vectors, levels, covariate_names(program))
+    rows = site_values(df, graph, info, vectors, levels, covariate_names(program))
     program, covariates = covariates_of_rows(program, info.sites, df)
     rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
-    if not parameters:
+    if not parameters and not units:
         raise PosteriorError(
             "The program has no parameters to learn: no site is drawn outside the plate of units. Write each as "
             "pyro.sample(name, prior) before the plate."
@@ -192,7 +202,10 @@ def read_likelihood(
                 f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
                 "it out of the config: that changes no distribution. Parameters may stay reparametrised."
             )
-    inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters))
+    open_ = {site for site in info.random if site in rows} if units else set()
+    if numbers:
+        open_ |= {*rows} - {graph.sensitive, *graph.columns_of([graph.sensitive])}
+    inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters), open_)
     uninformed = [site for site in parameters if site not in known]
     if uninformed:
         warnings.warn(
@@ -215,14 +228,18 @@ def read_likelihood(
     return likelihood
 
 
-def _read_rows(
+def site_values(
     df: pd.DataFrame,
     graph: CausalGraph,
     info: ProgramSites,
     vectors: Mapping[str, Components],
     levels: Mapping[str, Sequence[Any]] | None,
-    covariates: Sequence[str],
+    covariates: Sequence[str] = (),
 ) -> dict[str, Tensor]:
+    """Return the columns of a table as values of a program's sites; the outcome's may be absent.
+
+    A DataError or GraphError names what does not fit.
+    """
     parts = {name: site for site, vector in vectors.items() for name in vector.names}
     site_of: dict[str, str] = {}
     node_of: dict[str, str] = {}
@@ -273,17 +290,22 @@ def _numbers(table: pd.DataFrame, column: str, site: str, graph: CausalGraph) ->
 
 
 def _roles(
-    reads: Provenance, info: ProgramSites, graph: CausalGraph, rows: Sequence[str], parameters: frozenset[str]
+    reads: Provenance,
+    info: ProgramSites,
+    graph: CausalGraph,
+    rows: Sequence[str],
+    parameters: frozenset[str],
+    open_: Collection[str],
 ) -> tuple[dict[str, str], tuple[str, ...], set[str]]:
     """Return the noise of each node to invert, the per-unit unknowns, and all sites that rows and evidence bear on.
 
-    Evidence is like a drawn node: its value is given.
+    Evidence is like a drawn node: its value is given. The noise of ``open_`` nodes counts in any case.
     """
     above = {node: _above(node, reads.reads, rows) for node in rows}
     hidden = {*graph.latent} & info.random
     noise = {node: [s for s in info.sites if s in above[node] & info.random - hidden] for node in rows}
     users = {s: {node for node in rows if s in noise[node]} for node in rows for s in noise[node]}
-    settled = {node for node in rows if not above[node] & (parameters | hidden)}
+    settled = {node for node in rows if not above[node] & (parameters | hidden) and node not in open_}
     while loose := {node for node in settled if any(users[s] - settled for s in noise[node])}:
         settled -= loose
     inverted: dict[str, str] = {}

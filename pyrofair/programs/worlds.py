@@ -290,7 +290,9 @@ class Evaluation:
         parts: dict[str, State | int] = {}
         for site, state in needed:
             own = dict(zip(equations.causes[site], state.parts, strict=True))
-            fits = self._shares_noise and site not in parts and all(parts.get(s, part) == part for s, part in own.items())
+            fits = (
+                self._shares_noise and site not in parts and all(parts.get(s, part) == part for s, part in own.items())
+            )
             if sites and not fits:
                 yield sites, parts
                 sites, parts = {}, {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -23,6 +24,7 @@ from pyrofair._validation import (
     Constraint,
     check_settings,
     optional,
+    require_callable,
     require_choice,
     require_flag,
     require_instance,
@@ -33,12 +35,14 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model
 from pyrofair.classifiers.pscf.networks import LatentSEM, Prior, encoders_of, latents_of, spread_besides
 from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Replayed, read_plan, replay
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.amortised import (
+    AmortisedGuide,
     Objective,
     Problem,
     Steps,
@@ -47,7 +51,7 @@ from pyrofair.inference.amortised import (
     fit_amortised,
 )
 from pyrofair.inference.likelihood import Likelihood
-from pyrofair.mechanisms.families import Family, choose_family, encode, features
+from pyrofair.mechanisms.families import Categorical, Family, Integer, choose_family, encode, features
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.programs.structural_equations import read_equations
@@ -59,7 +63,8 @@ __all__ = ["PSCF"]
 CHUNK = 16_384
 STEPS, FEWEST, MOST = 6_000, 20, 400
 MOST_LEVELS = 20
-"""So many different integers are ordered categories; more are numbers."""
+"""So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
+FEWEST_EACH = 20
 SAMPLES = {"abducted": 50, "posterior": 50, "prior": 5}
 Average = Literal["probability", "decision"]
 Decisions = Literal["mean", "draw"]
@@ -68,6 +73,8 @@ _not_negative = partial(require_real, least=0.0)
 _positive = partial(require_real, above=0.0)
 CONSTRAINTS: dict[str, Constraint] = {
     "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "model": require_model,
+    "guide": optional(partial(require_callable, what="a guide: a function of the rows that draws their noise")),
     "latents": partial(require_choice, choices=("abducted", "posterior", "prior")),
     "coupling": partial(require_choice, choices=COUPLINGS),
     "decisions": partial(require_choice, choices=("mean", "draw")),
@@ -107,6 +114,15 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     ----------
     unfair
         The unfair paths, without recanting witness.
+    model
+        The model instead of networks: a Pyro program of the number of units whose sites are the graph's nodes, and whose
+        outcome is drawn from a Bernoulli distribution; a :class:`pyrofair.SEM`, or learned mechanisms. Parameters that
+        it draws outside its plate get a posterior (normal, held at its median), and those of ``pyro.param`` and of
+        networks are fitted along; draws of a posterior are used as they are.
+    guide
+        For a program: a guide of the noise that rows do not determine, ``guide(rows)``, where ``rows`` holds the
+        features of m units by site, (m,) each. It draws each such noise site inside a plate of m, and may read numbers
+        by ``pyro.param`` or be a network. By default networks make a normal distribution of each.
     latents
         Where a unit's noise comes from. ``"abducted"``: latent variables are drawn from their posterior given the row,
         and the noise of each distribution given the row's value. ``"posterior"`` (Chiappa, 2018): the latent variables
@@ -190,6 +206,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self,
         unfair: UnfairPaths,
         *,
+        model: Any = None,
+        guide: AmortisedGuide | None = None,
         latents: Latents = "abducted",
         coupling: Coupling = "gumbel",
         decisions: Decisions = "draw",
@@ -213,6 +231,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.unfair = unfair
+        self.model = model
+        self.guide = guide
         self.latents = latents
         self.coupling = coupling
         self.decisions = decisions
@@ -265,22 +285,26 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         fitted = copy.copy(self)  # after an error below, self is unchanged
         self._check_settings()
         fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()))
-        values, group, weight = fitted._read_training(X, y, sample_weight)
-        epochs = self.epochs or min(max(STEPS * self.batch_size // len(weight), FEWEST), MOST)
+        training = fitted._read_training(X, y, sample_weight)
+        epochs = self.epochs or min(max(STEPS * self.batch_size // len(training.weight), FEWEST), MOST)
         steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
-        problem, losses = fitted._fit_networks(values, group, weight, steps)
+        problem, losses = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
-        fitted.elbo_ = evidence_bound(problem, seed=fitted.seed_)
+        fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
         fitted._read = None
         self.__dict__ = fitted.__dict__
-        if text := check_convergence(losses, steps, self.warmup):
+        if problem is not None and (text := check_convergence(losses, steps, self.warmup)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
-    def _fit_networks(
-        self, values: dict[str, Tensor], group: Tensor, weight: Tensor, steps: Steps
-    ) -> tuple[Problem, list[float]]:
-        graph = self.unfair.graph
+    def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[float]]:
+        """Fit networks of each column and encoders of the latent variables."""
+        graph, weight, group = self.unfair.graph, training.weight, training.group
+        self.families_ = self._read_families(training)
+        reads = self.plan_.columns_read("posterior")
+        self._set_columns(name for name in training.columns if name in reads)
+        target = torch.as_tensor(training.target).float()
+        values = self._encode(training.table) | {graph.outcome_column: target}
         latents = latents_of(graph, self.plan_.redrawn, self.latent_size, [*self.families_])
         residual = {
             column: _residual_share(self.families_, values, column, self._causes(column), weight)
@@ -298,13 +322,56 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         n = len(weight)
         axes = {site: shape.index(-1) for site, shape in info.shapes.items()}
         likelihood = Likelihood(
-            sem, n, values, {}, {}, (), (), tuple(latents), (), info.dtypes, {s: info.shape(s, n) for s in info.sites}, {}
+            sem,
+            n,
+            values,
+            {},
+            {},
+            (),
+            (),
+            tuple(latents),
+            (),
+            info.dtypes,
+            {s: info.shape(s, n) for s in info.sites},
+            {},
         )
         problem = Problem(likelihood, guide, axes, weight, group)
         numbers = [*sem.parameters(), *guide.parameters()]
-        objective = Objective(self.likelihood, self.warmup, self.mmd)
-        losses = fit_amortised(problem, numbers, steps, self.seed_, objective)
+        losses = fit_amortised(problem, numbers, steps, self.seed_, self._objective)
         return problem, losses
+
+    def _fit_program(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[float]]:
+        """Fit a given program's parameters, and a guide of its units' noise."""
+        graph = self.unfair.graph
+        if self.families is not None:
+            raise DataError("families= are those of the default networks; a given model has distributions of its own.")
+        model = read_model(self.model, self.guide, self.unfair)
+        self.plan_ = read_plan(self.unfair)
+        known = self.classes_ if self.classes_[1] == graph.positive else self.classes_[::-1]
+        outcome = np.asarray(known)[training.target.astype(int)]
+        found = fit_given(
+            model,
+            training.table.assign(**{graph.outcome_column: outcome}),
+            self.unfair,
+            training.weight,
+            training.group,
+            objective=self._objective,
+            steps=steps,
+            hidden=self.encoder_hidden,
+            seed=self.seed_,
+        )
+        self.given_, self.parameters_ = found, {name: np.asarray(value) for name, value in found.parameters.items()}
+        reads = {*found.columns.values()}
+        self._set_columns(name for name in training.columns if name in reads)
+        return found.problem, found.losses
+
+    def _set_columns(self, names: Iterable[str]) -> None:
+        self.feature_names_in_ = np.asarray([*names], dtype=object)
+        self.n_features_in_ = len(self.feature_names_in_)
+
+    @property
+    def _objective(self) -> Objective:
+        return Objective(self.likelihood, self.warmup, self.mmd)
 
     def _causes(self, column: str) -> list[str]:
         graph = self.unfair.graph
@@ -319,7 +386,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
         require_families({} if self.families is None else self.families, known)
 
-    def _read_training(self, X: Any, y: Any, sample_weight: object) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    def _read_training(self, X: Any, y: Any, sample_weight: object) -> _Training:
         graph = self.unfair.graph
         labels = self._read_column(y)
         table = read_table(X, feature_columns(graph), what="X")
@@ -329,28 +396,37 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         table, target, weight = self._keep_weighted(table, self._code(labels, graph.positive), weight)
         group = read_sensitive(table, graph)
         self.seed_ = int(fresh_state(self.random_state).randint(2**31 - 1))
-        coded = {graph.sensitive_column: group, graph.outcome_column: target}
-        with neutral_torch():
-            self.families_ = {
-                column: self._family(pd.Series(coded[column]) if column in coded else table[column], column, weight)
-                for node in graph.order
-                for column in graph.columns.get(node, [])
-            }
-        reads = self.plan_.columns_read("posterior")
-        self.feature_names_in_ = np.asarray([name for name in X.columns if name in reads], dtype=object)
-        self.n_features_in_ = len(self.feature_names_in_)
-        with neutral_torch():
-            values = self._encode(table) | {graph.outcome_column: torch.as_tensor(target).float()}
-            return values, torch.as_tensor(group), torch.as_tensor(weight, dtype=torch.float32)
+        return _Training([*X.columns], table, target, group, weight)
+
+    def _read_families(self, training: _Training) -> dict[str, Family]:
+        graph, table = self.unfair.graph, training.table
+        coded = {graph.sensitive_column: training.codes, graph.outcome_column: training.target}
+        return {
+            column: self._family(
+                pd.Series(coded[column]) if column in coded else table[column], column, training.weights
+            )
+            for node in graph.order
+            for column in graph.columns.get(node, [])
+        }
 
     def _family(self, values: pd.Series[Any], column: str, weight: NDArray[np.float64]) -> Family:
         given, values = (self.families or {}).get(column), values.rename(column)
-        if given is None:
-            return choose_family(values, most_levels=MOST_LEVELS, components=self.components, weight=weight)
-        require_fitting(given, values)
-        return given
+        if given is not None:
+            require_fitting(given, values)
+            return given
+        found = choose_family(values, most_levels=MOST_LEVELS, components=self.components, weight=weight)
+        numbers = isinstance(found, Categorical) and is_numeric_dtype(values.dtype) and len(found.levels) > 2
+        if numbers and values.value_counts().min() < FEWEST_EACH:
+            found = choose_family(values, most_levels=2, components=self.components, weight=weight)
+        if isinstance(found, Integer):  # rows to come may lie outside the range of these
+            span = found.high - found.low
+            low = 0 if found.low >= 0 else found.low - span
+            found = replace(found, low=low, high=found.high + span)
+        return found
 
     def _encode(self, table: pd.DataFrame) -> dict[str, Tensor]:
+        if self.model is not None:
+            return self.given_.values(table)
         sensitive, families = self.unfair.graph.sensitive_column, self.families_
         values = {str(name): encode(families[name], table[name]) for name in table.columns if name != sensitive}
         if sensitive in table.columns:
@@ -361,10 +437,10 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_read"}
 
-    def _fitted(self) -> FittedProgram:
-        """Return the learned model in double precision, read once."""
+    def _fitted(self) -> tuple[FittedProgram, ...]:
+        """Return the model, read once: one program, in double precision, or one for each draw of its parameters."""
         if getattr(self, "_read", None) is None:
-            self._read = self._program(wide=True)
+            self._read = (self._program(wide=True),) if self.model is None else self.given_.programs
         return self._read
 
     def _program(self, *, wide: bool) -> FittedProgram:
@@ -373,16 +449,19 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         with neutral_torch():
             equations = read_equations(sem, self.plan_.unfair)
         info = replace(equations.info, known=None, outside=())
-        return FittedProgram(replace(equations, info=info), guide, tuple(self.sem_.latents), wide)
+        return FittedProgram(replace(equations, info=info), guide, tuple(self.sem_.latents), wide, wide)
 
     # -- predicting ---------------------------------------------------------------------------------------------------
 
     @property
     def reads_(self) -> list[str]:
-        """The columns that predictions depend on: with latents from the prior not those of the redrawn nodes."""
-        check_is_fitted(self, "sem_")
+        """The columns that predictions depend on: with latents from the prior not those of the redrawn nodes.
+
+        A given model's depend on all columns that it has.
+        """
+        check_is_fitted(self, "plan_")
         plan: Plan = self.plan_
-        return plan.columns_read(self.latents)
+        return plan.columns_read(self.latents) if self.model is None else self.feature_names_in_.tolist()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class without the unfair paths' effect, shape (m, 2), as in ``classes_``.
@@ -392,7 +471,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """
         parts = []
         for rows in self._chunks(X):
-            found = self._replayed(rows, self.plan_, self._samples())
+            found = self._replayed(rows, self.plan_, self.draws_)
             score = found.score
             if self.average == "decision":
                 score = (self._decision_noise(rows, len(score), self.seed_) < score).to(score.dtype)
@@ -401,7 +480,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         both = np.column_stack([1.0 - positive, positive])
         return both if self.classes_[1] == self.unfair.graph.positive else both[:, ::-1].copy()
 
-    def _samples(self) -> int:
+    @property
+    def draws_(self) -> int:
+        """The number of samples of each unit."""
         return self.samples or SAMPLES[self.latents]
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -424,7 +505,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
         """Return the redrawn columns as program values, shape (samples, m) each."""
-        parts = [self._replayed(rows, self.plan_, self._samples()).fair for rows in self._chunks(X)]
+        parts = [self._replayed(rows, self.plan_, self.draws_).fair for rows in self._chunks(X)]
         return {name: torch.cat([part[name] for part in parts], -1).double().numpy() for name in self._redrawn}
 
     @property
@@ -441,17 +522,25 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     ) -> Replayed:
         """Return redrawn values, latent variables, and P(Y = positive), (draws, m, ...)."""
         mode = self.latents if latents is None else latents
+        programs = self._fitted()
+        programs = programs[:: -(-len(programs) // draws)]
+        shares = [len(part) for part in np.array_split(np.arange(draws), len(programs))]
         with isolated(0):
-            return replay(
-                self._fitted(),
-                plan,
-                self._encode(table),
-                table.index,
-                latents=mode,
-                draws=draws,
-                seed=self.seed_ if seed is None else seed,
-                coupling=self.coupling,
-            )
+            values = self._encode(table)
+            parts = [
+                replay(
+                    program,
+                    plan,
+                    values,
+                    table.index,
+                    latents=mode,
+                    draws=share,
+                    seed=(self.seed_ if seed is None else seed) + i,
+                    coupling=self.coupling,
+                )
+                for i, (program, share) in enumerate(zip(programs, shares, strict=True))
+            ]
+        return Replayed.joined(parts)
 
     # -- comparison with the truth, and ArviZ data --------------------------------------------------------------------
 
@@ -496,7 +585,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "plan_")
         require_integer("draws", draws)
         require_seed(random_state)
-        table = read_table(X, self.plan_.columns_read("posterior"), what="X")
+        table = read_table(X, self.feature_names_in_.tolist(), what="X")
         fair = self._replayed(table, self.plan_, draws, seed=random_state)
         anew: Latents = "prior" if self.latents == "prior" else "posterior"
         again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=random_state)
@@ -529,6 +618,27 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """Return uniform numbers of the units' decisions, (draws, m), that belong to their rows."""
         with isolated(0):
             return keyed_uniform(row_keys([*self._encode(table).values()], len(table)), seed, "decision", (draws,))
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """The rows to fit, with positive weight: the columns given, the table read, outcomes and groups as 0 and 1."""
+
+    columns: list[str]
+    table: pd.DataFrame
+    target: NDArray[np.int8]
+    codes: NDArray[Any]
+    weights: NDArray[np.float64]
+
+    @property
+    def group(self) -> Tensor:
+        """The groups, shape (n,)."""
+        return torch.as_tensor(self.codes)
+
+    @property
+    def weight(self) -> Tensor:
+        """The weights, shape (n,)."""
+        return torch.as_tensor(self.weights, dtype=torch.float32)
 
 
 def _residual_share(

@@ -21,8 +21,8 @@ from pyrofair.graph.paths import show_path
 from pyrofair.inference.abduction import noise_of_units
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
-from pyrofair.inference.inversion import solve
-from pyrofair.programs.couplings import Coupling, Noise, at_noise, draw_from, noise_like, partner
+from pyrofair.inference.inversion import solve, step_of_noise
+from pyrofair.programs.couplings import Coupling, Noise, at_noise, draw_from, inside, noise_like, partner, quantile
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
 
@@ -109,13 +109,15 @@ def read_plan(unfair: UnfairPaths) -> Plan:
 class FittedProgram:
     """A program with its parameters held, as structural equations, and the guide of its units' unknown noise.
 
-    ``drawn`` are the noise sites that the guide draws; ``wide``: the program takes values in float64.
+    ``drawn`` are the noise sites that the guide draws; ``wide``, ``guide_wide``: the program, or the guide, takes values
+    in float64.
     """
 
     equations: Equations
     guide: AmortisedGuide | None
     drawn: tuple[str, ...]
     wide: bool
+    guide_wide: bool
 
     @property
     def program(self) -> Callable[[int], Any]:
@@ -235,12 +237,22 @@ class Replayed:
             joined(lambda part: part.score),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Replayed]) -> Replayed:
+        """Put the draws of several replays of the same rows one after the other."""
+        one = parts[0]
+        return cls(
+            {site: torch.cat([part.fair[site] for part in parts]) for site in one.fair},
+            {site: torch.cat([part.latents[site] for part in parts]) for site in one.latents},
+            torch.cat([part.score for part in parts]),
+        )
+
 
 @contextmanager
 def _precision(*, wide: bool) -> Iterator[None]:
     before = torch.get_default_dtype()
     try:
-        torch.set_default_dtype(torch.float64 if wide else before)
+        torch.set_default_dtype(torch.float64 if wide else torch.float32)
         yield
     finally:
         torch.set_default_dtype(before)
@@ -282,8 +294,8 @@ def replay(
         for group, mine in groups.items():
             for rows in mine.split(at_once) if len(mine) else ():
                 at = rows.numpy()
-                some = _Rows(fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], index[at])
-                parts.append((rows, some.replay(group, latents, draws, seed, coupling)))
+                some = _Rows(fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at])
+                parts.append((rows, some.replay(group, latents, draws, coupling)))
         return Replayed.of(parts, n, draws)
 
 
@@ -300,9 +312,13 @@ class _Rows:
     plan: Plan
     values: Mapping[str, Tensor]
     keys: NDArray[np.uint64]
+    seed: int
     index: pd.Index[Any]
 
-    def replay(self, group: int | None, latents: Latents, draws: int, seed: int, coupling: Coupling) -> Replayed:
+    def _uniform(self, draws: int) -> KeyedUniforms:
+        return KeyedUniforms(self.keys, self.seed, draws)
+
+    def replay(self, group: int | None, latents: Latents, draws: int, coupling: Coupling) -> Replayed:
         """Replay the rows of a group; None if no prediction reads the group."""
         fitted, plan, m = self.fitted, self.plan, len(self.keys)
         equations = fitted.equations
@@ -310,7 +326,7 @@ class _Rows:
         kept = latents == "abducted" and (group is None or group == plan.baseline or not redrawn)
         if kept and not fitted.noise_of_outcome:
             draws = 1  # all draws are the same
-        uniform = KeyedUniforms(self.keys, seed, draws)
+        uniform = self._uniform(draws)
         axes = {s: shape.index(-1) for s, shape in equations.info.shapes.items() if -1 in shape}
         noise = KeyedNoise(m * draws, coupling, seed=None, uniform=uniform, axes=axes)
         wide = {site: repeat_each(each, draws) for site, each in self.values.items()}
@@ -348,23 +364,57 @@ class _Rows:
         fitted = self.fitted
         if latents == "prior" or fitted.guide is None:
             return {}
-        handler = _GuideOnKeys(noise)
-        handler.run_guide(fitted.guide, wide)
-        return {site: noise.values.pop(site) for site in fitted.drawn}
+        types = fitted.equations.info.dtypes
+        rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
+        with _precision(wide=fitted.guide_wide):
+            _GuideOnKeys(noise).run_guide(fitted.guide, rows)
+        found = {site: noise.values.pop(site) for site in fitted.drawn}
+        return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
-    def _solved(self, redrawn: Sequence[str], latent: Collection[str], draws: int) -> dict[str, Tensor]:
+    def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
-        equations = self.fitted.equations
-        computed = [site for site in redrawn if site not in equations.info.random]
-        if not computed:
+        computed = [site for site in self.values if site not in self.fitted.equations.info.random]
+        if not computed and not self.fitted.noise_of_outcome - {*latent}:
             return {}
         evidence = self._evidence
         found = solve(evidence, {}, lines=True)
-        return {
-            site: evidence.as_site(site, repeat_each(each, draws))
+        known = {
+            site: repeat_each(each, draws)
             for site, each in found.noise.items()
-            if site not in latent and bool(found.is_known(site).all())
+            if bool(found.is_known(site).all())
         }
+        for site in redrawn:
+            known |= self._steps(site, known, latent, draws)
+            if missing := [key for key in evidence.keys[site] if key not in known and key not in latent]:
+                raise DataError(
+                    f"The noise {', '.join(map(repr, missing))} of {site!r} is neither determined by a row, as that of "
+                    f"an equation is which is affine in it, nor drawn by a guide. Draw the node itself, pyro.sample("
+                    f"{site!r}, distribution of its parents), or use pyrofair.SEM(...).counterfactual."
+                )
+        shared = self.fitted.noise_of_outcome & evidence.readers.keys()
+        if missing := [key for key in shared if key not in known and key not in latent]:
+            raise DataError(
+                f"The outcome reads the noise {', '.join(map(repr, missing))}, on which a row bears, and which it does not "
+                "determine. Give a guide= that draws it."
+            )
+        return {site: evidence.as_site(site, each) for site, each in known.items() if site not in latent}
+
+    def _steps(
+        self, site: str, known: Mapping[str, Tensor], latent: Mapping[str, Tensor], draws: int
+    ) -> dict[str, Tensor]:
+        """Return the one noise site of a computed node that is unknown, drawn within the step that gives its value."""
+        evidence = self._evidence
+        others = {name: evidence.by_rows(name, each) for name, each in latent.items()} | {**known}
+        missing = [key for key in evidence.keys[site] if key not in others]
+        if len(missing) != 1 or site in evidence.info.random or evidence.readers[missing[0]] != (site,):
+            return {}
+        given = evidence.given(repeat=draws)
+        step = step_of_noise(evidence, given, site, missing[0], {k: others[k] for k in evidence.keys[site] if k in others})
+        if step is None:
+            return {}
+        least, most, distribution = step
+        u = most - (most - least) * self._uniform(draws)(missing[0], least.shape)
+        return {missing[0]: quantile(missing[0], distribution, inside(u))}
 
     @cached_property
     def _evidence(self) -> Evidence:
@@ -376,12 +426,10 @@ class _Rows:
         evidence = Evidence.read(
             given, coupling="gumbel", sensitive=equations.sensitive, parameters={}, wide=self.fitted.wide
         )
-        require_possible(evidence)
+        require_possible(evidence, [site for site in observed if equations.node_of[site] in self.plan.redrawn])
         return evidence
 
-    def _abduct(
-        self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]
-    ) -> KeyedNoise:
+    def _abduct(self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]) -> KeyedNoise:
         """Return the noise of the rows: latent variables as the guide drew them, and that of each site given its value."""
         evidence = replace(self._evidence, coupling=noise.coupling)
         known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}

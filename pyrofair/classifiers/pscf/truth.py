@@ -113,8 +113,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     graph = replay.unfair.graph
     with isolated(seed_from(random_state)):
         true = _TrueModel.read(program, replay.unfair)
-        samples = model._samples()
-        outcome, units, scores = _simulate(true, replay, int(n), model.latents, samples)
+        outcome, units, scores = _simulate(true, replay, int(n), model.latents, model.draws_)
         if model.average == "decision":
             scores = (torch.rand(scores.shape) < scores).double()
     y = (scores.double().mean(0) > 0.5).double().numpy()
@@ -134,7 +133,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
         grouping=describe_groups(graph.input_columns, size),
         latents=model.latents,
         average=model.average,
-        samples=samples,
+        samples=model.draws_,
         n=int(n),
     )
 

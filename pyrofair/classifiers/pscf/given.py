@@ -1,0 +1,391 @@
+"""A given program as PSCF's model: its parameters and a guide of its units' unknown noise fitted to a table."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import torch
+from pyro import poutine
+from pyro.infer.autoguide import AutoNormal
+from pyro.infer.autoguide.initialization import init_to_median
+from torch import Tensor, nn
+
+from pyrofair._random import isolated
+from pyrofair._validation import require_callable
+from pyrofair.classifiers.pscf.networks import Encoders
+from pyrofair.classifiers.pscf.replay import FittedProgram
+from pyrofair.exceptions import DataError, GraphError
+from pyrofair.graph import UnfairPaths
+from pyrofair.inference.abduction import takes_float64
+from pyrofair.inference.amortised import AmortisedGuide, Objective, Problem, Steps, elbo_of, fit_amortised
+from pyrofair.inference.likelihood import Likelihood, read_likelihood, site_values
+from pyrofair.inference.samplers import fitting
+from pyrofair.mechanisms.families import Categorical, Continuous, Family
+from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
+from pyrofair.programs.covariates import covariate_names
+from pyrofair.programs.parameters import MOST_DRAWS, at_parameters, read_priors
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.sites import UNITS, ProgramSites
+from pyrofair.programs.structural_equations import Equations, read_equations
+from pyrofair.programs.vectors import ScalarProgram
+from pyrofair.sources.sem import SEM
+from pyrofair.tables.labels import Levels, read_levels
+
+__all__ = ["FittedGiven", "GivenModel", "fit_given", "read_model", "require_model"]
+
+MODULE = "$$$"
+"""Stands in Pyro's names of parameters between a module and its own."""
+PARAMETER_DRAWS = 200
+
+
+def require_model(name: str, value: Any) -> None:
+    """Refuse what is no program, SEM or learned mechanisms."""
+    if value is not None and not isinstance(value, SEM | LearnedMechanisms):
+        require_callable(name, value, "a Pyro program of the number of units, an SEM, learned mechanisms, or None")
+
+
+@dataclass(frozen=True, eq=False)
+class GivenModel:
+    """A program, draws of its parameters if they are known, and the labels of its codes."""
+
+    program: Program
+    guide: AmortisedGuide | None
+    posterior: Any
+    levels: Mapping[str, Sequence[Any]] | None
+
+
+def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) -> GivenModel:
+    """Return the program of a given model, copied with its guide as far as they hold networks of their own."""
+    sem = SEM.from_mechanisms(model, unfair) if isinstance(model, LearnedMechanisms) else model
+    posterior, levels = None, None
+    if isinstance(sem, SEM):
+        require_graph(sem.unfair, unfair.graph)
+        posterior, levels = getattr(sem.posterior, "flat", sem.posterior), sem.levels
+    program = sem.program if isinstance(sem, SEM) else model
+    if covariate_names(program):
+        raise DataError(
+            "PSCF takes no program with covariates of its own; make them nodes of the graph and the program."
+        )
+    program, guide = copy.deepcopy((program, guide))
+    return GivenModel(program, guide, posterior, levels)
+
+
+# -- fitted numbers without a prior ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A program, or a guide, that reads fitted values of ``pyro.param`` instead of those of the global store."""
+
+    call: Callable[..., Any]
+    state: Mapping[str, Any]
+
+    def __call__(self, *args: Any) -> None:
+        """Run it."""
+        state = {"params": dict(self.state["params"]), "constraints": dict(self.state["constraints"])}
+        with pyro.settings.context(module_local_params=True), pyro.get_param_store().scope(state):
+            self.call(*args)
+
+
+def _modules(*parts: Any) -> list[nn.Module]:
+    """Return the networks that programs are, or whose methods they are."""
+    owners = [part.__self__ if isinstance(part, types.MethodType) else part for part in parts]
+    return [owner for owner in owners if isinstance(owner, nn.Module)]
+
+
+def _collect(run: Callable[[], Any], *parts: Any) -> list[Tensor]:
+    """Return the numbers that a run reads by ``pyro.param``, and those of networks, each once."""
+    with poutine.trace(param_only=True) as tracer:
+        run()
+    sites: Any = tracer.trace.nodes
+    found = [site["value"].unconstrained() for site in sites.values()]
+    found += [each for module in _modules(*parts) for each in module.parameters()]
+    owned = {id(each) for module in _modules(*parts) for each in module.parameters()}
+    for name, site in sites.items():
+        if MODULE in name and id(site["value"].unconstrained()) not in owned:
+            raise DataError(
+                f"The program or guide trains {name.split(MODULE)[0]!r} by pyro.module, a network that it closes over, "
+                "so that a fit would change it in place. Make the network's class the program: a method of it, or "
+                "forward(n)."
+            )
+    return list({id(each): each for each in found if each.requires_grad}.values())
+
+
+# -- fitting -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FittedGiven:
+    """A given program with its parameters fitted or known, a program for each draw of them, and how it was fitted."""
+
+    programs: tuple[FittedProgram, ...]
+    levels: Levels
+    losses: list[float]
+    problem: Problem | None
+    parameters: dict[str, Any]
+
+    @property
+    def equations(self) -> Equations:
+        """The program as structural equations, its parameters at one draw."""
+        return self.programs[0].equations
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """For each site of an observed node but the outcome its column."""
+        graph = self.equations.unfair.graph
+        found = {}
+        for site, node in self.equations.node_of.items():
+            own = graph.columns.get(node, [])
+            if own and node != graph.outcome:
+                found[site] = site if site in own else own[0]
+        return found
+
+    def values(self, table: pd.DataFrame) -> dict[str, Tensor]:
+        """Return the columns of a table as values of the program's sites, (n,) each."""
+        info, graph = self.equations.info, self.equations.unfair.graph
+        return site_values(table[[*self.columns.values()]], graph, info, {}, self.levels)
+
+
+@dataclass(frozen=True, eq=False)
+class _AnyDraw:
+    """A program whose parameters are at a draw of their posterior, another one in each run."""
+
+    program: Program
+    posterior: Mapping[str, Any]
+
+    def __call__(self, n: int) -> None:
+        count = len(next(iter(self.posterior.values())))
+        _held_at(self.program, self.posterior, int(torch.randint(count, ())))(n)
+
+
+def fit_given(
+    model: GivenModel,
+    table: pd.DataFrame,
+    unfair: UnfairPaths,
+    weight: Tensor,
+    group: Tensor,
+    *,
+    objective: Objective,
+    steps: Steps,
+    hidden: Sequence[int],
+    seed: int,
+) -> FittedGiven:
+    """Fit a program's parameters, as far as they are not known, and a guide of its units' noise given the features.
+
+    Parameters that are drawn get a normal guide, and are held at its median; ``pyro.param`` and networks are fitted
+    along. The guide never sees the outcome. Where the outcome reads unknown noise, which its value then says something
+    of, parameters are fitted first with a guide that does see it, and the guide of predictions after them.
+    """
+    graph = unfair.graph
+    with isolated(seed):
+        equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
+        levels = read_levels(model.levels, equations.node_of, graph)
+        priors = read_priors(equations.program, equations.info, model.posterior)
+        held = priors.read(model.posterior) if model.posterior and priors.names else {}
+        numbers = bool(equations.info.dependencies.stored) or any(
+            each.requires_grad for module in _modules(model.program) for each in module.parameters()
+        )
+        latents = _unknown(equations)
+        if not numbers and not latents and (held or not priors.names):
+            programs = _at_draws(model.program, equations, held, None, ())
+            return FittedGiven(programs, levels, [], None, {})
+        known = _held_at(model.program, held) if held else model.program
+        likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
+        if held:
+            likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
+        return _fit(model, likelihood, equations, held, levels, weight, group, objective, steps, tuple(hidden), seed)
+
+
+def _unknown(equations: Equations) -> tuple[str, ...]:
+    """Return the noise that drawn nodes read: what no row determines."""
+    every = tuple(equations.node_of)
+    read = {s for site in every if site in equations.info.random for s in equations.info.causes(site, every)[1]}
+    return tuple(site for site in equations.info.sites if site in read and site not in equations.node_of)
+
+
+def _fit(
+    model: GivenModel,
+    likelihood: Likelihood,
+    equations: Equations,
+    held: Mapping[str, Any],
+    levels: Levels,
+    weight: Tensor,
+    group: Tensor,
+    objective: Objective,
+    steps: Steps,
+    hidden: tuple[int, ...],
+    seed: int,
+) -> FittedGiven:
+    graph, info = equations.unfair.graph, equations.info
+    outcome = {site for site, node in equations.node_of.items() if node == graph.outcome} & likelihood.rows.keys()
+    axes = {site: shape.index(UNITS) for site, shape in info.shapes.items() if UNITS in shape}
+    few = torch.arange(min(len(weight), 8))
+
+    def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:
+        return Problem(latents, guide, axes, weight, group, of_parameters, elbo=elbo_of(analytic=False), **more)
+
+    steps = replace(steps, weight_decay=0.0)  # parameters have priors of their own
+    with fitting(stored=True):
+        unknown = likelihood.latent
+        seen = [site for site in likelihood.rows if site not in outcome]
+        sighted = bool(unknown) and any(
+            {*info.causes(site, tuple(equations.node_of))[1]} & {*unknown} for site in outcome
+        )
+        guide = model.guide
+        if unknown and (guide is None or sighted):
+            first: AmortisedGuide = _encoders(likelihood, info, [*seen, *outcome] if sighted else seen, axes, hidden)
+        else:
+            first = guide if guide is not None else _draws_nothing
+        drawn = _sites_of(first, likelihood, axes, few, outcome if not sighted else ())
+        of_parameters = _guide_of_parameters(likelihood, [name for name in likelihood.parameters if name not in drawn])
+        one = problem(likelihood, first, of_parameters, hidden=frozenset() if sighted else frozenset(outcome))
+        numbers = _collect(lambda: one.loss(few), model.program, first, of_parameters)
+        losses = fit_amortised(one, numbers, steps, seed, objective)
+        parameters = _median(one, few, likelihood.parameters)
+        if sighted:
+            at_median = {name: value.numpy()[None] for name, value in parameters.items()}
+            fixed = replace(likelihood, program=_held_at(likelihood.program, at_median), parameters=(), derived=())
+            second: AmortisedGuide = guide or _encoders(likelihood, info, seen, axes, hidden)
+            one = problem(fixed, second, None, hidden=frozenset(outcome), ignored=frozenset(outcome))
+            _sites_of(second, likelihood, axes, few, outcome)
+            known = {id(each) for each in numbers}
+            numbers = [each for each in _collect(lambda: one.loss(few), second) if id(each) not in known]
+            losses = losses + fit_amortised(one, numbers, steps, seed, objective)
+        _require_drawn(one.guide, likelihood, axes, few, outcome)
+        state = pyro.get_param_store().get_state()
+        kept = {
+            "params": {n: v.detach().clone() for n, v in state["params"].items()},
+            "constraints": state["constraints"],
+        }
+    fitted = _freeze(model.program, kept)
+    draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
+    of_units = None if one.guide is _draws_nothing else _freeze(one.guide, kept)
+    programs = _at_draws(fitted, equations, draws, of_units, unknown)
+    return FittedGiven(programs, levels, losses, one, parameters)
+
+
+def _draws_nothing(rows: Mapping[str, Tensor]) -> None:
+    """Draw no noise, for none is unknown."""
+
+
+def _freeze(call: Callable[..., Any], state: Mapping[str, Any]) -> Any:
+    for module in _modules(call):
+        module.requires_grad_(requires_grad=False)
+    return Stored(call, state) if state["params"] else call
+
+
+def _held_at(program: Program, draws: Mapping[str, Any], draw: int = 0) -> Program:
+    """Return a program with its parameters held at one draw, and hidden from the handlers outside."""
+    if not draws:
+        return program
+    held: Program = poutine.block(at_parameters(program, draws, draw), hide=[*draws])
+    return held
+
+
+def _at_draws(
+    program: Program, equations: Equations, held: Mapping[str, Any], guide: AmortisedGuide | None, drawn: Sequence[str]
+) -> tuple[FittedProgram, ...]:
+    """Return the fitted program at each of some draws of its parameters."""
+    count = len(next(iter(held.values()))) if held else 1
+    picks = np.unique(np.linspace(0, count - 1, min(count, MOST_DRAWS)).astype(int))
+    if isinstance(equations.program, ScalarProgram):
+        program = replace(equations.program, program=program)
+    programs = [at_parameters(program, held, int(i)) if held else program for i in picks]
+    wide = takes_float64(programs[0], equations.info.random.union(equations.node_of))
+    return tuple(
+        FittedProgram(replace(equations, program=each), guide, tuple(drawn), wide, guide_wide=False)
+        for each in programs
+    )
+
+
+def _encoders(
+    likelihood: Likelihood, info: ProgramSites, seen: Sequence[str], axes: Mapping[str, int], hidden: Sequence[int]
+) -> Encoders:
+    """Return networks as a guide of the unknown noise given the sites that it may see."""
+    families: dict[str, Family] = {}
+    for site in seen:
+        values = likelihood.rows[site]
+        if values.ndim > 1:
+            raise DataError(f"The node {site!r} is a vector; write a guide=, which reads it as rows[{site!r}].")
+        if site in info.nominal:
+            size = int(values.max()) + 1
+            families[site] = Categorical(tuple(range(size)), (1.0 / size,) * size)
+        else:
+            numbers = values.double()
+            families[site] = Continuous(float(numbers.mean()), float(numbers.std(correction=0)) or 1.0)
+    with poutine.trace() as tracer:
+        likelihood.at(torch.arange(min(likelihood.n, 8)), axes)()
+    supports = {}
+    for site in likelihood.latent:
+        fn = tracer.trace.nodes[site]["fn"]
+        support = fn.support
+        while hasattr(support, "base_constraint"):
+            support = support.base_constraint
+        if len(fn.batch_shape) != 1 or support.event_dim:
+            raise DataError(
+                f"The noise {site!r} is drawn from {type(fn).__name__}, for which there is no default guide. Write a guide=."
+            )
+        supports[site] = (tuple(fn.event_shape), support)
+    return Encoders(
+        families, dict.fromkeys(likelihood.latent, tuple(seen)), supports, hidden=hidden, plate="units__rows"
+    )
+
+
+def _sites_of(
+    guide: AmortisedGuide, likelihood: Likelihood, axes: Mapping[str, int], few: Tensor, hidden: Any
+) -> frozenset[str]:
+    """Return the sites that a guide draws."""
+    rows = {site: values for site, values in likelihood.at(few, axes).rows.items() if site not in hidden}
+    with poutine.trace() as tracer:
+        try:
+            guide(rows)
+        except Exception as error:
+            raise DataError(
+                f"The guide fails: {type(error).__name__}: {error}. It is called with a dictionary of the values of "
+                f"{', '.join(rows)}, each of shape (m,), and draws the units' noise inside a plate of m."
+            ) from error
+    return frozenset(name for name, site in tracer.trace.nodes.items() if site["type"] == "sample")
+
+
+def _require_drawn(
+    guide: AmortisedGuide, likelihood: Likelihood, axes: Mapping[str, int], few: Tensor, outcome: Any
+) -> None:
+    drawn = _sites_of(guide, likelihood, axes, few, outcome)
+    if missing := [site for site in likelihood.latent if site not in drawn]:
+        raise GraphError(
+            f"The guide draws no {', '.join(map(repr, missing))}: noise of units that rows do not determine. It must "
+            f"draw each of {', '.join(likelihood.latent)}."
+        )
+
+
+def _guide_of_parameters(likelihood: Likelihood, names: Sequence[str]) -> AutoNormal | None:
+    if not names:
+        return None
+    family = AutoNormal(poutine.block(likelihood, expose=[*names]), init_loc_fn=init_to_median)  # type: ignore[no-untyped-call]
+    family()
+    return family
+
+
+def _median(problem: Problem, few: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+    """Return the median of each parameter: the guide's own, or that of draws of a given guide."""
+    with torch.no_grad():
+        family = problem.of_parameters
+        found = dict(family.median()) if isinstance(family, AutoNormal) else {}
+        if left := [name for name in names if name not in found]:
+            rows = {s: v for s, v in problem.at(few).rows.items() if s not in problem.hidden}
+            drawn: dict[str, list[Tensor]] = {name: [] for name in left}
+            for _ in range(PARAMETER_DRAWS):
+                with poutine.trace() as tracer:
+                    problem.guide(rows)
+                for name in left:
+                    drawn[name].append(tracer.trace.nodes[name]["value"])
+            found |= {name: torch.stack(values).median(0).values for name, values in drawn.items()}
+        return {name: found[name].detach() for name in names}
