@@ -49,7 +49,7 @@ class PSCFTruth:
 
     - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned mechanisms;
     - ``y_i``, by the true equations, the unit's other columns held: the noise of the redrawn nodes is drawn anew for
-      each sample (``latents="prior"``) or the unit's own (``"posterior"``), that of the outcome is averaged over
+      each sample (``latents="prior"``) or the unit's own (else), that of the outcome is averaged over
       (``average="probability"``) or drawn anew (``"decision"``). Latent causes of the outcome keep the unit's values.
 
     The noise of both is independent, so that even the true distributions have a PIU above 0 with few samples from the
@@ -185,7 +185,7 @@ def _simulate(
         require_shared_first(equations, observed)
     read = torch.full_like(own, int(replay.baseline)) if graph.outcome in replay.switched else own
     scores = []
-    for _ in range(samples):
+    for _ in range(samples if latents == "prior" else 1):  # all samples of a unit's own noise are the same
         fresh = Noise(n, COUPLING, dict(parameters)) if latents == "prior" else noise
         fair = true.fair(fresh, redrawn, held, own) if redrawn else {}
         sensitive = torch.tensor(levels, dtype=actual[equations.sensitive].dtype)[read]
@@ -198,4 +198,4 @@ def _simulate(
         for column in graph.columns_of(node for node in graph.observed if node != graph.outcome)
     }
     units = pd.DataFrame(columns).infer_objects()
-    return actual[target].double().numpy(), units, torch.stack(scores)
+    return actual[target].double().numpy(), units, torch.stack(scores).expand(samples, n)
