@@ -463,7 +463,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         with neutral_torch():
             equations = read_equations(sem, self.plan_.unfair)
         info = replace(equations.info, known=None, outside=())
-        return FittedProgram(replace(equations, info=info), guide, tuple(self.sem_.latents), wide, wide)
+        return FittedProgram(replace(equations, info=info), guide, tuple(self.sem_.latents), wide, wide, sem.only)
 
     # -- predicting ---------------------------------------------------------------------------------------------------
 

@@ -124,7 +124,9 @@ def _explained(
     equations, n = fitted.equations, len(next(iter(values.values())))
     count = max(min(DRAWS, 40_000 // n), 2)
     held = {each: repeat_each(value, count) for each, value in values.items() if each != node}
-    prior = _Distributions([site], held | {name: repeat_each(value, count) for name, value in latents.items() if name != site})
+    prior = _Distributions(
+        [site], held | {name: repeat_each(value, count) for name, value in latents.items() if name != site}
+    )
     with quiet(), prior:
         equations.program(n * count)
     base = {name: repeat_each(value, count) for name, value in latents.items()}

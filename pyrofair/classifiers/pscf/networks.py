@@ -6,8 +6,9 @@ The model is a Pyro program of the number of units, and the guide one of their r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from torch.distributions import biject_to, constraints
 from pyrofair.graph import CausalGraph
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Continuous, Family, Integer, Positive, features
+from pyrofair.programs.provenance import Program
 
 __all__ = ["Encoders", "FixedSpread", "Latent", "LatentSEM", "Prior", "encoders_of", "latents_of", "spread_besides"]
 
@@ -203,8 +205,13 @@ class LatentSEM(nn.Module):
         joined = torch.cat([part.to(dtype).expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
         return self.drawn_from[column].distribution(self.networks[self.index[column]](joined.to(dtype)))
 
-    def forward(self, n: int) -> None:
+    def only(self, columns: Collection[str]) -> Program:
+        """Return the program in which only some columns have their distributions: all others must be held."""
+        return partial(self, columns=columns)
+
+    def forward(self, n: int, columns: Collection[str] | None = None) -> None:
         """Draw n units."""
+        spare: Any = dist.Normal(torch.zeros(()), 1.0)
         read: dict[str, Tensor] = {}
         latents: dict[str, Tensor] = {}
         with pyro.plate(self.plate, n):
@@ -212,7 +219,8 @@ class LatentSEM(nn.Module):
                 site = self.site.get(column)
                 if site is not None and site not in latents:
                     latents[site] = pyro.sample(site, self.priors[list(self.latents).index(site)]())
-                value = pyro.sample(column, self._given(column, read, latents.get(site or "")))
+                drawn = columns is None or column in columns
+                value = pyro.sample(column, self._given(column, read, latents.get(site or "")) if drawn else spare)
                 read[column] = features(self.families[column], value)
 
 

@@ -23,6 +23,7 @@ from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
 from pyrofair.programs.couplings import Coupling, Noise, at_noise, draw_from, inside, noise_like, partner, quantile
+from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
 
@@ -110,7 +111,7 @@ class FittedProgram:
     """A program with its parameters held, as structural equations, and the guide of its units' unknown noise.
 
     ``drawn`` are the noise sites that the guide draws; ``wide``, ``guide_wide``: the program, or the guide, takes values
-    in float64.
+    in float64. ``restrict`` makes a program of some sites, all others being held.
     """
 
     equations: Equations
@@ -118,11 +119,11 @@ class FittedProgram:
     drawn: tuple[str, ...]
     wide: bool
     guide_wide: bool
+    restrict: Callable[[Collection[str]], Program] | None = None
 
-    @property
-    def program(self) -> Callable[[int], Any]:
-        """The program of the number of units."""
-        return self.equations.program
+    def only(self, sites: Collection[str]) -> Equations:
+        """Return the equations of some sites, of which all others are held, in a program that runs faster if there is one."""
+        return self.equations if self.restrict is None else replace(self.equations, program=self.restrict(sites))
 
     @cached_property
     def outcome(self) -> str:
@@ -294,7 +295,9 @@ def replay(
         for group, mine in groups.items():
             for rows in mine.split(at_once) if len(mine) else ():
                 at = rows.numpy()
-                some = _Rows(fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at])
+                some = _Rows(
+                    fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
+                )
                 parts.append((rows, some.replay(group, latents, draws, coupling)))
         return Replayed.of(parts, n, draws)
 
@@ -315,6 +318,11 @@ class _Rows:
     seed: int
     index: pd.Index[Any]
 
+    @property
+    def _redrawn(self) -> list[str]:
+        equations = self.fitted.equations
+        return [site for site in equations.sites if equations.node_of[site] in self.plan.redrawn]
+
     def _uniform(self, draws: int) -> KeyedUniforms:
         return KeyedUniforms(self.keys, self.seed, draws)
 
@@ -322,7 +330,7 @@ class _Rows:
         """Replay the rows of a group; None if no prediction reads the group."""
         fitted, plan, m = self.fitted, self.plan, len(self.keys)
         equations = fitted.equations
-        redrawn = [site for site in equations.sites if equations.node_of[site] in plan.redrawn]
+        redrawn = self._redrawn
         kept = latents == "abducted" and (group is None or group == plan.baseline or not redrawn)
         if kept and not fitted.noise_of_outcome:
             draws = 1  # all draws are the same
@@ -345,7 +353,7 @@ class _Rows:
         if read is not None:
             level = torch.tensor(sensitive_levels(equations.unfair.graph)[read], dtype=torch.float64)
             held[equations.sensitive] = _as_site(fitted, equations.sensitive, level).expand(m * draws)
-        score = outcome_probability(equations, noise, fitted.outcome, held)
+        score = outcome_probability(fitted.only([fitted.outcome]), noise, fitted.outcome, held)
 
         def by_draw(each: Tensor, axis: int = 0) -> Tensor:
             units = each.movedim(axis, 0)
@@ -379,9 +387,7 @@ class _Rows:
         evidence = self._evidence
         found = solve(evidence, {}, lines=True)
         known = {
-            site: repeat_each(each, draws)
-            for site, each in found.noise.items()
-            if bool(found.is_known(site).all())
+            site: repeat_each(each, draws) for site, each in found.noise.items() if bool(found.is_known(site).all())
         }
         for site in redrawn:
             known |= self._steps(site, known, latent, draws)
@@ -409,7 +415,9 @@ class _Rows:
         if len(missing) != 1 or site in evidence.info.random or evidence.readers[missing[0]] != (site,):
             return {}
         given = evidence.given(repeat=draws)
-        step = step_of_noise(evidence, given, site, missing[0], {k: others[k] for k in evidence.keys[site] if k in others})
+        step = step_of_noise(
+            evidence, given, site, missing[0], {k: others[k] for k in evidence.keys[site] if k in others}
+        )
         if step is None:
             return {}
         least, most, distribution = step
@@ -422,7 +430,7 @@ class _Rows:
         observed = {site: each.double().numpy() for site, each in self.values.items()}
         order = tuple(site for site in equations.info.sites if site in equations.node_of)
         columns = {site: site for site in observed}
-        given = GivenRows(equations.program, equations.info, order, observed, columns, self.index)
+        given = GivenRows(self.fitted.only(self._redrawn).program, equations.info, order, observed, columns, self.index)
         evidence = Evidence.read(
             given, coupling="gumbel", sensitive=equations.sensitive, parameters={}, wide=self.fitted.wide
         )
@@ -442,7 +450,7 @@ class _Rows:
 
     def _fair(self, noise: KeyedNoise, redrawn: Sequence[str], held: World, group: int | None) -> World:
         """Evaluate the redrawn sites: fair edges carry the group's value, and unfair ones the baseline."""
-        equations, plan = self.fitted.equations, self.plan
+        equations, plan = self.fitted.only(redrawn), self.plan
         switched = group is not None and group != plan.baseline
         bound = replace(equations, unfair=plan.unfair.reversed()) if switched else equations
         nodes = {*equations.node_of}
