@@ -1,4 +1,4 @@
-"""Rows replayed with the unfair paths switched off: their noise found, fair edges evaluated on it, the outcome scored."""
+"""Rows replayed with the unfair paths switched off: noise inferred, fair edges evaluated on it, the outcome scored."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def read_plan(unfair: UnfairPaths) -> Plan:
 class FittedProgram:
     """A program with its parameters held, as structural equations, and the guide of its units' unknown noise.
 
-    ``drawn`` are the noise sites that the guide draws; ``wide``, ``guide_wide``: the program, or the guide, takes values
-    in float64. ``restrict`` makes a program of some sites, all others being held.
+    ``drawn`` are the noise sites that the guide draws; ``wide``, ``guide_wide``: the program, or the guide, takes
+    values in float64. ``restrict`` makes a program of some sites, all others being held.
     """
 
     equations: Equations
@@ -122,7 +122,7 @@ class FittedProgram:
     restrict: Callable[[Collection[str]], Program] | None = None
 
     def only(self, sites: Collection[str]) -> Equations:
-        """Return the equations of some sites, of which all others are held, in a program that runs faster if there is one."""
+        """Return the equations of some sites, all others being held, in a faster program if there is one."""
         return self.equations if self.restrict is None else replace(self.equations, program=self.restrict(sites))
 
     @cached_property
@@ -272,9 +272,9 @@ def replay(
 ) -> Replayed:
     """Replay n rows: the redrawn sites where unfair edges carry the baseline and fair ones each row's own value.
 
-    ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names, ``index`` labels the rows. A row's noise
-    is made of its own values and the seed alone; unless it is abducted, of the values that no unfair path touches, so
-    that rows which differ by unfair paths only have the same noise.
+    ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names, ``index`` labels the rows. A row's
+    noise is made of its own values and the seed alone; unless it is abducted, of the values that no unfair path
+    touches, so that rows which differ by unfair paths only have the same noise.
 
     With ``"abducted"`` the noise is that of the row: its latent variables are drawn by the guide, and then the noise of
     each redrawn site given its value; a row with the baseline is given back as it is. With ``"posterior"`` the latent
@@ -293,7 +293,7 @@ def replay(
         if own is not None:
             groups = {group: (own == levels[group]).nonzero().squeeze(1) for group in (0, 1)}
         for group, mine in groups.items():
-            for rows in mine.split(at_once) if len(mine) else ():
+            for rows in torch.split(mine, at_once) if len(mine) else ():
                 at = rows.numpy()
                 some = _Rows(
                     fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
@@ -309,11 +309,11 @@ def _as_site(fitted: FittedProgram, site: str, values: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Some rows of one group: values of sites, (m,) each, and keys."""
+    """Some rows of one group: cells, the values of sites, (m,) each, and keys."""
 
     fitted: FittedProgram
     plan: Plan
-    values: Mapping[str, Tensor]
+    cells: Mapping[str, Tensor]
     keys: NDArray[np.uint64]
     seed: int
     index: pd.Index[Any]
@@ -337,11 +337,11 @@ class _Rows:
         uniform = self._uniform(draws)
         axes = {s: shape.index(-1) for s, shape in equations.info.shapes.items() if -1 in shape}
         noise = KeyedNoise(m * draws, coupling, seed=None, uniform=uniform, axes=axes)
-        wide = {site: repeat_each(each, draws) for site, each in self.values.items()}
+        wide = {site: repeat_each(each, draws) for site, each in self.cells.items()}
         latent = self._latents(noise, latents, draws, wide) if redrawn or fitted.noise_of_outcome else {}
-        noise.values.update(latent)
+        noise.values.update(latent)  # noqa: PD011 - no table
         if latents != "prior":
-            noise.values.update(self._solved(redrawn, latent, draws))
+            noise.values.update(self._solved(redrawn, latent, draws))  # noqa: PD011 - no table
         fair: World = {site: wide[site] for site in redrawn} if kept else {}
         if redrawn and not kept:
             if latents == "abducted":
@@ -376,12 +376,12 @@ class _Rows:
         rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
         with _precision(wide=fitted.guide_wide):
             _GuideOnKeys(noise).run_guide(fitted.guide, rows)
-        found = {site: noise.values.pop(site) for site in fitted.drawn}
+        found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
-        computed = [site for site in self.values if site not in self.fitted.equations.info.random]
+        computed = [site for site in self.cells if site not in self.fitted.equations.info.random]
         if not computed and not self.fitted.noise_of_outcome - {*latent}:
             return {}
         evidence = self._evidence
@@ -400,8 +400,8 @@ class _Rows:
         shared = self.fitted.noise_of_outcome & evidence.readers.keys()
         if missing := [key for key in shared if key not in known and key not in latent]:
             raise DataError(
-                f"The outcome reads the noise {', '.join(map(repr, missing))}, on which a row bears, and which it does not "
-                "determine. Give a guide= that draws it."
+                f"The outcome reads the noise {', '.join(map(repr, missing))}, on which a row bears, and which it does "
+                "not determine. Give a guide= that draws it."
             )
         return {site: evidence.as_site(site, each) for site, each in known.items() if site not in latent}
 
@@ -427,7 +427,7 @@ class _Rows:
     @cached_property
     def _evidence(self) -> Evidence:
         equations = self.fitted.equations
-        observed = {site: each.double().numpy() for site, each in self.values.items()}
+        observed = {site: each.double().numpy() for site, each in self.cells.items()}
         order = tuple(site for site in equations.info.sites if site in equations.node_of)
         columns = {site: site for site in observed}
         given = GivenRows(self.fitted.only(self._redrawn).program, equations.info, order, observed, columns, self.index)
@@ -438,12 +438,12 @@ class _Rows:
         return evidence
 
     def _abduct(self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]) -> KeyedNoise:
-        """Return the noise of the rows: latent variables as the guide drew them, and that of each site given its value."""
+        """Return the noise of the rows: what is known of it, and that of each redrawn site given its value."""
         evidence = replace(self._evidence, coupling=noise.coupling)
-        known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}
+        known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
         every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, uniform, redrawn)
         anew = self.fitted.noise_of_outcome - known.keys()
-        values = {site: each for site, each in every.values.items() if site not in anew}
+        values = {site: each for site, each in every.values.items() if site not in anew}  # noqa: PD011 - no table
         return KeyedNoise(
             noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, uniform, noise.axes
         )
