@@ -37,7 +37,7 @@ class _Distributions(Messenger):
         super().__init__()
         self.sites, self.held = sites, held
         self.met: dict[str, Any] = {}
-        self.values: dict[str, Tensor] = {}
+        self.drawn: dict[str, Tensor] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
         if msg["name"] in self.held:
@@ -45,7 +45,7 @@ class _Distributions(Messenger):
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if msg["name"] in self.sites:
-            self.met[msg["name"]], self.values[msg["name"]] = msg["fn"], msg["value"]
+            self.met[msg["name"]], self.drawn[msg["name"]] = msg["fn"], msg["value"]
 
 
 def latent_table(
@@ -63,28 +63,28 @@ def latent_table(
         return pd.DataFrame({name: pd.Series(dtype=object if i < 2 else float) for i, name in enumerate(columns)})
     equations = fitted.equations
     with isolated(seed), torch.no_grad():
-        rows = torch.randperm(len(weight))[:MOST_ROWS].sort().values
+        rows = torch.randperm(len(weight))[:MOST_ROWS].sort()[0]
         some = {site: each[rows] for site, each in values.items()}
         group, weight = group[rows], weight[rows]
         features = {site: each for site, each in some.items() if site != fitted.outcome}
         guide, program = _Distributions(fitted.drawn, {}), _Distributions(fitted.drawn, some)
         with quiet(), guide:
             fitted.guide(features)
-        program.held = some | guide.values
+        program.held = some | guide.drawn
         with quiet(), program:
             equations.program(len(rows))
         every = tuple(equations.node_of)
         found = []
         for site in fitted.drawn:
             readers = [node for node in every if site in equations.info.causes(node, every)[1]]
-            shares = [_explained(fitted, site, node, some, guide.values) for node in readers if node in some]
+            shares = [_explained(fitted, site, node, some, guide.drawn) for node in readers if node in some]
             axis = equations.info.shapes[site].index(-1)
-            points = guide.values[site].movedim(axis, 0).reshape(len(rows), -1).double().numpy()
+            points = guide.drawn[site].movedim(axis, 0).reshape(len(rows), -1).double().numpy()
             found.append(
                 {
                     "latent": site,
                     "reads": ", ".join(readers),
-                    "kl": _divergence(guide.met[site], program.met[site], guide.values[site], weight),
+                    "kl": _divergence(guide.met[site], program.met[site], guide.drawn[site], weight),
                     "auc": _auc(points, group.numpy(), weight.double().numpy()),
                     "explained": min((share for share in shares if np.isfinite(share)), default=np.nan),
                 }
@@ -104,7 +104,7 @@ def _divergence(posterior: Any, prior: Any, drawn: Tensor, weight: Tensor) -> fl
 
 
 def _auc(points: NDArray[np.float64], group: NDArray[Any], weight: NDArray[np.float64]) -> float:
-    """Return how well boosted trees tell the groups apart by a latent variable, in rows that they were not fitted to."""
+    """Return how well boosted trees tell the groups apart by a latent variable, in rows left out."""
     if min(np.bincount(group.astype(int), minlength=2)) < FEWEST:
         return np.nan
     trees = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8, random_state=0)
@@ -124,17 +124,21 @@ def _explained(
     equations, n = fitted.equations, len(next(iter(values.values())))
     count = max(min(DRAWS, 40_000 // n), 2)
     held = {each: repeat_each(value, count) for each, value in values.items() if each != node}
-    prior = _Distributions([site], held | {name: repeat_each(value, count) for name, value in latents.items() if name != site})
+    prior = _Distributions(
+        [site], held | {name: repeat_each(value, count) for name, value in latents.items() if name != site}
+    )
     with quiet(), prior:
-        equations.program(n * count)
+        fitted.only([]).program(n * count)
     base = {name: repeat_each(value, count) for name, value in latents.items()}
 
     def at(latent: Tensor) -> Tensor:
         noise = Noise(n * count, "independent", {**base, site: latent})
-        evaluation = Evaluation(equations.program, equations.info, {*equations.node_of}, equations.endogenous, noise)
+        evaluation = Evaluation(
+            fitted.only([node]).program, equations.info, {*equations.node_of}, equations.endogenous, noise
+        )
         return evaluation.node(node, held).double().reshape(n, count)
 
-    drawn = prior.values[site]
+    drawn = prior.drawn[site]
     same, again = at(drawn), at(drawn)
     other = same.roll(1, 1)  # another draw of the latent variable for the same row
     if node in equations.info.nominal:
@@ -145,7 +149,7 @@ def _explained(
 
 
 def describe_latents(table: pd.DataFrame, n: int) -> str:
-    """Return the warning of latent variables that say nothing of a row, or tell the groups apart; empty if there are none."""
+    """Return the warning of latent variables that say nothing of a row, or tell the groups apart; may be empty."""
     texts = []
     if len(silent := table[table["kl"] < LEAST_NATS]):
         names = ", ".join(f"{row.latent} ({row.kl:.3f})" for row in silent.itertuples())
@@ -159,6 +163,7 @@ def describe_latents(table: pd.DataFrame, n: int) -> str:
     if len(known := table[(table["auc"] > MOST_AUC) & (table["auc"] - 0.5 > 2.0 * error)]):
         names = ", ".join(f"{row.latent} (AUC {row.auc:.2f})" for row in known.itertuples())
         texts.append(
-            f"The latent variables {names} tell the two groups apart, which noise must not. Raise mmd, or lower likelihood."
+            f"The latent variables {names} tell the two groups apart, which noise must not. Raise mmd, or lower "
+            "likelihood."
         )
     return " ".join(texts)

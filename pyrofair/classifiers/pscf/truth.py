@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,18 +18,15 @@ from pyrofair.classifiers.pscf.replay import Plan, outcome_probability
 from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.programs.couplings import Coupling, Noise, draw_from
+from pyrofair.programs.couplings import Coupling, Noise
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
 from pyrofair.programs.worlds import (
-    RunOnNoise,
-    StopTracing,
     Strategy,
     World,
     both_worlds,
     choose_strategy,
     factual,
-    quiet,
     require_shared_first,
 )
 from pyrofair.sources.truth import describe_groups, spread_of_groups
@@ -49,7 +45,7 @@ class PSCFTruth:
 
     - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned mechanisms;
     - ``y_i``, by the true equations, the unit's other columns held: the noise of the redrawn nodes is drawn anew for
-      each sample (``latents="prior"``) or the unit's own (``"posterior"``), that of the outcome is averaged over
+      each sample (``latents="prior"``) or the unit's own (else), that of the outcome is averaged over
       (``average="probability"``) or drawn anew (``"decision"``). Latent causes of the outcome keep the unit's values.
 
     The noise of both is independent, so that even the true distributions have a PIU above 0 with few samples from the
@@ -185,7 +181,7 @@ def _simulate(
         require_shared_first(equations, observed)
     read = torch.full_like(own, int(replay.baseline)) if graph.outcome in replay.switched else own
     scores = []
-    for _ in range(samples):
+    for _ in range(samples if latents == "prior" else 1):  # all samples of a unit's own noise are the same
         fresh = Noise(n, COUPLING, dict(parameters)) if latents == "prior" else noise
         fair = true.fair(fresh, redrawn, held, own) if redrawn else {}
         sensitive = torch.tensor(levels, dtype=actual[equations.sensitive].dtype)[read]
@@ -198,4 +194,4 @@ def _simulate(
         for column in graph.columns_of(node for node in graph.observed if node != graph.outcome)
     }
     units = pd.DataFrame(columns).infer_objects()
-    return actual[target].double().numpy(), units, torch.stack(scores)
+    return actual[target].double().numpy(), units, torch.stack(scores).expand(samples, n)
