@@ -18,6 +18,7 @@ from pyrofair import DataError
 from pyrofair._random import isolated
 from pyrofair.inference.amortised import (
     FINAL,
+    PLAIN,
     STEADY,
     Objective,
     Problem,
@@ -78,7 +79,7 @@ def make_rows(n: int, seed: int = 0) -> dict[str, Tensor]:
 def make_problem(n: int = 200, *, guide: Any = None, weight: Tensor | None = None, analytic: bool = True) -> Problem:
     rows = make_rows(n)
     types = dict.fromkeys([*rows, "H"], torch.float32)
-    shapes: Any = {site: (n,) for site in types}
+    shapes: Any = dict.fromkeys(types, (n,))
     likelihood = Likelihood(Linear(), n, rows, {}, {}, (), (), ("H",), (), types, shapes, {})
     axes = dict.fromkeys(types, 0)
     weight = torch.ones(n) if weight is None else weight
@@ -141,7 +142,7 @@ def test_the_parts_of_the_objective() -> None:
     """With the analytic divergence the loss is linear in the weight of each part."""
     problem, every = make_problem(), torch.arange(200)
 
-    def loss(objective: Objective = Objective(), divergence: float = 1.0) -> float:
+    def loss(objective: Objective = PLAIN, divergence: float = 1.0) -> float:
         with isolated(0), torch.no_grad():
             return float(problem.loss(every, objective, divergence))
 
