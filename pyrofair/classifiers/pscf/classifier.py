@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._arviz import to_arviz
-from pyrofair._random import fresh_state, isolated, keyed_uniform, row_keys
+from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch, row_keys
 from pyrofair._validation import (
     Constraint,
     check_settings,
@@ -289,10 +289,11 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         fitted = copy.copy(self)  # after an error below, self is unchanged
         self._check_settings()
         fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()))
-        training = fitted._read_training(X, y, sample_weight)
-        epochs = self.epochs or min(max(STEPS * self.batch_size // len(training.weight), FEWEST), MOST)
-        steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
-        problem, losses = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
+        with neutral_torch():
+            training = fitted._read_training(X, y, sample_weight)
+            epochs = self.epochs or min(max(STEPS * self.batch_size // len(training.weight), FEWEST), MOST)
+            steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
+            problem, losses = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
         fitted.latents_ = fitted._describe_latents(problem)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ def fitted(**settings: Any) -> PSCF:
 
 def outcome_distribution(model: PSCF, X: pd.DataFrame) -> Any:
     """Return what the learned model says of the outcome, (m,), at rows as they are."""
-    program = model._fitted()[0].program
+    program = copy.deepcopy(model.sem_).double()
     with torch.no_grad():
         values = {name: each.double() for name, each in model._encode(X).items()}
         return program.distribution(model.unfair.graph.outcome_column, values).probs.numpy()
@@ -216,7 +215,10 @@ def test_strings_and_categories(positive: Any, other: Any) -> None:
     assert (fair["M"] > 0).all()
     with pytest.raises(DataError, match=r"'job' holds 'judge', not seen in fit"):
         model.predict(X.assign(job="judge"))
-    model.predict(X.assign(age=1000))  # numbers beyond those seen are numbers
+    model.predict(X.assign(age=X["age"].max() + 10))  # numbers beyond those seen are numbers
+    with pytest.raises(DataError, match="age = 1000 .* is impossible under the program"):  # whose noise is sought
+        model.predict(X.assign(age=1000))
+    model.set_params(latents="prior").predict(X.assign(age=1000))
 
 
 def test_a_law_of_ones_own() -> None:
@@ -429,4 +431,3 @@ def test_a_linear_model_is_found() -> None:
 
 
 # -- ArviZ ------------------------------------------------------------------------------------------------------------
-

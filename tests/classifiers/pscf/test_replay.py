@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,22 @@ from torch import Tensor
 
 from pyrofair import CausalGraph, GraphError, NotIdentifiedError
 from pyrofair._random import isolated, keyed_strata, keyed_uniform, row_keys
-from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of, latents_of
+from pyrofair.classifiers.pscf.networks import Encoders, LatentSEM, encoders_of, latents_of
 from pyrofair.classifiers.pscf.replay import FittedProgram, KeyedNoise, KeyedUniforms, Replayed, read_plan, replay
 from pyrofair.graph import UnfairPaths
 from pyrofair.mechanisms.families import choose_family
-from pyrofair.programs.structural_equations import read_equations
 
 CHAIN = CausalGraph("A -> D -> E -> Y; A -> M -> E; A -> M -> Y; A -> Y; Q -> E; Q -> Y", sensitive="A", outcome="Y")
 HIRING = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+
+
+def as_program(sem: LatentSEM, guide: Encoders, unfair: UnfairPaths) -> FittedProgram:
+    return FittedProgram(sem.equations(unfair), guide, tuple(sem.latents), True, True, sem.only)
+
+
+def sem_of(fitted: FittedProgram) -> Any:
+    found: Any = fitted.equations.program
+    return found
 
 
 def make(unfair: UnfairPaths, n: int = 40, **columns: Any) -> tuple[FittedProgram, Any, dict[str, Tensor]]:
@@ -37,9 +44,7 @@ def make(unfair: UnfairPaths, n: int = 40, **columns: Any) -> tuple[FittedProgra
     with isolated(0):
         sem = LatentSEM(graph, families, latents_of(graph, plan.redrawn, None, [*families]), hidden=10)
         guide = encoders_of(sem, (5,))
-        equations = read_equations(sem.double(), unfair)
-    info = replace(equations.info, known=None, outside=())
-    fitted = FittedProgram(replace(equations, info=info), guide.double(), tuple(sem.latents), True, True)
+        fitted = as_program(sem.double(), guide.double(), unfair)
     return fitted, plan, {name: torch.tensor(each).double() for name, each in made.items() if name != "Y"}
 
 
@@ -70,7 +75,7 @@ def test_swapped_roles_carry_the_contrast() -> None:
     own = plan.own()
     assert (own.switched, own.as_is, own.redrawn) == (frozenset(), True, ())
     fitted, plan, rows = make(CHAIN.unfair("A -> Y").reversed())
-    sem: Any = fitted.program
+    sem: Any = sem_of(fitted)
     with torch.no_grad():
         high = sem.distribution("Y", rows | {"A": torch.ones(40)}).probs
     assert torch.equal(run(fitted, plan, rows).score, high.expand(3, -1))
@@ -97,7 +102,7 @@ def test_redrawn_noise_is_the_recursion_by_hand(latents: Any) -> None:
     """A -> D -> E -> Y is unfair: E reads the fair D, and M with the unit's own A, which is left as it is."""
     fitted, plan, own = make(CHAIN.unfair("A -> D -> E -> Y"))
     assert (plan.redrawn, plan.switched) == (("D", "E"), {"D"})
-    sem: Any = fitted.program
+    sem: Any = sem_of(fitted)
     guide: Any = fitted.guide
     found = run(fitted, plan, own, latents=latents)
     keys = row_keys([own[name] for name in own if name in ("Q", "M")], 40)  # all that no unfair path touches, but A
@@ -122,7 +127,7 @@ def test_redrawn_noise_is_the_recursion_by_hand(latents: Any) -> None:
 def test_abducted_noise_is_the_recursion_by_hand() -> None:
     """The quantile of each unfair node is that of its value at the unit's own parents, and is kept."""
     fitted, plan, own = make(CHAIN.unfair("A -> D -> E -> Y"))
-    sem: Any = fitted.program
+    sem: Any = sem_of(fitted)
     found = run(fitted, plan, own)
     with torch.no_grad():
         for j in range(3):
@@ -161,15 +166,12 @@ def test_a_row_whose_distributions_do_not_change_is_given_back(coupling: Any, ki
     codes = np.unique(columns[kind], return_inverse=True)[1] if kind == "nominal" else columns[kind]
     family = choose_family(pd.Series(columns[kind], name="D"))
     fitted, plan, own = make(HIRING.unfair("A -> D -> Y"), D=codes)
-    sem: Any = fitted.program
+    sem: Any = sem_of(fitted)
     with isolated(0):
         sem = LatentSEM(HIRING, {**sem.families, "D": family}, sem.latents, hidden=10).double()
         with torch.no_grad():
             sem.networks[sem.index["D"]].body[0].weight[:, sem.reads("D").index("A")] = 0.0
-        equations = read_equations(sem, HIRING.unfair("A -> D -> Y"))
-        guide = encoders_of(sem, (5,)).double()
-        info = replace(equations.info, known=None, outside=())
-        fitted = FittedProgram(replace(equations, info=info), guide, tuple(sem.latents), True, True)
+        fitted = as_program(sem, encoders_of(sem, (5,)).double(), HIRING.unfair("A -> D -> Y"))
     found = run(fitted, plan, own, coupling=coupling, draws=20)
     assert torch.equal(found.fair["D"].double(), own["D"].expand(found.fair["D"].shape[0], -1))
     with torch.no_grad():
@@ -181,7 +183,7 @@ def test_two_independent_values_of_a_switched_distribution() -> None:
     """With independent noise a value under another distribution is a fresh draw of it; with antithetic its mirror."""
     fitted, plan, own = make(HIRING.unfair("A -> D -> Y"), n=400)
     own = own | {"A": torch.ones(400).double()}
-    sem: Any = fitted.program
+    sem: Any = sem_of(fitted)
     for coupling in ("independent", "antithetic"):
         found = run(fitted, plan, own, coupling=coupling)
         with torch.no_grad():
