@@ -191,7 +191,9 @@ def draw_discrete(n: int, levels: int, seed: int = 0) -> tuple[pd.DataFrame, NDA
     return pd.DataFrame({"A": a, "D": d}), y, (score > 0.5).astype(int)
 
 
-@pytest.mark.parametrize(("levels", "kind", "most"), [(2, "integers", 0.1), (4, "integers", 0.04), (4, "categories", 0.04)])
+@pytest.mark.parametrize(
+    ("levels", "kind", "most"), [(2, "integers", 0.1), (4, "integers", 0.04), (4, "categories", 0.04)]
+)
 def test_decisions_of_discrete_models(levels: int, kind: str, most: float) -> None:
     """Latent variables may say nothing of a row here; its decision follows from the noise of the distribution itself."""
     X, y, exact = draw_discrete(3_000, levels)
@@ -284,7 +286,9 @@ def test_the_fair_value_of_the_linear_model_is_exact(c: float, s: float, swapped
             model._read = ()
         found = model._replayed(X, model.plan_, 20)
         noise = (X["D"] - EFFECT * X["A"] - SLOPE * X["Q"]).to_numpy()
-        near = np.abs(noise - c * found.latents["H_D"].squeeze(2).numpy()) < 6.0 * s  # probabilities of what is farther out are too close to 1
+        near = (
+            np.abs(noise - c * found.latents["H_D"].squeeze(2).numpy()) < 6.0 * s
+        )  # probabilities of what is farther out are too close to 1
         assert near.all() or wrong
         np.testing.assert_allclose(found.fair["D"].numpy()[near], every[near], rtol=0, atol=2e-6)
         if not near.all():
