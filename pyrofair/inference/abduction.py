@@ -51,10 +51,10 @@ from pyrofair.programs.couplings import (
     Uniform,
     at_noise,
     has_distribution,
-    inside,
     is_point,
     named_coupling,
     noise_given,
+    noise_like,
     parameters_of,
     partner,
     require_couplings,
@@ -193,10 +193,11 @@ def noise_of_units(
                     "imply for the noise. Correct the row or the program."
                 )
             natural[site] = at_noise(site, distribution, own[site], coupling)
-        elsewhere = partner(own[site], coupling)
-        if uniform is not None and coupling == "independent":  # noise of the row, too
-            elsewhere = inside(uniform(f"{site} elsewhere", own[site].shape))
-        pairs[site] = own[site], elsewhere
+        other = partner(own[site], coupling)
+        if coupling == "independent" and uniform is not None:
+            shape = (m, *distribution.event_shape)
+            other = noise_like(distribution, shape, coupling, f"{site} elsewhere", uniform)
+        pairs[site] = own[site], other
     values |= {site: value for site, value in handler.factual.items() if site in evidence.info.random - implicit}
     observed = Observed(handler.factual, natural, handler.under)
     return Noise(m, coupling, values, pairs, redraws, None, observed), moments
@@ -529,9 +530,9 @@ class Abduction:
                     f"do sets {', '.join(given)}, but not {', '.join(missing)}: they are one vector, drawn jointly. "
                     "Set all of them, or give each component a site and an equation of its own."
                 )
-            within = possible([values[name] for name in names]) if given else torch.ones(1, dtype=torch.bool)
-            if not bool(within.all()):
-                row = int((~within).int().argmax())
+            inside = possible([values[name] for name in names]) if given else torch.ones(1, dtype=torch.bool)
+            if not bool(inside.all()):
+                row = int((~inside).int().argmax())
                 shown = ", ".join(f"{name} = {values[name][row].item():g}" for name in names)
                 raise DataError(f"do sets {shown}, values that the vector cannot take. Correct them.")
 

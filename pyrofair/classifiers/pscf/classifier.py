@@ -338,16 +338,16 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         likelihood = Likelihood(
             sem,
             n,
-            values,
-            {},
-            {},
-            (),
-            (),
-            tuple(latents),
-            (),
-            info.dtypes,
-            {s: info.shape(s, n) for s in info.sites},
-            {},
+            rows=values,
+            inverted={},
+            idle={},
+            parameters=(),
+            derived=(),
+            latent=tuple(latents),
+            evidence=(),
+            types=info.dtypes,
+            shapes={site: info.shape(site, n) for site in info.sites},
+            vectors={},
         )
         problem = Problem(likelihood, guide, axes, weight, group)
         numbers = [*sem.parameters(), *guide.parameters()]
