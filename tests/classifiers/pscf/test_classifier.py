@@ -216,7 +216,7 @@ def test_strings_and_categories(positive: Any, other: Any) -> None:
     with pytest.raises(DataError, match=r"'job' holds 'judge', not seen in fit"):
         model.predict(X.assign(job="judge"))
     model.predict(X.assign(age=X["age"].max() + 10))  # numbers beyond those seen are numbers
-    with pytest.raises(DataError, match="age = 1000 .* is impossible under the program"):  # whose noise is sought
+    with pytest.raises(DataError, match=r"age = 1000 .* is impossible under the program"):  # whose noise is sought
         model.predict(X.assign(age=1000))
     model.set_params(latents="prior").predict(X.assign(age=1000))
 
@@ -431,3 +431,67 @@ def test_a_linear_model_is_found() -> None:
 
 
 # -- ArviZ ------------------------------------------------------------------------------------------------------------
+
+
+# -- averages, weights and draws as data --------------------------------------------------------------------------------
+
+
+def test_averages_agree_with_many_samples() -> None:
+    X, _ = make_data()
+    X = X.iloc[:100]
+    model = clone_of(fitted(), latents="posterior")
+    soft, hard = (
+        clone_of(model, average=average, samples=2000).predict_proba(X) for average in ("probability", "decision")
+    )
+    assert np.abs(soft - hard).max() < 0.06
+    few = clone_of(model, average="decision", samples=5).predict_proba(X)[:, 1]
+    assert set(np.round(few * 5, 6)) <= set(range(6))
+    assert set(clone_of(fitted(), average="decision", samples=1).predict_proba(X)[:, 1]) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(("latents", "samples"), [("abducted", 50), ("posterior", 50), ("prior", 5)])
+def test_samples_by_default(latents: Any, samples: int) -> None:
+    X, _ = make_data()
+    model = clone_of(fitted(), latents=latents)
+    assert model.draws_ == samples
+    assert model.fair_values(X.iloc[:9])["D"].shape == (samples, 9)
+    assert clone_of(model, samples=3).fair_values(X.iloc[:9])["D"].shape == (3, 9)
+    expected = model.predict_proba(X)
+    np.testing.assert_array_equal(clone_of(model, samples=samples).predict_proba(X), expected)
+
+
+def test_inference_data() -> None:
+    X, y = make_data()
+    data = fitted().to_inference_data(X.iloc[:9], y.iloc[:9], draws=6)
+    posterior, predicted = data["posterior"], data["posterior_predictive"]
+    assert posterior["H_D"].shape == (1, 6, 9, 1)
+    assert posterior["fair_D"].dims == ("chain", "draw", "unit")
+    assert posterior["fair_score"].shape == predicted["D"].shape == predicted["Y"].shape == (1, 6, 9)
+    np.testing.assert_allclose(data["observed_data"]["D"], X["D"].iloc[:9], rtol=1e-6)
+    np.testing.assert_array_equal(data["observed_data"]["Y"], y.iloc[:9])
+    np.testing.assert_allclose(data["sample_stats"]["loss"][0], fitted().history_["loss"])
+    baseline = (X["A"].iloc[:9] == 0).to_numpy()
+    own = np.broadcast_to(X["D"].iloc[:9], (6, 9))
+    np.testing.assert_allclose(posterior["fair_D"][0][:, baseline], own[:, baseline], rtol=1e-6)
+    assert not np.allclose(posterior["fair_D"][0][:, ~baseline], own[:, ~baseline])
+    assert (np.asarray(predicted["D"][0]).std(0) > 0.1).all()  # drawn anew given the latent variables
+    redrawn = clone_of(fitted(), latents="posterior").to_inference_data(X.iloc[:9], draws=6)
+    again, fair = redrawn["posterior_predictive"]["D"][0], redrawn["posterior"]["fair_D"][0]
+    np.testing.assert_allclose(again[:, baseline], fair[:, baseline], rtol=1e-6)
+    assert not np.allclose(again[:, ~baseline], fair[:, ~baseline])
+    assert "observed_data" in redrawn
+    from arviz import summary
+
+    assert "fair_score[0]" in summary(redrawn, var_names=["fair_score"]).index
+
+
+def test_latents_are_described() -> None:
+    X, y = make_data()
+    table = fitted(epochs=40, own_noise=0.3).latents_
+    assert table["latent"].tolist() == ["H_D"]
+    assert table["reads"].tolist() == ["D"]
+    assert table["kl"].iloc[0] > 0.5
+    assert 0.5 < table["explained"].iloc[0] <= 1.0
+    with pytest.warns(PyrofairWarning, match=r"The latent variables H_D \(0\.\d+\) say nothing of a row"):
+        make(epochs=60).fit(X, y)
+    assert make(HIRING.unfair("A -> Y")).fit(X, y).latents_.empty

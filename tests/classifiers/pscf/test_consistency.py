@@ -142,7 +142,7 @@ def test_rows_whose_mechanisms_do_not_read_the_sensitive_attribute_are_given_bac
     assert all((each == each[0]).all() for each in model.fair_values(X).values())
 
 
-# -- a row's result -----------------------------------------------------------------------------------------------------
+# -- a row alone -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("coupling", ["gumbel", "independent", "antithetic"])
@@ -236,7 +236,7 @@ def test_few_draws_decide_as_many_do() -> None:
     np.testing.assert_array_equal(model.predict(X), few.predict(X))
 
 
-# -- weights ------------------------------------------------------------------------------------------------------------
+# -- weights ---------------------------------------------------------------------------------------------------------
 
 
 def test_constant_weights_are_none_and_rows_of_no_weight_are_absent() -> None:
@@ -253,7 +253,7 @@ def test_constant_weights_are_none_and_rows_of_no_weight_are_absent() -> None:
     np.testing.assert_array_equal(part, clone_of(plain).fit(X.iloc[80:], y[80:]).predict_proba(X))
 
 
-# -- what cannot be replayed --------------------------------------------------------------------------------------------
+# -- what cannot be replayed ------------------------------------------------------------------------------------------
 
 
 def test_unseen_categories_and_gaps_are_refused_by_name() -> None:

@@ -195,7 +195,7 @@ def draw_discrete(n: int, levels: int, seed: int = 0) -> tuple[pd.DataFrame, NDA
     ("levels", "kind", "most"), [(2, "integers", 0.1), (4, "integers", 0.04), (4, "categories", 0.04)]
 )
 def test_decisions_of_discrete_models(levels: int, kind: str, most: float) -> None:
-    """Latent variables may say nothing of a row here; its decision follows from the noise of the distribution itself."""
+    """Latent variables may say nothing of a row here: its noise is that of the distribution of D itself."""
     X, y, exact = draw_discrete(3_000, levels)
     if kind == "categories":
         X["D"] = pd.Categorical(X["D"].map(dict(enumerate("abcd"))), list("abcd"), ordered=True)
