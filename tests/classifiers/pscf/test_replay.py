@@ -255,7 +255,7 @@ def test_keyed_uniforms_of_units(rest: tuple[int, ...]) -> None:
     assert float(u.mean()) == pytest.approx(0.5, abs=0.01)
     assert float(u.var()) == pytest.approx(1 / 12, abs=0.002)
     assert abs(float(torch.corrcoef(torch.stack([u.flatten(), other.flatten()]))[0, 1])) < 0.03
-    by_unit = (u.reshape(m, draws, *rest) * draws).floor().sort(1).values
+    by_unit = torch.sort((u.reshape(m, draws, *rest) * draws).floor(), 1)[0]
     parts = torch.arange(draws).double().reshape(1, draws, *[1] * len(rest)).expand_as(by_unit)
     assert torch.equal(by_unit, parts) == (int(np.prod(rest)) <= 4)
     twin = KeyedUniforms(np.concatenate([keys[5:6], keys[5:6]]), 3, draws)("D", (2 * draws, *rest)).double()
