@@ -169,7 +169,7 @@ def latents_of(model: pf.PSCF, X: pd.DataFrame) -> tuple[dict[str, float], NDArr
             if model.prior == "mixture":
                 each = guide.log_prob(values).sum(-1) - law.log_prob(values)
             else:
-                each = kl_divergence(guide, law.base_dist.expand(guide.batch_shape[-1:])).sum(-1)
+                each = kl_divergence(guide, law.base_dist).sum(-1)
             divergences[site] = float(each.mean())
             drawn.append(values)
     return divergences, torch.cat(drawn, 1).double().numpy()
