@@ -294,7 +294,9 @@ def replay(
         for group, mine in groups.items():
             for rows in mine.split(at_once) if len(mine) else ():
                 at = rows.numpy()
-                some = _Rows(fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at])
+                some = _Rows(
+                    fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
+                )
                 parts.append((rows, some.replay(group, latents, draws, coupling)))
         return Replayed.of(parts, n, draws)
 
@@ -379,9 +381,7 @@ class _Rows:
         evidence = self._evidence
         found = solve(evidence, {}, lines=True)
         known = {
-            site: repeat_each(each, draws)
-            for site, each in found.noise.items()
-            if bool(found.is_known(site).all())
+            site: repeat_each(each, draws) for site, each in found.noise.items() if bool(found.is_known(site).all())
         }
         for site in redrawn:
             known |= self._steps(site, known, latent, draws)
@@ -409,7 +409,9 @@ class _Rows:
         if len(missing) != 1 or site in evidence.info.random or evidence.readers[missing[0]] != (site,):
             return {}
         given = evidence.given(repeat=draws)
-        step = step_of_noise(evidence, given, site, missing[0], {k: others[k] for k in evidence.keys[site] if k in others})
+        step = step_of_noise(
+            evidence, given, site, missing[0], {k: others[k] for k in evidence.keys[site] if k in others}
+        )
         if step is None:
             return {}
         least, most, distribution = step
