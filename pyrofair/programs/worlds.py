@@ -106,8 +106,8 @@ def _sensitive_values(
 class _OneWorld(RunOnNoise):
     """Run one world up to the last of some sites, or to the end, and keep values of nodes.
 
-    ``met`` is as for :meth:`Noise.value`; ``settle`` gives the value of a site that is evaluated, by its name, the value
-    that its equation gives, and what has been found before it.
+    ``met`` is as for :meth:`Noise.value`; ``settle`` gives the value of a site that is evaluated, by its name, the
+    value that its equation gives, and what has been found before it.
     """
 
     def __init__(

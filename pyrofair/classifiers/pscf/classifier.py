@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._arviz import to_arviz
-from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch, row_keys
+from pyrofair._random import fresh_state, isolated, keyed_uniform, row_keys
 from pyrofair._validation import (
     Constraint,
     check_settings,
@@ -35,8 +35,9 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.pscf.diagnostics import describe_latents, latent_table
 from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model
-from pyrofair.classifiers.pscf.networks import LatentSEM, Prior, encoders_of, latents_of, spread_besides
+from pyrofair.classifiers.pscf.networks import Encoders, LatentSEM, Prior, encoders_of, latents_of, spread_besides
 from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Replayed, read_plan, replay
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -54,7 +55,6 @@ from pyrofair.inference.likelihood import Likelihood
 from pyrofair.mechanisms.families import Categorical, Family, Integer, choose_family, encode, features
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
-from pyrofair.programs.structural_equations import read_equations
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 
@@ -106,8 +106,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     It learns a structural equation model in which the nodes on unfair paths have latent noise, and predicts from the
     counterfactual of each unit: its noise is inferred from its row, edges of unfair paths carry the baseline, and all
-    others the unit's own value. A row that no edge of this changes, such as one with the baseline, gets what the learned
-    distribution of the outcome says of it.
+    others the unit's own value. A row that none of these edges changes, such as one with the baseline, gets what the
+    learned distribution of the outcome says of it.
 
     *Assumes* that the learned model is the true one, and that a unit keeps its noise as ``coupling`` says. Data do not
     determine what a latent variable stands for (``docs/decisions/0019-pscf.md``): :meth:`truth` reports the cost where
@@ -118,7 +118,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     unfair
         The unfair paths, without recanting witness.
     model
-        The model instead of networks: a Pyro program of the number of units whose sites are the graph's nodes, and whose
+        The model instead of networks: a Pyro program of the number of units whose sites are the graph's nodes, whose
         outcome is drawn from a Bernoulli distribution; a :class:`pyrofair.SEM`, or learned mechanisms. Parameters that
         it draws outside its plate get a posterior (normal, held at its median), and those of ``pyro.param`` and of
         networks are fitted along; draws of a posterior are used as they are.
@@ -184,6 +184,10 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Which nodes are redrawn, and which read the baseline.
     sem_, guide_ : LatentSEM, Encoders
         The learned model, a Pyro program of the number of units, and the guide of its latent variables given rows.
+    latents_ : DataFrame
+        For each latent variable: the columns that read it; ``kl``, the mean divergence of its posterior from its prior
+        in nats; ``auc``, how well the two groups can be told apart by it; ``explained``, the share of its column's
+        variance given the causes that it explains.
     history_, elbo_ : DataFrame, float
         The loss of each epoch, and the evidence lower bound of the training rows at the end, in nats a unit.
     feature_names_in_ : ndarray of str
@@ -295,9 +299,12 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         problem, losses = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
-        fitted._read = None
+        fitted.latents_ = fitted._describe_latents(problem)
+        fitted._read = ()
         self.__dict__ = fitted.__dict__
         if problem is not None and (text := check_convergence(losses, steps, self.warmup)):
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        if text := describe_latents(self.latents_, len(training.weight)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
@@ -307,6 +314,12 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         steps, fewest, most = NETWORKS if self.model is None else PROGRAM
         epochs = self.epochs or min(max(steps * batch // n, fewest), most)
         return Steps(epochs, batch, self.learning_rate, self.weight_decay, self.progress)
+
+    def _describe_latents(self, problem: Problem | None) -> pd.DataFrame:
+        if problem is None:
+            return latent_table(self._fitted()[0], {}, torch.empty(0), torch.empty(0), self.seed_)
+        program = self._program(wide=False) if self.model is None else self.given_.programs[0]
+        return latent_table(program, problem.likelihood.rows, problem.group, problem.weight, self.seed_)
 
     def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[float]]:
         """Fit networks of each column and encoders of the latent variables."""
@@ -335,16 +348,16 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         likelihood = Likelihood(
             sem,
             n,
-            values,
-            {},
-            {},
-            (),
-            (),
-            tuple(latents),
-            (),
-            info.dtypes,
-            {s: info.shape(s, n) for s in info.sites},
-            {},
+            rows=values,
+            inverted={},
+            idle={},
+            parameters=(),
+            derived=(),
+            latent=tuple(latents),
+            evidence=(),
+            types=info.dtypes,
+            shapes={site: info.shape(site, n) for site in info.sites},
+            vectors={},
         )
         problem = Problem(likelihood, guide, axes, weight, group)
         numbers = [*sem.parameters(), *guide.parameters()]
@@ -450,17 +463,16 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self) -> tuple[FittedProgram, ...]:
         """Return the model, read once: one program, in double precision, or one for each draw of its parameters."""
-        if getattr(self, "_read", None) is None:
-            self._read = (self._program(wide=True),) if self.model is None else self.given_.programs
-        return self._read
+        read: tuple[FittedProgram, ...] = getattr(self, "_read", ())
+        if not read:
+            read = self._read = (self._program(wide=True),) if self.model is None else self.given_.programs
+        return read
 
     def _program(self, *, wide: bool) -> FittedProgram:
         """Return the learned model as structural equations: in double precision, or as it is trained."""
-        sem, guide = (copy.deepcopy(each).double() if wide else each for each in (self.sem_, self.guide_))
-        with neutral_torch():
-            equations = read_equations(sem, self.plan_.unfair)
-        info = replace(equations.info, known=None, outside=())
-        return FittedProgram(replace(equations, info=info), guide, tuple(self.sem_.latents), wide, wide)
+        sem: LatentSEM = copy.deepcopy(self.sem_).double() if wide else self.sem_
+        guide: Encoders = copy.deepcopy(self.guide_).double() if wide else self.guide_
+        return FittedProgram(sem.equations(self.plan_.unfair), guide, tuple(self.sem_.latents), wide, wide, sem.only)
 
     # -- predicting ---------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, read_equations
 from pyrofair.programs.vectors import ScalarProgram
 from pyrofair.sources.sem import SEM
-from pyrofair.tables.labels import Levels, read_levels
+from pyrofair.tables.labels import read_levels
 
 __all__ = ["FittedGiven", "GivenModel", "fit_given", "read_model", "require_model"]
 
@@ -90,7 +90,7 @@ class Stored:
 
     def __call__(self, *args: Any) -> None:
         """Run it."""
-        state = {"params": dict(self.state["params"]), "constraints": dict(self.state["constraints"])}
+        state: Any = {"params": dict(self.state["params"]), "constraints": dict(self.state["constraints"])}
         with pyro.settings.context(module_local_params=True), pyro.get_param_store().scope(state):
             self.call(*args)
 
@@ -127,7 +127,7 @@ class FittedGiven:
     """A given program with its parameters fitted or known, a program for each draw of them, and how it was fitted."""
 
     programs: tuple[FittedProgram, ...]
-    levels: Levels
+    levels: Mapping[str, Sequence[Any]] | None
     losses: list[float]
     problem: Problem | None
     parameters: dict[str, Any]
@@ -187,7 +187,7 @@ def fit_given(
     graph = unfair.graph
     with isolated(seed):
         equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
-        levels = read_levels(model.levels, equations.node_of, graph)
+        read_levels(model.levels, equations.node_of, graph)
         priors = read_priors(equations.program, equations.info, model.posterior)
         held = priors.read(model.posterior) if model.posterior and priors.names else {}
         numbers = bool(equations.info.dependencies.stored) or any(
@@ -196,12 +196,12 @@ def fit_given(
         latents = _unknown(equations)
         if not numbers and not latents and (held or not priors.names):
             programs = _at_draws(model.program, equations, held, None, ())
-            return FittedGiven(programs, levels, [], None, {})
+            return FittedGiven(programs, model.levels, [], None, {})
         known = _held_at(model.program, held) if held else model.program
         likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
         if held:
             likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
-        return _fit(model, likelihood, equations, held, levels, weight, group, objective, steps, tuple(hidden), seed)
+        return _fit(model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed)
 
 
 def _unknown(equations: Equations) -> tuple[str, ...]:
@@ -216,7 +216,6 @@ def _fit(
     likelihood: Likelihood,
     equations: Equations,
     held: Mapping[str, Any],
-    levels: Levels,
     weight: Tensor,
     group: Tensor,
     objective: Objective,
@@ -269,7 +268,7 @@ def _fit(
     draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
     of_units = None if one.guide is _draws_nothing else _freeze(one.guide, kept)
     programs = _at_draws(fitted, equations, draws, of_units, unknown)
-    return FittedGiven(programs, levels, losses, one, parameters)
+    return FittedGiven(programs, model.levels, losses, one, parameters)
 
 
 def _draws_nothing(rows: Mapping[str, Tensor]) -> None:
@@ -325,13 +324,14 @@ def _encoders(
         likelihood.at(torch.arange(min(likelihood.n, 8)), axes)()
     supports = {}
     for site in likelihood.latent:
-        fn = tracer.trace.nodes[site]["fn"]
+        fn: Any = tracer.trace.nodes[site]["fn"]
         support = fn.support
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
         if len(fn.batch_shape) != 1 or support.event_dim:
             raise DataError(
-                f"The noise {site!r} is drawn from {type(fn).__name__}, for which there is no default guide. Write a guide=."
+                f"The noise {site!r} is drawn from {type(fn).__name__}, for which there is no default guide. Write a "
+                "guide=."
             )
         supports[site] = (tuple(fn.event_shape), support)
     return Encoders(
@@ -369,7 +369,8 @@ def _require_drawn(
 def _guide_of_parameters(likelihood: Likelihood, names: Sequence[str]) -> AutoNormal | None:
     if not names:
         return None
-    family = AutoNormal(poutine.block(likelihood, expose=[*names]), init_loc_fn=init_to_median)  # type: ignore[no-untyped-call]
+    exposed = poutine.block(likelihood, expose=[*names])
+    family = AutoNormal(exposed, init_loc_fn=init_to_median)  # type: ignore[no-untyped-call]
     family()
     return family
 
@@ -378,7 +379,7 @@ def _median(problem: Problem, few: Tensor, names: Sequence[str]) -> dict[str, Te
     """Return the median of each parameter: the guide's own, or that of draws of a given guide."""
     with torch.no_grad():
         family = problem.of_parameters
-        found = dict(family.median()) if isinstance(family, AutoNormal) else {}
+        found = dict(family.median()) if isinstance(family, AutoNormal) else {}  # type: ignore[no-untyped-call]
         if left := [name for name in names if name not in found]:
             rows = {s: v for s, v in problem.at(few).rows.items() if s not in problem.hidden}
             drawn: dict[str, list[Tensor]] = {name: [] for name in left}
@@ -386,6 +387,6 @@ def _median(problem: Problem, few: Tensor, names: Sequence[str]) -> dict[str, Te
                 with poutine.trace() as tracer:
                     problem.guide(rows)
                 for name in left:
-                    drawn[name].append(tracer.trace.nodes[name]["value"])
-            found |= {name: torch.stack(values).median(0).values for name, values in drawn.items()}
+                    drawn[name].append(torch.as_tensor(tracer.trace.nodes[name]["value"]))
+            found |= {name: torch.stack(values).median(0)[0] for name, values in drawn.items()}
         return {name: found[name].detach() for name in names}

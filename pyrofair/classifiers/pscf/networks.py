@@ -6,20 +6,27 @@ The model is a Pyro program of the number of units, and the guide one of their r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
 import pyro
 import pyro.distributions as dist
 import torch
+from pyro import poutine
 from torch import Tensor, nn
 from torch.distributions import biject_to, constraints
 
-from pyrofair.graph import CausalGraph
+from pyrofair._random import isolated
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.mechanisms.families import Continuous, Family, Integer, Positive, features
+from pyrofair.programs.couplings import is_nominal
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.sites import UNITS, ProgramSites
+from pyrofair.programs.structural_equations import Equations
 
 __all__ = ["Encoders", "FixedSpread", "Latent", "LatentSEM", "Prior", "encoders_of", "latents_of", "spread_besides"]
 
@@ -63,7 +70,8 @@ class FixedSpread:
             numbers = [torch.zeros_like(out), out, torch.full_like(out, math.log(self.own))]
             return family.distribution(torch.cat(numbers, -1))
         normal: Any = dist.Normal(family.mean + family.sd * loc, torch.full_like(loc, family.sd * self.own))
-        return dist.LogNormal(normal.loc, normal.scale) if isinstance(family, Positive) else normal
+        made: Any = dist.LogNormal
+        return made(normal.loc, normal.scale) if isinstance(family, Positive) else normal
 
 
 def spread_besides(family: Family, residual: float, share: float | None) -> Family:
@@ -88,7 +96,7 @@ class Latent:
 
 def latents_of(graph: CausalGraph, nodes: Sequence[str], size: int | None, taken: Sequence[str]) -> dict[str, Latent]:
     """Return the latent variables of some nodes by the names of their sites: of each column, or one of each node."""
-    found = {}
+    found: dict[str, Latent] = {}
     for node in nodes:
         own = graph.columns[node]
         parts = {column: Latent(1, (column,)) for column in own} if size is None else {node: Latent(size, tuple(own))}
@@ -199,12 +207,38 @@ class LatentSEM(nn.Module):
             assert latent is not None, f"the distribution of {column} reads a latent variable"
             parts.append(latent)
         shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))  # type: ignore[no-untyped-call]
-        dtype = self.networks[self.index[column]].bias.dtype
+        network: Any = self.networks[self.index[column]]
+        dtype = network.bias.dtype
         joined = torch.cat([part.to(dtype).expand(*shape, -1) for part in parts], -1) if parts else torch.zeros(1, 0)
-        return self.drawn_from[column].distribution(self.networks[self.index[column]](joined.to(dtype)))
+        return self.drawn_from[column].distribution(network(joined.to(dtype)))
 
-    def forward(self, n: int) -> None:
+    def equations(self, unfair: UnfairPaths) -> Equations:
+        """Return the program as structural equations; what each site reads is known, so that no program is read."""
+        with isolated(0), torch.no_grad(), pyro.validation_enabled(False), poutine.trace() as tracer:
+            self(2)
+        met: Any = {name: tracer.trace.nodes[name] for name in (*self.latents, *self.order)}
+        reads: dict[str, tuple[str, ...]] = dict.fromkeys(self.latents, ())
+        for column in self.order:
+            reads[column] = (*self.reads(column), *([self.site[column]] if column in self.site else ()))
+        info = ProgramSites(
+            tuple(name for name in tracer.trace.nodes if name in met),
+            frozenset(met),
+            frozenset(),
+            (),
+            reads,
+            {name: (UNITS, *site["value"].shape[1:]) for name, site in met.items()},
+            {name: site["value"].dtype for name, site in met.items()},
+            nominal=frozenset(name for name, site in met.items() if is_nominal(site["fn"])),
+        )
+        return Equations(self, unfair, info, {column: self.owner[column] for column in self.order})
+
+    def only(self, columns: Collection[str]) -> Program:
+        """Return the program in which only some columns have their distributions: all others must be held."""
+        return partial(self, columns=columns)
+
+    def forward(self, n: int, columns: Collection[str] | None = None) -> None:
         """Draw n units."""
+        spare: Any = dist.Normal(torch.zeros(()), 1.0)
         read: dict[str, Tensor] = {}
         latents: dict[str, Tensor] = {}
         with pyro.plate(self.plate, n):
@@ -212,7 +246,8 @@ class LatentSEM(nn.Module):
                 site = self.site.get(column)
                 if site is not None and site not in latents:
                     latents[site] = pyro.sample(site, self.priors[list(self.latents).index(site)]())
-                value = pyro.sample(column, self._given(column, read, latents.get(site or "")))
+                drawn = columns is None or column in columns
+                value = pyro.sample(column, self._given(column, read, latents.get(site or "")) if drawn else spare)
                 read[column] = features(self.families[column], value)
 
 

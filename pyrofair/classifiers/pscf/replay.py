@@ -1,4 +1,4 @@
-"""Rows replayed with the unfair paths switched off: their noise found, fair edges evaluated on it, the outcome scored."""
+"""Rows replayed with the unfair paths switched off: noise inferred, fair edges evaluated on it, the outcome scored."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
 from pyrofair.programs.couplings import Coupling, Noise, at_noise, draw_from, inside, noise_like, partner, quantile
+from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
 
@@ -109,8 +110,8 @@ def read_plan(unfair: UnfairPaths) -> Plan:
 class FittedProgram:
     """A program with its parameters held, as structural equations, and the guide of its units' unknown noise.
 
-    ``drawn`` are the noise sites that the guide draws; ``wide``, ``guide_wide``: the program, or the guide, takes values
-    in float64.
+    ``drawn`` are the noise sites that the guide draws; ``wide``, ``guide_wide``: the program, or the guide, takes
+    values in float64. ``restrict`` makes a program of some sites, all others being held.
     """
 
     equations: Equations
@@ -118,11 +119,11 @@ class FittedProgram:
     drawn: tuple[str, ...]
     wide: bool
     guide_wide: bool
+    restrict: Callable[[Collection[str]], Program] | None = None
 
-    @property
-    def program(self) -> Callable[[int], Any]:
-        """The program of the number of units."""
-        return self.equations.program
+    def only(self, sites: Collection[str]) -> Equations:
+        """Return the equations of some sites, all others being held, in a faster program if there is one."""
+        return self.equations if self.restrict is None else replace(self.equations, program=self.restrict(sites))
 
     @cached_property
     def outcome(self) -> str:
@@ -183,6 +184,10 @@ class KeyedNoise(Noise):
         shape[axis : axis + 1] = []
         u = self.uniform(name, (self.n, *shape)).movedim(0, axis)
         return at_noise(name, distribution, u, "monotone")
+
+    def is_redrawn(self, name: str, distribution: Any) -> bool:
+        """Return False: a family without a quantile function, whose draws cannot be keyed, is refused when met."""
+        return False
 
     def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the noise of a node in the baseline and elsewhere."""
@@ -271,9 +276,9 @@ def replay(
 ) -> Replayed:
     """Replay n rows: the redrawn sites where unfair edges carry the baseline and fair ones each row's own value.
 
-    ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names, ``index`` labels the rows. A row's noise
-    is made of its own values and the seed alone; unless it is abducted, of the values that no unfair path touches, so
-    that rows which differ by unfair paths only have the same noise.
+    ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names, ``index`` labels the rows. A row's
+    noise is made of its own values and the seed alone; unless it is abducted, of the values that no unfair path
+    touches, so that rows which differ by unfair paths only have the same noise.
 
     With ``"abducted"`` the noise is that of the row: its latent variables are drawn by the guide, and then the noise of
     each redrawn site given its value; a row with the baseline is given back as it is. With ``"posterior"`` the latent
@@ -292,7 +297,7 @@ def replay(
         if own is not None:
             groups = {group: (own == levels[group]).nonzero().squeeze(1) for group in (0, 1)}
         for group, mine in groups.items():
-            for rows in mine.split(at_once) if len(mine) else ():
+            for rows in torch.split(mine, at_once) if len(mine) else ():
                 at = rows.numpy()
                 some = _Rows(
                     fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
@@ -308,14 +313,19 @@ def _as_site(fitted: FittedProgram, site: str, values: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Some rows of one group: values of sites, (m,) each, and keys."""
+    """Some rows of one group: cells, the values of sites, (m,) each, and keys."""
 
     fitted: FittedProgram
     plan: Plan
-    values: Mapping[str, Tensor]
+    cells: Mapping[str, Tensor]
     keys: NDArray[np.uint64]
     seed: int
     index: pd.Index[Any]
+
+    @property
+    def _redrawn(self) -> list[str]:
+        equations = self.fitted.equations
+        return [site for site in equations.sites if equations.node_of[site] in self.plan.redrawn]
 
     def _uniform(self, draws: int) -> KeyedUniforms:
         return KeyedUniforms(self.keys, self.seed, draws)
@@ -324,18 +334,18 @@ class _Rows:
         """Replay the rows of a group; None if no prediction reads the group."""
         fitted, plan, m = self.fitted, self.plan, len(self.keys)
         equations = fitted.equations
-        redrawn = [site for site in equations.sites if equations.node_of[site] in plan.redrawn]
+        redrawn = self._redrawn
         kept = latents == "abducted" and (group is None or group == plan.baseline or not redrawn)
         if kept and not fitted.noise_of_outcome:
             draws = 1  # all draws are the same
         uniform = self._uniform(draws)
         axes = {s: shape.index(-1) for s, shape in equations.info.shapes.items() if -1 in shape}
         noise = KeyedNoise(m * draws, coupling, seed=None, uniform=uniform, axes=axes)
-        wide = {site: repeat_each(each, draws) for site, each in self.values.items()}
+        wide = {site: repeat_each(each, draws) for site, each in self.cells.items()}
         latent = self._latents(noise, latents, draws, wide) if redrawn or fitted.noise_of_outcome else {}
-        noise.values.update(latent)
+        noise.values.update(latent)  # noqa: PD011 - no table
         if latents != "prior":
-            noise.values.update(self._solved(redrawn, latent, draws))
+            noise.values.update(self._solved(redrawn, latent, draws))  # noqa: PD011 - no table
         fair: World = {site: wide[site] for site in redrawn} if kept else {}
         if redrawn and not kept:
             if latents == "abducted":
@@ -347,7 +357,7 @@ class _Rows:
         if read is not None:
             level = torch.tensor(sensitive_levels(equations.unfair.graph)[read], dtype=torch.float64)
             held[equations.sensitive] = _as_site(fitted, equations.sensitive, level).expand(m * draws)
-        score = outcome_probability(equations, noise, fitted.outcome, held)
+        score = outcome_probability(fitted.only([fitted.outcome]), noise, fitted.outcome, held)
 
         def by_draw(each: Tensor, axis: int = 0) -> Tensor:
             units = each.movedim(axis, 0)
@@ -370,12 +380,12 @@ class _Rows:
         rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
         with _precision(wide=fitted.guide_wide):
             _GuideOnKeys(noise).run_guide(fitted.guide, rows)
-        found = {site: noise.values.pop(site) for site in fitted.drawn}
+        found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
-        computed = [site for site in self.values if site not in self.fitted.equations.info.random]
+        computed = [site for site in self.cells if site not in self.fitted.equations.info.random]
         if not computed and not self.fitted.noise_of_outcome - {*latent}:
             return {}
         evidence = self._evidence
@@ -394,8 +404,8 @@ class _Rows:
         shared = self.fitted.noise_of_outcome & evidence.readers.keys()
         if missing := [key for key in shared if key not in known and key not in latent]:
             raise DataError(
-                f"The outcome reads the noise {', '.join(map(repr, missing))}, on which a row bears, and which it does not "
-                "determine. Give a guide= that draws it."
+                f"The outcome reads the noise {', '.join(map(repr, missing))}, on which a row bears, and which it does "
+                "not determine. Give a guide= that draws it."
             )
         return {site: evidence.as_site(site, each) for site, each in known.items() if site not in latent}
 
@@ -421,10 +431,10 @@ class _Rows:
     @cached_property
     def _evidence(self) -> Evidence:
         equations = self.fitted.equations
-        observed = {site: each.double().numpy() for site, each in self.values.items()}
+        observed = {site: each.double().numpy() for site, each in self.cells.items()}
         order = tuple(site for site in equations.info.sites if site in equations.node_of)
         columns = {site: site for site in observed}
-        given = GivenRows(equations.program, equations.info, order, observed, columns, self.index)
+        given = GivenRows(self.fitted.only(self._redrawn).program, equations.info, order, observed, columns, self.index)
         evidence = Evidence.read(
             given, coupling="gumbel", sensitive=equations.sensitive, parameters={}, wide=self.fitted.wide
         )
@@ -432,19 +442,19 @@ class _Rows:
         return evidence
 
     def _abduct(self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]) -> KeyedNoise:
-        """Return the noise of the rows: latent variables as the guide drew them, and that of each site given its value."""
+        """Return the noise of the rows: what is known of it, and that of each redrawn site given its value."""
         evidence = replace(self._evidence, coupling=noise.coupling)
-        known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}
+        known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
         every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, uniform, redrawn)
         anew = self.fitted.noise_of_outcome - known.keys()
-        values = {site: each for site, each in every.values.items() if site not in anew}
+        values = {site: each for site, each in every.values.items() if site not in anew}  # noqa: PD011 - no table
         return KeyedNoise(
             noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, uniform, noise.axes
         )
 
     def _fair(self, noise: KeyedNoise, redrawn: Sequence[str], held: World, group: int | None) -> World:
         """Evaluate the redrawn sites: fair edges carry the group's value, and unfair ones the baseline."""
-        equations, plan = self.fitted.equations, self.plan
+        equations, plan = self.fitted.only(redrawn), self.plan
         switched = group is not None and group != plan.baseline
         bound = replace(equations, unfair=plan.unfair.reversed()) if switched else equations
         nodes = {*equations.node_of}

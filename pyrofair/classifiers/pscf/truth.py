@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,18 +18,15 @@ from pyrofair.classifiers.pscf.replay import Plan, outcome_probability
 from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.programs.couplings import Coupling, Noise, draw_from
+from pyrofair.programs.couplings import Coupling, Noise
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
 from pyrofair.programs.worlds import (
-    RunOnNoise,
-    StopTracing,
     Strategy,
     World,
     both_worlds,
     choose_strategy,
     factual,
-    quiet,
     require_shared_first,
 )
 from pyrofair.sources.truth import describe_groups, spread_of_groups

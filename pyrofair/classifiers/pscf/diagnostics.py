@@ -1,0 +1,169 @@
+"""What latent variables say of rows: their divergence from the prior, the sensitive attribute, columns' residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from pyro.poutine.messenger import Messenger
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from torch import Tensor
+
+from pyrofair._random import isolated
+from pyrofair.classifiers.pscf.replay import FittedProgram
+from pyrofair.inference.evidence import repeat_each
+from pyrofair.programs.couplings import Noise
+from pyrofair.programs.worlds import Evaluation, quiet
+
+__all__ = ["describe_latents", "latent_table"]
+
+LEAST_NATS, MOST_AUC = 0.05, 0.6
+"""Below so many nats a latent variable says nothing of a row; above such an AUC it tells the groups apart."""
+MOST_ROWS, FOLDS, FEWEST = 5_000, 3, 6
+DRAWS = 20
+"""The values of a latent variable for each row by which the share that it explains is estimated."""
+
+
+class _Distributions(Messenger):
+    """Keep the distributions and values of some sites, and hold others."""
+
+    def __init__(self, sites: Sequence[str], held: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.sites, self.held = sites, held
+        self.met: dict[str, Any] = {}
+        self.drawn: dict[str, Tensor] = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.held:
+            msg["value"], msg["done"] = self.held[msg["name"]], True
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.sites:
+            self.met[msg["name"]], self.drawn[msg["name"]] = msg["fn"], msg["value"]
+
+
+def latent_table(
+    fitted: FittedProgram, values: Mapping[str, Tensor], group: Tensor, weight: Tensor, seed: int
+) -> pd.DataFrame:
+    """Return a row for each latent variable that the guide draws, as estimated from at most 5,000 of the rows.
+
+    Columns: latent; reads, the columns whose distributions read it; kl, the mean divergence of its posterior from its
+    prior in nats; auc, by how much of it boosted trees tell the two groups apart in rows left out (.5: not at all);
+    explained, the share of the columns' variance given their causes that is its own, the least of several columns'.
+    ``values`` hold each observed site, shape (n,).
+    """
+    columns = ["latent", "reads", "kl", "auc", "explained"]
+    if fitted.guide is None or not fitted.drawn:
+        return pd.DataFrame({name: pd.Series(dtype=object if i < 2 else float) for i, name in enumerate(columns)})
+    equations = fitted.equations
+    with isolated(seed), torch.no_grad():
+        rows = torch.randperm(len(weight))[:MOST_ROWS].sort()[0]
+        some = {site: each[rows] for site, each in values.items()}
+        group, weight = group[rows], weight[rows]
+        features = {site: each for site, each in some.items() if site != fitted.outcome}
+        guide, program = _Distributions(fitted.drawn, {}), _Distributions(fitted.drawn, some)
+        with quiet(), guide:
+            fitted.guide(features)
+        program.held = some | guide.drawn
+        with quiet(), program:
+            equations.program(len(rows))
+        every = tuple(equations.node_of)
+        found = []
+        for site in fitted.drawn:
+            readers = [node for node in every if site in equations.info.causes(node, every)[1]]
+            shares = [_explained(fitted, site, node, some, guide.drawn) for node in readers if node in some]
+            axis = equations.info.shapes[site].index(-1)
+            points = guide.drawn[site].movedim(axis, 0).reshape(len(rows), -1).double().numpy()
+            found.append(
+                {
+                    "latent": site,
+                    "reads": ", ".join(readers),
+                    "kl": _divergence(guide.met[site], program.met[site], guide.drawn[site], weight),
+                    "auc": _auc(points, group.numpy(), weight.double().numpy()),
+                    "explained": min((share for share in shares if np.isfinite(share)), default=np.nan),
+                }
+            )
+    return pd.DataFrame(found, columns=columns)
+
+
+def _divergence(posterior: Any, prior: Any, drawn: Tensor, weight: Tensor) -> float:
+    """Return the mean divergence of the units' posteriors from the prior, in nats: exact, or by a draw of each."""
+    try:
+        each = torch.distributions.kl_divergence(posterior, prior)
+    except NotImplementedError:
+        many = posterior.sample((DRAWS,))
+        each = (posterior.log_prob(many) - prior.log_prob(many)).mean(0)
+    each = each.expand(each.shape if each.ndim else weight.shape).reshape(-1, len(weight)).sum(0)
+    return float((weight * each).sum() / weight.sum())
+
+
+def _auc(points: NDArray[np.float64], group: NDArray[Any], weight: NDArray[np.float64]) -> float:
+    """Return how well boosted trees tell the groups apart by a latent variable, in rows left out."""
+    if min(np.bincount(group.astype(int), minlength=2)) < FEWEST:
+        return np.nan
+    trees = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8, random_state=0)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    score = cross_val_predict(trees, points, group, cv=folds, method="predict_proba", params={"sample_weight": weight})
+    return float(roc_auc_score(group, score[:, 1], sample_weight=weight))
+
+
+def _explained(
+    fitted: FittedProgram, site: str, node: str, values: Mapping[str, Tensor], latents: Mapping[str, Tensor]
+) -> float:
+    """Return the share of a node's variance, given its causes, that comes from a latent variable drawn from its prior.
+
+    It is the covariance of two values that have the latent variable in common, and nothing else; of categories without
+    an order, by how much more often than others they agree.
+    """
+    equations, n = fitted.equations, len(next(iter(values.values())))
+    count = max(min(DRAWS, 40_000 // n), 2)
+    held = {each: repeat_each(value, count) for each, value in values.items() if each != node}
+    prior = _Distributions(
+        [site], held | {name: repeat_each(value, count) for name, value in latents.items() if name != site}
+    )
+    with quiet(), prior:
+        fitted.only([]).program(n * count)
+    base = {name: repeat_each(value, count) for name, value in latents.items()}
+
+    def at(latent: Tensor) -> Tensor:
+        noise = Noise(n * count, "independent", {**base, site: latent})
+        evaluation = Evaluation(
+            fitted.only([node]).program, equations.info, {*equations.node_of}, equations.endogenous, noise
+        )
+        return evaluation.node(node, held).double().reshape(n, count)
+
+    drawn = prior.drawn[site]
+    same, again = at(drawn), at(drawn)
+    other = same.roll(1, 1)  # another draw of the latent variable for the same row
+    if node in equations.info.nominal:
+        agree, chance = (same == again).double().mean(), (same == other).double().mean()
+        return float((agree - chance) / (1.0 - chance)) if chance < 1.0 else np.nan
+    total = float(((same - other) ** 2).mean() / 2.0)
+    return float(1.0 - ((same - again) ** 2).mean() / 2.0 / total) if total > 0.0 else np.nan
+
+
+def describe_latents(table: pd.DataFrame, n: int) -> str:
+    """Return the warning of latent variables that say nothing of a row, or tell the groups apart; may be empty."""
+    texts = []
+    if len(silent := table[table["kl"] < LEAST_NATS]):
+        names = ", ".join(f"{row.latent} ({row.kl:.3f})" for row in silent.itertuples())
+        texts.append(
+            f"The latent variables {names} say nothing of a row: their posterior is their prior (divergence below "
+            f"{LEAST_NATS} nats), and the distributions of their columns explain all spread by noise of their own. "
+            "latents='abducted' infers that noise too; with latents='posterior' it is drawn anew for each unit. Raise "
+            "likelihood, or fix own_noise, for latent variables that say more."
+        )
+    error = 1.0 / np.sqrt(3.0 * max(n, 1))
+    if len(known := table[(table["auc"] > MOST_AUC) & (table["auc"] - 0.5 > 2.0 * error)]):
+        names = ", ".join(f"{row.latent} (AUC {row.auc:.2f})" for row in known.itertuples())
+        texts.append(
+            f"The latent variables {names} tell the two groups apart, which noise must not. Raise mmd, or lower "
+            "likelihood."
+        )
+    return " ".join(texts)
