@@ -64,7 +64,7 @@ CHUNK = 16_384
 NETWORKS, PROGRAM = (1_500, 20, 100), (6_000, 20, 400)
 """About so many steps of training, in so many epochs at least and at most: more steps fit networks to noise."""
 SMALLEST, LARGEST = 250, 1_000
-"""A batch has a 30th of the rows, but so many at least and at most (a quarter of the rows if they are few)."""
+"""A batch has a 30th of the rows, but so many at least and at most (an 8th of the rows if they are few)."""
 MOST_LEVELS = 20
 """So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
 FEWEST_EACH = 20
@@ -168,8 +168,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here: make few of them categorical.
     epochs, batch_size
         The length of training, by default about 1,500 steps, in 20 to 100 epochs (of a given program 6,000, in 20 to
-        400: the networks fit noise then), and the rows of a batch, by default a 30th of all, between 250 and 1,000 (a
-        quarter of fewer than 1,000).
+        400: the networks fit noise then), and the rows of a batch, by default a 30th of all, between 250 and 1,000 (an
+        8th of fewer than 2,000).
     learning_rate, weight_decay
         The size of Adam's steps, which shrink to a hundredth after a third of the epochs; the precision of the normal
         prior of the networks' weights.
@@ -310,7 +310,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def _steps(self, n: int) -> Steps:
         """Return the length of training by n rows."""
-        batch = self.batch_size or min(max(n // 30, min(n // 4, SMALLEST), 1), LARGEST)
+        batch = self.batch_size or min(max(n // 30, min(n // 8, SMALLEST), 1), LARGEST)
         steps, fewest, most = NETWORKS if self.model is None else PROGRAM
         epochs = self.epochs or min(max(steps * batch // n, fewest), most)
         return Steps(epochs, batch, self.learning_rate, self.weight_decay, self.progress)
