@@ -145,6 +145,14 @@ class _Factual(RunOnNoise):
 Moments = dict[str, tuple[Tensor, Tensor]]
 
 
+class ImpossibleNoise(DataError):
+    """Known noise under which an observed value has no probability; ``units`` (m,) holds of which of the units."""
+
+    def __init__(self, text: str, units: Tensor) -> None:
+        super().__init__(text)
+        self.units = units
+
+
 def noise_of_units(
     evidence: Evidence,
     rows: Tensor,
@@ -188,9 +196,10 @@ def noise_of_units(
             impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
             if bool(impossible.any()):
                 row = int(rows[int(impossible.int().argmax()) // repeat])
-                raise DataError(
+                raise ImpossibleNoise(
                     f"{evidence.describe(row, site)} has no probability under the program, given what the other nodes "
-                    "imply for the noise. Correct the row or the program."
+                    "imply for the noise. Correct the row or the program.",
+                    impossible,
                 )
             natural[site] = at_noise(site, distribution, own[site], coupling)
         other = partner(own[site], coupling)

@@ -61,7 +61,10 @@ from pyrofair.tables.reading import feature_columns, read_table, read_weight, re
 __all__ = ["PSCF"]
 
 CHUNK = 16_384
-STEPS, FEWEST, MOST = 6_000, 20, 400
+NETWORKS, PROGRAM = (1_500, 20, 100), (6_000, 20, 400)
+"""About so many steps of training, in so many epochs at least and at most: more steps fit networks to noise."""
+SMALLEST, LARGEST = 250, 1_000
+"""A batch has a 30th of the rows, but so many at least and at most (an 8th of the rows if they are few)."""
 MOST_LEVELS = 20
 """So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
 FEWEST_EACH = 20
@@ -90,7 +93,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "encoder_hidden": require_layers,
     "components": require_integer,
     "epochs": optional(require_integer),
-    "batch_size": require_integer,
+    "batch_size": optional(require_integer),
     "learning_rate": lambda name, value: require_rate(value, name),
     "weight_decay": _not_negative,
     "progress": require_flag,
@@ -164,7 +167,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         The distribution of a column, by its name, instead of that of
         :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here: make few of them categorical.
     epochs, batch_size
-        The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
+        The length of training, by default about 1,500 steps, in 20 to 100 epochs (of a given program 6,000, in 20 to
+        400: the networks fit noise then), and the rows of a batch, by default a 30th of all, between 250 and 1,000 (an
+        8th of fewer than 2,000).
     learning_rate, weight_decay
         The size of Adam's steps, which shrink to a hundredth after a third of the epochs; the precision of the normal
         prior of the networks' weights.
@@ -228,7 +233,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         components: int = 5,
         families: Mapping[str, Family] | None = None,
         epochs: int | None = None,
-        batch_size: int = 250,
+        batch_size: int | None = None,
         learning_rate: float = 0.01,
         weight_decay: float = 1.0,
         progress: bool = True,
@@ -291,8 +296,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()))
         with neutral_torch():
             training = fitted._read_training(X, y, sample_weight)
-            epochs = self.epochs or min(max(STEPS * self.batch_size // len(training.weight), FEWEST), MOST)
-            steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
+            steps = self._steps(len(training.weight))
             problem, losses = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
@@ -304,6 +308,13 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         if text := describe_latents(self.latents_, len(training.weight)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
+
+    def _steps(self, n: int) -> Steps:
+        """Return the length of training by n rows."""
+        batch = self.batch_size or min(max(n // 30, min(n // 8, SMALLEST), 1), LARGEST)
+        steps, fewest, most = NETWORKS if self.model is None else PROGRAM
+        epochs = self.epochs or min(max(steps * batch // n, fewest), most)
+        return Steps(epochs, batch, self.learning_rate, self.weight_decay, self.progress)
 
     def _describe_latents(self, problem: Problem | None) -> pd.DataFrame:
         if problem is None:

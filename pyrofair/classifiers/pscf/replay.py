@@ -18,11 +18,21 @@ from pyrofair._random import keyed_strata, keyed_uniform, row_keys
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path
-from pyrofair.inference.abduction import noise_of_units
+from pyrofair.inference.abduction import ImpossibleNoise, noise_of_units
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
-from pyrofair.programs.couplings import Coupling, Noise, at_noise, draw_from, inside, noise_like, partner, quantile
+from pyrofair.programs.couplings import (
+    Coupling,
+    Noise,
+    Uniform,
+    at_noise,
+    draw_from,
+    inside,
+    noise_like,
+    partner,
+    quantile,
+)
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
@@ -164,11 +174,16 @@ class KeyedUniforms:
         return drawn.movedim(-1, 0).reshape(*shape).to(torch.get_default_dtype())
 
 
+def _half(name: str, shape: Sequence[int]) -> Tensor:
+    """Return for each number the probability of its median."""
+    return torch.full(tuple(shape), 0.5)
+
+
 @dataclass
 class KeyedNoise(Noise):
     """Noise that is drawn from keyed uniforms, by quantile functions; ``axes`` holds the axis of each site's units."""
 
-    uniform: KeyedUniforms | None = None
+    uniform: Uniform | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
 
     def draw(self, name: str, distribution: Any) -> Tensor:
@@ -349,7 +364,7 @@ class _Rows:
         fair: World = {site: wide[site] for site in redrawn} if kept else {}
         if redrawn and not kept:
             if latents == "abducted":
-                noise = self._abduct(noise, draws, uniform, redrawn)
+                noise = self._abduct(noise, latent, draws, redrawn)
             held = {site: each for site, each in wide.items() if site not in (*redrawn, equations.sensitive)}
             fair = self._fair(noise, redrawn, held, group)
         read = plan.baseline if equations.unfair.graph.outcome in plan.switched else group
@@ -382,6 +397,11 @@ class _Rows:
             _GuideOnKeys(noise).run_guide(fitted.guide, rows)
         found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
+
+    def _medians(self, noise: KeyedNoise, draws: int) -> dict[str, Tensor]:
+        """Return the medians of the guide, in the shapes of its sites."""
+        half = KeyedNoise(noise.n, noise.coupling, seed=None, uniform=_half, axes=noise.axes)
+        return self._latents(half, "abducted", draws, {s: repeat_each(each, draws) for s, each in self.cells.items()})
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
@@ -441,15 +461,33 @@ class _Rows:
         require_possible(evidence, [site for site in observed if equations.node_of[site] in self.plan.redrawn])
         return evidence
 
-    def _abduct(self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]) -> KeyedNoise:
-        """Return the noise of the rows: what is known of it, and that of each redrawn site given its value."""
+    def _abduct(self, noise: KeyedNoise, latent: dict[str, Tensor], draws: int, redrawn: Sequence[str]) -> KeyedNoise:
+        """Return the noise of the rows: what is known of it, and that of each redrawn site given its value.
+
+        A draw of the guide that leaves a row's value no probability, in floating-point numbers, is no draw of the
+        posterior: the median of the guide takes its place, in ``latent`` too.
+        """
         evidence = replace(self._evidence, coupling=noise.coupling)
-        known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
-        every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, uniform, redrawn)
+        replaced = torch.zeros(noise.n, dtype=torch.bool)
+        while True:
+            known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
+            try:
+                every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, noise.uniform, redrawn)
+                break
+            except ImpossibleNoise as error:
+                if not latent or bool((replaced & error.units).any()):
+                    raise
+                replaced = replaced | error.units
+                for site, median in self._medians(noise, draws).items():
+                    axis = noise.axes.get(site, 0)
+                    drawn, median = latent[site].movedim(axis, 0), median.movedim(axis, 0)
+                    here = replaced.reshape(-1, *[1] * (drawn.ndim - 1))
+                    latent[site] = torch.where(here, median, drawn).movedim(0, axis)
+                noise.values.update(latent | self._solved(redrawn, latent, draws))  # noqa: PD011 - no table
         anew = self.fitted.noise_of_outcome - known.keys()
         values = {site: each for site, each in every.values.items() if site not in anew}  # noqa: PD011 - no table
         return KeyedNoise(
-            noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, uniform, noise.axes
+            noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, noise.uniform, noise.axes
         )
 
     def _fair(self, noise: KeyedNoise, redrawn: Sequence[str], held: World, group: int | None) -> World:
