@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from pyrofair._random import isolated
 from pyrofair._validation import require_callable
 from pyrofair.classifiers.pscf.networks import Encoders
 from pyrofair.classifiers.pscf.replay import FittedProgram
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.abduction import takes_float64
 from pyrofair.inference.amortised import AmortisedGuide, Objective, Problem, Steps, elbo_of, fit_amortised
@@ -75,6 +76,8 @@ def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) ->
             "PSCF takes no program with covariates of its own; make them nodes of the graph and the program."
         )
     program, guide = copy.deepcopy((program, guide))
+    for module in _modules(program, guide):
+        _allow_local_parameters(module)
     return GivenModel(program, guide, posterior, levels)
 
 
@@ -93,6 +96,12 @@ class Stored:
         state: Any = {"params": dict(self.state["params"]), "constraints": dict(self.state["constraints"])}
         with pyro.settings.context(module_local_params=True), pyro.get_param_store().scope(state):
             self.call(*args)
+
+
+def _copied(state: Any) -> Any:
+    """Return a state of the parameter store with values of its own."""
+    params = {name: value.detach().clone().requires_grad_() for name, value in state["params"].items()}
+    return {"params": params, "constraints": dict(state["constraints"])}
 
 
 def _modules(*parts: Any) -> list[nn.Module]:
@@ -117,6 +126,14 @@ def _collect(run: Callable[[], Any], *parts: Any) -> list[Tensor]:
                 "forward(n)."
             )
     return list({id(each): each for each in found if each.requires_grad}.values())
+
+
+def _allow_local_parameters(module: nn.Module) -> None:
+    """Let Pyro's modules be run with numbers of their own, though they were made to keep them in the global store."""
+    for part in module.modules():
+        context = getattr(part, "_pyro_context", None)
+        if context is not None and not hasattr(context, "param_state"):
+            context.param_state = {"params": {}, "constraints": {}}
 
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
@@ -185,7 +202,7 @@ def fit_given(
     of, parameters are fitted first with a guide that does see it, and the guide of predictions after them.
     """
     graph = unfair.graph
-    with isolated(seed):
+    with isolated(seed), pyro.get_param_store().scope(_copied(pyro.get_param_store().get_state())):
         equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
         read_levels(model.levels, equations.node_of, graph)
         priors = read_priors(equations.program, equations.info, model.posterior)
@@ -205,10 +222,11 @@ def fit_given(
 
 
 def _unknown(equations: Equations) -> tuple[str, ...]:
-    """Return the noise that drawn nodes read: what no row determines."""
-    every = tuple(equations.node_of)
-    read = {s for site in every if site in equations.info.random for s in equations.info.causes(site, every)[1]}
-    return tuple(site for site in equations.info.sites if site in read and site not in equations.node_of)
+    """Return the random sites besides observed nodes that drawn nodes read: what no row determines."""
+    hidden = equations.unfair.graph.latent
+    seen = tuple(site for site, node in equations.node_of.items() if node not in hidden)
+    read = {s for site in seen if site in equations.info.random for s in equations.info.causes(site, seen)[1]}
+    return tuple(site for site in equations.info.sites if site in read)
 
 
 def _fit(
@@ -236,7 +254,7 @@ def _fit(
         unknown = likelihood.latent
         seen = [site for site in likelihood.rows if site not in outcome]
         sighted = bool(unknown) and any(
-            {*info.causes(site, tuple(equations.node_of))[1]} & {*unknown} for site in outcome
+            {*info.causes(site, tuple(likelihood.rows))[1]} & {*unknown} for site in outcome
         )
         guide = model.guide
         if unknown and (guide is None or sighted):
@@ -259,14 +277,18 @@ def _fit(
             numbers = [each for each in _collect(lambda: one.loss(few), second) if id(each) not in known]
             losses = losses + fit_amortised(one, numbers, steps, seed, objective)
         _require_drawn(one.guide, likelihood, axes, few, outcome)
-        state = pyro.get_param_store().get_state()
-        kept = {
-            "params": {n: v.detach().clone() for n, v in state["params"].items()},
-            "constraints": state["constraints"],
-        }
+        kept = _copied(pyro.get_param_store().get_state())
+    for value in kept["params"].values():
+        value.requires_grad_(requires_grad=False)
     fitted = _freeze(model.program, kept)
     draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
     of_units = None if one.guide is _draws_nothing else _freeze(one.guide, kept)
+    stored = replace(one.likelihood, program=_freeze(one.likelihood.program, kept))
+    one = replace(one, likelihood=stored, guide=_freeze(one.guide, kept))
+    if fitted is not model.program or isinstance(fitted, nn.Module):  # what was read holds the numbers before
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PyrofairWarning)  # given above
+            equations = read_equations(fitted, equations.unfair, at_parameters(fitted, draws))
     programs = _at_draws(fitted, equations, draws, of_units, unknown)
     return FittedGiven(programs, model.levels, losses, one, parameters)
 
