@@ -27,8 +27,8 @@ from pyrofair.programs.couplings import (
     Noise,
     Uniform,
     at_noise,
-    draw_from,
     inside,
+    noise_given,
     noise_like,
     partner,
     quantile,
@@ -148,9 +148,21 @@ class FittedProgram:
         return found[0]
 
     @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """The sites of the graph's latent nodes, which no unfair path runs through."""
+        equations = self.equations
+        return tuple(site for site in equations.sites if equations.node_of[site] in equations.unfair.graph.latent)
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """The sites that the guide draws whose distribution reads a node."""
+        return self.equations.endogenous & {*self.drawn}
+
+    @cached_property
     def noise_of_outcome(self) -> frozenset[str]:
-        """The noise sites that the outcome reads besides its nodes: with them its probability differs."""
-        return frozenset(self.equations.info.causes(self.outcome, tuple(self.equations.node_of))[1])
+        """The random sites that the outcome reads besides observed nodes: with them its probability differs."""
+        seen = tuple(site for site in self.equations.node_of if site not in self.hidden)
+        return frozenset(self.equations.info.causes(self.outcome, seen)[1])
 
 
 # -- noise that belongs to rows ----------------------------------------------------------------------------------------
@@ -361,14 +373,17 @@ class _Rows:
         noise.values.update(latent)  # noqa: PD011 - no table
         if latents != "prior":
             noise.values.update(self._solved(redrawn, latent, draws))  # noqa: PD011 - no table
+        hidden = self._hidden(noise, wide, latent)
+        if fitted.moving & latent.keys() and not (group is not None and group == plan.baseline):
+            self._couple(noise, wide, latent, uniform)
         fair: World = {site: wide[site] for site in redrawn} if kept else {}
         if redrawn and not kept:
             if latents == "abducted":
                 noise = self._abduct(noise, latent, draws, redrawn)
             held = {site: each for site, each in wide.items() if site not in (*redrawn, equations.sensitive)}
-            fair = self._fair(noise, redrawn, held, group)
+            fair = self._fair(noise, redrawn, held | hidden, group)
         read = plan.baseline if equations.unfair.graph.outcome in plan.switched else group
-        held = {site: each for site, each in (wide | fair).items() if site != equations.sensitive}
+        held = {site: each for site, each in (wide | fair | hidden).items() if site != equations.sensitive}
         if read is not None:
             level = torch.tensor(sensitive_levels(equations.unfair.graph)[read], dtype=torch.float64)
             held[equations.sensitive] = _as_site(fitted, equations.sensitive, level).expand(m * draws)
@@ -402,6 +417,24 @@ class _Rows:
         """Return the medians of the guide, in the shapes of its sites."""
         half = KeyedNoise(noise.n, noise.coupling, seed=None, uniform=_half, axes=noise.axes)
         return self._latents(half, "abducted", draws, {s: repeat_each(each, draws) for s, each in self.cells.items()})
+
+    def _hidden(self, noise: KeyedNoise, wide: World, latent: World) -> World:
+        """Return the graph's latent nodes of the units, which fair edges carry as they are."""
+        if not self.fitted.hidden:
+            return {}
+        run = _ReadSites(noise, self.fitted.equations.endogenous, wide | latent, self.fitted.hidden)
+        run.run(self.fitted.equations.program)
+        return run.values  # noqa: PD011 - no table
+
+    def _couple(self, noise: KeyedNoise, wide: World, latent: World, uniform: KeyedUniforms) -> None:
+        """Put the noise behind latent variables whose distribution reads a node in place of their values."""
+        moving = self.fitted.moving & latent.keys()
+        run = _ReadSites(noise, self.fitted.equations.endogenous, wide | latent, moving)
+        run.run(self.fitted.equations.program)
+        for site in moving:
+            distribution, value = run.distributions[site], noise.values.pop(site)  # noqa: PD011 - no table
+            own, _, _ = noise_given(site, distribution, value, noise.coupling, uniform)
+            noise.pairs[site] = own, partner(own, noise.coupling)
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
@@ -471,6 +504,7 @@ class _Rows:
         replaced = torch.zeros(noise.n, dtype=torch.bool)
         while True:
             known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
+            known |= {site: noise.pairs[site][0] for site in self.fitted.moving if site in noise.pairs}
             try:
                 every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, noise.uniform, redrawn)
                 break
@@ -500,6 +534,27 @@ class _Rows:
         return evaluation.world(bound, redrawn, held, switched=switched and not plan.as_is)
 
 
+class _ReadSites(RunOnNoise):
+    """Run a program and keep the values and distributions of some sites."""
+
+    def __init__(
+        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Collection[str]
+    ) -> None:
+        super().__init__(noise, endogenous, held)
+        self.sites = sites
+        self.values: World = {}
+        self.distributions: dict[str, Any] = {}
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.sites:
+            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
+            if len(self.values) == len(self.sites):
+                raise StopTracing
+
+
 class _ReadDistribution(RunOnNoise):
     """Run a program whose other sites are held until a site is met, and keep the site's distribution."""
 
@@ -512,7 +567,7 @@ class _ReadDistribution(RunOnNoise):
         if name == self.site:
             self.distribution = distribution
             raise StopTracing
-        return draw_from(distribution)
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
 
 
 def outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
