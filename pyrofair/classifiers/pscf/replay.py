@@ -185,6 +185,10 @@ class KeyedNoise(Noise):
         u = self.uniform(name, (self.n, *shape)).movedim(0, axis)
         return at_noise(name, distribution, u, "monotone")
 
+    def is_redrawn(self, name: str, distribution: Any) -> bool:
+        """Return False: a family without a quantile function, whose draws cannot be keyed, is refused when met."""
+        return False
+
     def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the noise of a node in the baseline and elsewhere."""
         assert self.uniform is not None
