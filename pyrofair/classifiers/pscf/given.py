@@ -186,7 +186,9 @@ def fit_given(
     """
     graph = unfair.graph
     with isolated(seed):
-        equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
+        equations = _without_latent(
+            read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
+        )
         read_levels(model.levels, equations.node_of, graph)
         priors = read_priors(equations.program, equations.info, model.posterior)
         held = priors.read(model.posterior) if model.posterior and priors.names else {}
@@ -202,6 +204,13 @@ def fit_given(
         if held:
             likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
         return _fit(model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed)
+
+
+def _without_latent(equations: Equations) -> Equations:
+    """Return the equations with the sites of latent nodes as noise, as they are where the graph does not name them."""
+    latent = equations.unfair.graph.latent
+    own = {site for site, node in equations.node_of.items() if node in latent and not equations.causes[site]}
+    return replace(equations, node_of={site: node for site, node in equations.node_of.items() if site not in own})
 
 
 def _unknown(equations: Equations) -> tuple[str, ...]:
