@@ -445,7 +445,8 @@ class _Rows:
         """Return the noise of the rows: what is known of it, and that of each redrawn site given its value."""
         evidence = replace(self._evidence, coupling=noise.coupling)
         known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
-        every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, uniform, redrawn)
+        rows = torch.arange(evidence.n)
+        every, _ = noise_of_units(evidence, rows, draws, known, uniform, redrawn, tails=True)
         anew = self.fitted.noise_of_outcome - known.keys()
         values = {site: each for site, each in every.values.items() if site not in anew}  # noqa: PD011 - no table
         return KeyedNoise(
