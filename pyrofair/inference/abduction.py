@@ -198,7 +198,18 @@ def noise_of_units(
             moments[site] = mean, variance
             impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
             if tails and distribution.support.is_discrete and bool(impossible.any()):
+                far = impossible
                 impossible = impossible & (distribution.log_prob(given[site]) == -torch.inf)
+                if bool((far := far & ~impossible).any()):
+                    count = len((far.nonzero().squeeze(1) // repeat).unique())
+                    row = int(rows[int(far.int().argmax()) // repeat])
+                    warnings.warn(
+                        f"{evidence.describe(row, site)} lies so far in a tail of its distribution (probability below "
+                        f"{torch.finfo(torch.get_default_dtype()).eps:.0e}), in {count} row(s), that its noise is "
+                        "taken for the last number there: its value elsewhere is nearer to the others than it is here.",
+                        PyrofairWarning,
+                        stacklevel=2,
+                    )
             if bool(impossible.any()):
                 row = int(rows[int(impossible.int().argmax()) // repeat])
                 raise ImpossibleNoise(
