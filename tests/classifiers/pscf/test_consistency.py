@@ -217,6 +217,15 @@ def test_one_draw_is_what_decides() -> None:
     assert within.all()  # of a category there are few scores, and all of them are met
 
 
+def test_a_decision_is_a_threshold_whatever_is_averaged() -> None:
+    """With ``average="decision"`` one draw still has a probability, not a coin thrown with it."""
+    X, _ = draw("nominal")
+    model = clone_of(fitted(), average="decision")
+    np.testing.assert_array_equal(model.predict(X), fitted().predict(X))
+    coins = clone_of(model, decisions="mean")
+    np.testing.assert_array_equal(coins.predict(X), (model.predict_proba(X)[:, 1] > 0.5).astype(int))
+
+
 def test_few_draws_decide_as_many_do() -> None:
     """Decisions on the mean of 50 draws against that of 200, with discrete nodes."""
     rng = np.random.default_rng(0)
