@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
@@ -19,12 +20,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import pyrofair
 from pyrofair import reproduce
 from pyrofair.__main__ import main
+from pyrofair.classifiers import PSCF
 from pyrofair.datasets.uci import load_german
-from pyrofair.exceptions import DataError
-from pyrofair.reproduce import SETTINGS, Comparison, compare
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, modes
 from pyrofair.sources import propensity
 
-METHODS = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO"]
+TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "PSCF"]
+METHODS = [*TRAINED, "PSCF (one draw)", "PSCF (latents from the posterior)", "PSCF (latents from the prior)"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,8 @@ def quick() -> Iterator[list[str]]:
     """German with two epochs and stumps, and the lines of progress."""
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(SETTINGS, "german", dataclasses.replace(SETTINGS["german"], epochs=2))
+        short = dataclasses.replace(SETTINGS["german"], epochs=2, pscf={"epochs": 2, "samples": 5})
+        patched.setitem(SETTINGS, "german", short)
         patched.setattr(
             propensity,
             "HistGradientBoostingClassifier",
@@ -62,6 +66,29 @@ def test_all_methods_are_audited_on_test_rows(result: Comparison) -> None:
     assert one["FIO", "threshold", "majority_rate"] == pytest.approx(max(share, 1 - share))
 
 
+def test_modes_are_one_fitted_classifier_that_predicts_in_four_ways() -> None:
+    data = load_german()
+    X, y = data.frame.drop(columns="risk"), data.frame["risk"]
+    fitted = PSCF(data.unfair, epochs=2, samples=5, progress=False, random_state=0)
+    with pytest.warns(PyrofairWarning, match="say nothing of a row"):
+        fitted.fit(X, y)
+    found = modes(fitted)
+    assert {name: (each.latents, each.samples) for name, each in found.items()} == {
+        "PSCF": ("abducted", 5),
+        "PSCF (one draw)": ("abducted", 1),
+        "PSCF (latents from the posterior)": ("posterior", 5),
+        "PSCF (latents from the prior)": ("prior", 5),
+    }
+    assert all(each.sem_ is fitted.sem_ for each in found.values())
+    X = X.head(100)
+    scores = np.array([each.predict_proba(X)[:, 1] for each in found.values()])
+    assert np.unique(scores, axis=0).shape[0] == 4
+    baseline = (X["sex"] == "female").to_numpy()
+    np.testing.assert_allclose(scores[0, baseline], scores[1, baseline], rtol=1e-12)  # a mean of equal scores
+    decided = fitted.classes_[(scores[1] > 0.5).astype(int)]
+    np.testing.assert_array_equal(fitted.predict(X), decided)
+
+
 def test_the_trade_off_of_both_penalties(result: Comparison) -> None:
     assert list(result.path["method"].unique()) == ["Proposed", "FIO"]
     assert sorted(result.path["strength"].unique()) == [0.0, 1.0]
@@ -89,11 +116,14 @@ def test_the_text(result: Comparison) -> None:
     assert "Independent errors across worlds (NPSEM-IE)" in text
     for model in METHODS:
         assert f"\n{model}\n  accuracy " in text
+    for mode, what in MODES.items():
+        assert f" {mode} {what}." in text
+    assert "The thresholded mean of PSCF has an unfair effect of its own" in text
     table = text[text.index("Thresholded decisions on test rows") :].splitlines()
     assert table[1].split()[1:] == [
         "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
     ]  # fmt: skip
-    assert [line.split("  ")[0] for line in table[3:8]] == METHODS
+    assert [line.split("  ")[0] for line in table[3:12]] == METHODS
     assert "and by the paper's weights (inverse probabilities, logistic propensities):" in text
     groups = text[text.index("Either observed group alone (decisions)") : text.index("Trade-off over")]
     assert "and the paper's logistic ones:" in groups
@@ -103,9 +133,9 @@ def test_the_text(result: Comparison) -> None:
 
 def test_progress_is_reported(result: Comparison, quick: list[str]) -> None:
     steps = [line.partition("s] ")[2] for line in quick]
-    assert steps[:5] == [f"training {model}" for model in METHODS]
-    assert steps[5] == "auditing on 100 test rows, one-step estimates"
-    assert steps[6] == "auditing again by the paper's weights, 40 bootstrap replicates"
+    assert steps[:6] == [f"training {model}" for model in TRAINED]
+    assert steps[6] == "auditing on 100 test rows, one-step estimates"
+    assert steps[7] == "auditing again by the paper's weights, 40 bootstrap replicates"
     assert steps[-1] == "done"
 
 
