@@ -519,13 +519,13 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[(last > 0.5).astype(int)])
 
     def one_draw(self) -> Self:
-        """Return this classifier with one sample of each unit, so that probabilities are those which decide.
+        """Return this classifier with one sample of each unit, whose probability is the one that decides.
 
         An audit thresholds probabilities: audit this one for the effect of decisions, and the classifier itself for
         that of scores.
         """
         found = copy.copy(self)
-        found.samples = 1
+        found.samples, found.average = 1, "probability"
         return found
 
     def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
