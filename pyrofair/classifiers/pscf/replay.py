@@ -427,7 +427,7 @@ class _Rows:
             if missing := [key for key in evidence.keys[site] if key not in known and key not in latent]:
                 raise DataError(
                     f"The noise {', '.join(map(repr, missing))} of {site!r} is neither determined by a row, as that of "
-                    f"an equation is which is affine in it, nor drawn by a guide. Draw the node itself, pyro.sample("
+                    f"an equation is which is affine or monotone in it, nor drawn by a guide. Draw the node itself, pyro.sample("
                     f"{site!r}, distribution of its parents), or use pyrofair.SEM(...).counterfactual."
                 )
         shared = self.fitted.noise_of_outcome & evidence.readers.keys()
