@@ -237,11 +237,11 @@ def fit_given(
             each.requires_grad for module in _modules(model.program) for each in module.parameters()
         )
         latents = _unknown(equations)
+        known = _held_at(model.program, held) if held else model.program
+        likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
         if not numbers and not latents and (held or not priors.names):
             programs = _at_draws(model.program, equations, held, None, ())
             return FittedGiven(programs, model.levels, [], None, {})
-        known = _held_at(model.program, held) if held else model.program
-        likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
         if held:
             likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
         return _fit(model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed)

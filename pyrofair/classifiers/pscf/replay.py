@@ -22,7 +22,7 @@ from pyrofair.inference.abduction import noise_of_units
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
-from pyrofair.programs.couplings import Coupling, Noise, at_noise, inside, noise_given, noise_like, partner, quantile
+from pyrofair.programs.couplings import Coupling, Noise, at_noise, inside, noise_given, noise_like, partner, quantile, unwrap
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
@@ -427,8 +427,8 @@ class _Rows:
             if missing := [key for key in evidence.keys[site] if key not in known and key not in latent]:
                 raise DataError(
                     f"The noise {', '.join(map(repr, missing))} of {site!r} is neither determined by a row, as that of "
-                    f"an equation is which is affine or monotone in it, nor drawn by a guide. Draw the node itself, pyro.sample("
-                    f"{site!r}, distribution of its parents), or use pyrofair.SEM(...).counterfactual."
+                    "an equation is which is affine or monotone in it, nor drawn by a guide. Draw the node itself, "
+                    f"pyro.sample({site!r}, distribution of its parents), or use pyrofair.SEM(...).counterfactual."
                 )
         shared = self.fitted.noise_of_outcome & evidence.readers.keys()
         if missing := [key for key in shared if key not in known and key not in latent]:
@@ -533,10 +533,12 @@ def outcome_probability(equations: Equations, noise: Noise, site: str, held: Wor
     handler = _ReadDistribution(noise, {*equations.endogenous, site}, site, held)
     with quiet(), handler, suppress(StopTracing):
         equations.program(noise.n)
-    chance = getattr(handler.distribution, "probs", None)
-    if chance is None or handler.distribution.event_shape:
-        raise GraphError(
-            f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
-            f'averaged: pyro.sample("{site}", dist.Bernoulli(...)).'
-        )
-    return torch.as_tensor(chance).expand(noise.n)
+    inner = unwrap(handler.distribution)
+    if isinstance(inner, torch.distributions.Bernoulli) and not handler.distribution.event_shape:
+        return torch.as_tensor(inner.probs).expand(noise.n)
+    if isinstance(inner, torch.distributions.Categorical) and inner.probs.shape[-1] == 2:
+        return inner.probs[..., 1].expand(noise.n)
+    raise GraphError(
+        f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
+        f'averaged: pyro.sample("{site}", dist.Bernoulli(...)).'
+    )
