@@ -22,7 +22,17 @@ from pyrofair.inference.abduction import noise_of_units
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
-from pyrofair.programs.couplings import Coupling, Noise, at_noise, inside, noise_given, noise_like, partner, quantile, unwrap
+from pyrofair.programs.couplings import (
+    Coupling,
+    Noise,
+    at_noise,
+    inside,
+    noise_given,
+    noise_like,
+    partner,
+    quantile,
+    unwrap,
+)
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
@@ -410,7 +420,7 @@ class _Rows:
         for site in moving:
             distribution, value = run.distributions[site], noise.values.pop(site)  # noqa: PD011 - no table
             own, _, _ = noise_given(site, distribution, value, noise.coupling, uniform)
-            noise.pairs[site] = own, partner(own, noise.coupling)
+            noise.pairs[site] = own, _elsewhere(site, own, noise.coupling, uniform)
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
@@ -478,8 +488,12 @@ class _Rows:
         every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, uniform, redrawn)
         anew = self.fitted.noise_of_outcome - known.keys()
         values = {site: each for site, each in every.values.items() if site not in anew}  # noqa: PD011 - no table
+        pairs = {
+            site: (own, other if own is other else _elsewhere(site, own, noise.coupling, uniform))
+            for site, (own, other) in every.pairs.items()
+        }
         return KeyedNoise(
-            noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, uniform, noise.axes
+            noise.n, noise.coupling, values, pairs, every.redraws, None, every.observed, uniform, noise.axes
         )
 
     def _fair(self, noise: KeyedNoise, redrawn: Sequence[str], held: World, group: int | None) -> World:
@@ -490,6 +504,11 @@ class _Rows:
         nodes = {*equations.node_of}
         evaluation = Evaluation(bound.program, bound.info, nodes, bound.endogenous, noise)
         return evaluation.world(bound, redrawn, held, switched=switched and not plan.as_is)
+
+
+def _elsewhere(site: str, own: Tensor, coupling: Coupling, uniform: KeyedUniforms) -> Tensor:
+    """Return the noise of units where a site has another distribution; it belongs to their rows, too."""
+    return inside(uniform(f"{site} elsewhere", own.shape)) if coupling == "independent" else partner(own, coupling)
 
 
 class _ReadSites(RunOnNoise):
