@@ -145,6 +145,14 @@ class _Factual(RunOnNoise):
 Moments = dict[str, tuple[Tensor, Tensor]]
 
 
+class ImpossibleNoise(DataError):
+    """Known noise under which an observed value has no probability; ``units`` (m,) holds of which of the units."""
+
+    def __init__(self, text: str, units: Tensor) -> None:
+        super().__init__(text)
+        self.units = units
+
+
 def noise_of_units(
     evidence: Evidence,
     rows: Tensor,
@@ -152,15 +160,12 @@ def noise_of_units(
     known: Mapping[str, Tensor],
     uniform: Uniform | None = None,
     wanted: Collection[str] | None = None,
-    *,
-    tails: bool = False,
 ) -> tuple[Noise, Moments]:
     """Return the noise of units ``rows`` (r,), each ``repeat`` times, m = r * repeat, and moments of its uniforms (m,).
 
     ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
     node drawn without explicit noise (by default of all, or of those wanted) is drawn given its value, by ``uniform``
-    numbers. A possible value so far in a tail that the distribution function rounds to 0 or 1 is refused, or with
-    ``tails`` has the last uniform number there.
+    numbers.
     """
     m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
     evidence.info.confirm(m)
@@ -189,13 +194,12 @@ def noise_of_units(
             own[site], mean, variance = noise_given(site, distribution, given[site], coupling, **drawn)
             moments[site] = mean, variance
             impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
-            if tails and distribution.support.is_discrete and bool(impossible.any()):
-                impossible = impossible & (distribution.log_prob(given[site]) == -torch.inf)
             if bool(impossible.any()):
                 row = int(rows[int(impossible.int().argmax()) // repeat])
-                raise DataError(
+                raise ImpossibleNoise(
                     f"{evidence.describe(row, site)} has no probability under the program, given what the other nodes "
-                    "imply for the noise. Correct the row or the program."
+                    "imply for the noise. Correct the row or the program.",
+                    impossible,
                 )
             natural[site] = at_noise(site, distribution, own[site], coupling)
         other = partner(own[site], coupling)

@@ -160,7 +160,9 @@ class Problem:
             found: Tensor = self.elbo.differentiable_loss(*self._pair(rows))
         if objective.discrepancy:
             apart = [
-                mean_discrepancy(values.movedim(self.axes.get(site, 0), 0).flatten(1), self.group[rows], weight)
+                mean_discrepancy(
+                    values.movedim(self.axes.get(site, 0), 0).reshape(len(rows), -1), self.group[rows], weight
+                )
                 for site, values in weigh.values.items()
             ]
             found = found + objective.discrepancy * self.weight.sum() * torch.stack(apart).sum()

@@ -43,6 +43,8 @@ FIGURE = Path(__file__).parents[2] / "docs" / "pscf_latents.png"
 MODES = ("abducted", "posterior", "prior")
 DRAWS = 200
 """Samples to which the decisions of the default number are compared."""
+FEW = 4_000
+"""So many test rows are compared."""
 REPETITIONS, EPOCHS = 9, 2
 """Of the comparison of times: so many times so many epochs."""
 
@@ -103,9 +105,9 @@ def bars(seeds: int, settings: dict[str, Any]) -> None:
             "own_acc": ((own > 0.5) == positive).mean(),
             "own_auc": roc_auc_score(positive, own),
         }
-        mean = score(model, test)
-        more = score(changed(model, samples=DRAWS), test)
-        found["changed"] = ((mean > 0.5) != (more > 0.5)).mean()
+        few = test.iloc[:FEW]
+        more = score(changed(model, samples=DRAWS), few)
+        found["changed"] = ((score(model, few) > 0.5) != (more > 0.5)).mean()
         models = {}
         for mode in MODES:
             each = changed(model, latents=mode)
@@ -114,8 +116,9 @@ def bars(seeds: int, settings: dict[str, Any]) -> None:
             p = score(each, test)
             found |= {f"{name}: acc": ((p > 0.5) == positive).mean(), f"{name}: auc": roc_auc_score(positive, p)}
             found[f"{name}: rate"] = (p > 0.5).mean()
+        audited = {name: each for name, each in models.items() if seed == 0 or name.startswith("abducted")}
         begin = time.process_time()
-        for (name, decisions), (value, low, high) in effects(models, data, test, seed).items():
+        for (name, decisions), (value, low, high) in effects(audited, data, test, seed).items():
             found[f"{name}: effect of {decisions}"] = value
             if name.startswith("abducted"):
                 found[f"{name}: effect of {decisions}, half width"] = (high - low) / 2
@@ -169,7 +172,7 @@ def latents_of(model: pf.PSCF, X: pd.DataFrame) -> tuple[dict[str, float], NDArr
             if model.prior == "mixture":
                 each = guide.log_prob(values).sum(-1) - law.log_prob(values)
             else:
-                each = kl_divergence(guide, law.base_dist.expand(guide.batch_shape[-1:])).sum(-1)
+                each = kl_divergence(guide, law.base_dist).sum(-1)
             divergences[site] = float(each.mean())
             drawn.append(values)
     return divergences, torch.cat(drawn, 1).double().numpy()
@@ -280,21 +283,21 @@ def speed(settings: dict[str, Any]) -> None:
     data = pf.datasets.load_adult()
     X, y, _, _ = split(data, 0)
     model, _ = fitted(X, y, data.unfair, random_state=0, **settings | {"epochs": 1})
-    hand = HandWritten(model, X, y)
+    hand, batch = HandWritten(model, X, y), model._steps(len(X)).batch_size
     ours, by_hand, rest = [], [], []
     with pyro.validation_enabled(False):
         torch.distributions.Distribution.set_default_validate_args(False)
-        hand.train(1, model.batch_size, model.weight_decay)
+        hand.train(1, batch, model.weight_decay)
         for _ in range(REPETITIONS):
             _, short = fitted(X, y, data.unfair, random_state=0, **settings | {"epochs": 1})
             _, long = fitted(X, y, data.unfair, random_state=0, **settings | {"epochs": 1 + EPOCHS})
             ours.append((long - short) / EPOCHS)
             rest.append(short - ours[-1])
             start = time.process_time()
-            hand.train(EPOCHS, model.batch_size, model.weight_decay)
+            hand.train(EPOCHS, batch, model.weight_decay)
             by_hand.append((time.process_time() - start) / EPOCHS)
     ratio = statistics.median(ours) / statistics.median(by_hand)
-    print(f"batches of {model.batch_size}: an epoch takes {statistics.median(ours):.3f} CPU s; by hand", end=" ")
+    print(f"batches of {batch}: an epoch takes {statistics.median(ours):.3f} CPU s; by hand", end=" ")
     print(
         f"{statistics.median(by_hand):.3f} s: {ratio:.2f} x (bar 1.5 x: {'holds' if ratio <= 1.5 else 'FALLS SHORT'})"
     )

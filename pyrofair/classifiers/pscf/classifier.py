@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._arviz import to_arviz
-from pyrofair._random import fresh_state, isolated, keyed_uniform, row_keys
+from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch, row_keys
 from pyrofair._validation import (
     Constraint,
     check_settings,
@@ -36,7 +36,7 @@ from pyrofair._validation import (
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.diagnostics import describe_latents, latent_table
-from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model
+from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model, require_used
 from pyrofair.classifiers.pscf.networks import Encoders, LatentSEM, Prior, encoders_of, latents_of, spread_besides
 from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Replayed, read_plan, replay
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
@@ -61,7 +61,10 @@ from pyrofair.tables.reading import feature_columns, read_table, read_weight, re
 __all__ = ["PSCF"]
 
 CHUNK = 16_384
-STEPS, FEWEST, MOST = 6_000, 20, 400
+NETWORKS, PROGRAM = (1_500, 20, 100), (6_000, 20, 6_000)
+"""About so many steps of training, in so many epochs at least and at most: more steps fit networks to noise."""
+SMALLEST, LARGEST = 250, 1_000
+"""A batch has a 30th of the rows, but so many at least and at most (an 8th of the rows if they are few)."""
 MOST_LEVELS = 20
 """So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
 FEWEST_EACH = 20
@@ -90,7 +93,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "encoder_hidden": require_layers,
     "components": require_integer,
     "epochs": optional(require_integer),
-    "batch_size": require_integer,
+    "batch_size": optional(require_integer),
     "learning_rate": lambda name, value: require_rate(value, name),
     "weight_decay": _not_negative,
     "progress": require_flag,
@@ -164,7 +167,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         The distribution of a column, by its name, instead of that of
         :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here: make few of them categorical.
     epochs, batch_size
-        The length of training (by default about 6,000 steps, in 20 to 400 epochs) and the rows of a batch.
+        The length of training, by default about 1,500 steps, in 20 to 100 epochs (of a given program 6,000, in 20 to
+        6,000: the networks fit noise then), and the rows of a batch, by default a 30th of all, between 250 and 1,000
+        (an 8th of fewer than 2,000).
     learning_rate, weight_decay
         The size of Adam's steps, which shrink to a hundredth after a third of the epochs; the precision of the normal
         prior of the networks' weights.
@@ -184,7 +189,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         in nats; ``auc``, how well the two groups can be told apart by it; ``explained``, the share of its column's
         variance given the causes that it explains.
     history_, elbo_ : DataFrame, float
-        The loss of each epoch, and the evidence lower bound of the training rows at the end, in nats a unit.
+        The loss of each epoch, and the evidence lower bound of the training rows at the end, in nats a unit. Where a
+        given model's outcome reads unknown noise, the losses of the fit of its parameters come first, and then those of
+        the guide; they and the bound are of the features alone, which the guide sees.
     feature_names_in_ : ndarray of str
         The columns on which predictions may depend.
 
@@ -228,7 +235,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         components: int = 5,
         families: Mapping[str, Family] | None = None,
         epochs: int | None = None,
-        batch_size: int = 250,
+        batch_size: int | None = None,
         learning_rate: float = 0.01,
         weight_decay: float = 1.0,
         progress: bool = True,
@@ -289,20 +296,28 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         fitted = copy.copy(self)  # after an error below, self is unchanged
         self._check_settings()
         fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()))
-        training = fitted._read_training(X, y, sample_weight)
-        epochs = self.epochs or min(max(STEPS * self.batch_size // len(training.weight), FEWEST), MOST)
-        steps = Steps(epochs, self.batch_size, self.learning_rate, self.weight_decay, self.progress)
-        problem, losses = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
+        with neutral_torch():
+            training = fitted._read_training(X, y, sample_weight)
+            steps = self._steps(len(training.weight))
+            problem, fits = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
+        losses = [loss for fit in fits for loss in fit]
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
         fitted.latents_ = fitted._describe_latents(problem)
         fitted._read = ()
         self.__dict__ = fitted.__dict__
-        if problem is not None and (text := check_convergence(losses, steps, self.warmup)):
+        for text in filter(None, (check_convergence(fit, steps, self.warmup) for fit in fits)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         if text := describe_latents(self.latents_, len(training.weight)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
+
+    def _steps(self, n: int) -> Steps:
+        """Return the length of training by n rows."""
+        batch = self.batch_size or min(max(n // 30, min(n // 8, SMALLEST), 1), LARGEST)
+        steps, fewest, most = NETWORKS if self.model is None else PROGRAM
+        epochs = self.epochs or min(max(steps * batch // n, fewest), most)
+        return Steps(epochs, batch, self.learning_rate, self.weight_decay, self.progress)
 
     def _describe_latents(self, problem: Problem | None) -> pd.DataFrame:
         if problem is None:
@@ -310,7 +325,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         program = self._program(wide=False) if self.model is None else self.given_.programs[0]
         return latent_table(program, problem.likelihood.rows, problem.group, problem.weight, self.seed_)
 
-    def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[float]]:
+    def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[list[float]]]:
         """Fit networks of each column and encoders of the latent variables."""
         graph, weight, group = self.unfair.graph, training.weight, training.group
         self.families_ = self._read_families(training)
@@ -337,27 +352,24 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         likelihood = Likelihood(
             sem,
             n,
-            values,
-            {},
-            {},
-            (),
-            (),
-            tuple(latents),
-            (),
-            info.dtypes,
-            {s: info.shape(s, n) for s in info.sites},
-            {},
+            rows=values,
+            inverted={},
+            idle={},
+            parameters=(),
+            derived=(),
+            latent=tuple(latents),
+            evidence=(),
+            types=info.dtypes,
+            shapes={site: info.shape(site, n) for site in info.sites},
+            vectors={},
         )
         problem = Problem(likelihood, guide, axes, weight, group)
         numbers = [*sem.parameters(), *guide.parameters()]
-        losses = fit_amortised(problem, numbers, steps, self.seed_, self._objective)
-        return problem, losses
+        return problem, [fit_amortised(problem, numbers, steps, self.seed_, self._objective)]
 
-    def _fit_program(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[float]]:
+    def _fit_program(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[list[float]]]:
         """Fit a given program's parameters, and a guide of its units' noise."""
         graph = self.unfair.graph
-        if self.families is not None:
-            raise DataError("families= are those of the default networks; a given model has distributions of its own.")
         model = read_model(self.model, self.guide, self.unfair)
         self.plan_ = read_plan(self.unfair)
         known = self.classes_ if self.classes_[1] == graph.positive else self.classes_[::-1]
@@ -395,6 +407,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def _check_settings(self) -> None:
         check_settings(self, CONSTRAINTS)
+        require_used(self)
         graph = self.unfair.graph
         known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
         require_families({} if self.families is None else self.families, known)

@@ -73,7 +73,7 @@ def latent_table(
         program.held = some | guide.drawn
         with quiet(), program:
             equations.program(len(rows))
-        every = tuple(equations.node_of)
+        every = tuple(site for site in equations.node_of if site not in fitted.hidden)
         found = []
         for site in fitted.drawn:
             readers = [node for node in every if site in equations.info.causes(node, every)[1]]

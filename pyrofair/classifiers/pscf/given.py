@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +24,7 @@ from pyrofair._random import isolated
 from pyrofair._validation import require_callable
 from pyrofair.classifiers.pscf.networks import Encoders
 from pyrofair.classifiers.pscf.replay import FittedProgram
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.abduction import takes_float64
 from pyrofair.inference.amortised import AmortisedGuide, Objective, Problem, Steps, elbo_of, fit_amortised
@@ -30,6 +32,7 @@ from pyrofair.inference.likelihood import Likelihood, read_likelihood, site_valu
 from pyrofair.inference.samplers import fitting
 from pyrofair.mechanisms.families import Categorical, Continuous, Family
 from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
+from pyrofair.programs.couplings import CouplingError, quantile, unwrap
 from pyrofair.programs.covariates import covariate_names
 from pyrofair.programs.parameters import MOST_DRAWS, at_parameters, read_priors
 from pyrofair.programs.provenance import Program
@@ -39,17 +42,38 @@ from pyrofair.programs.vectors import ScalarProgram
 from pyrofair.sources.sem import SEM
 from pyrofair.tables.labels import read_levels
 
-__all__ = ["FittedGiven", "GivenModel", "fit_given", "read_model", "require_model"]
+__all__ = ["FittedGiven", "GivenModel", "fit_given", "read_model", "require_model", "require_used"]
 
 MODULE = "$$$"
 """Stands in Pyro's names of parameters between a module and its own."""
 PARAMETER_DRAWS = 200
+FEW = 11
+"""A guide is tried on so many rows."""
 
 
 def require_model(name: str, value: Any) -> None:
     """Refuse what is no program, SEM or learned mechanisms."""
     if value is not None and not isinstance(value, SEM | LearnedMechanisms):
         require_callable(name, value, "a Pyro program of the number of units, an SEM, learned mechanisms, or None")
+
+
+OF_NETWORKS = ("families", "prior", "latent_size", "own_noise", "hidden", "components", "weight_decay")
+"""Settings of the default networks."""
+
+
+def require_used(classifier: Any) -> None:
+    """Refuse settings that a given model does not use, and a guide of no model."""
+    if classifier.model is None:
+        if classifier.guide is not None:
+            raise DataError("guide= is that of a given model's noise; the default networks have one of their own.")
+        return
+    usual = inspect.signature(type(classifier)).parameters
+    for name in OF_NETWORKS:
+        if (value := getattr(classifier, name)) != usual[name].default:
+            raise DataError(
+                f"{name}={value!r} is a setting of the default networks; a given model has distributions of its own. "
+                f"Leave it out."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +99,8 @@ def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) ->
             "PSCF takes no program with covariates of its own; make them nodes of the graph and the program."
         )
     program, guide = copy.deepcopy((program, guide))
+    for module in _modules(program, guide):
+        _allow_local_parameters(module)
     return GivenModel(program, guide, posterior, levels)
 
 
@@ -93,6 +119,12 @@ class Stored:
         state: Any = {"params": dict(self.state["params"]), "constraints": dict(self.state["constraints"])}
         with pyro.settings.context(module_local_params=True), pyro.get_param_store().scope(state):
             self.call(*args)
+
+
+def _copied(state: Any) -> Any:
+    """Return a state of the parameter store with values of its own."""
+    params = {name: value.detach().clone().requires_grad_() for name, value in state["params"].items()}
+    return {"params": params, "constraints": dict(state["constraints"])}
 
 
 def _modules(*parts: Any) -> list[nn.Module]:
@@ -119,16 +151,27 @@ def _collect(run: Callable[[], Any], *parts: Any) -> list[Tensor]:
     return list({id(each): each for each in found if each.requires_grad}.values())
 
 
+def _allow_local_parameters(module: nn.Module) -> None:
+    """Let Pyro's modules be run with numbers of their own, though they were made to keep them in the global store."""
+    for part in module.modules():
+        context = getattr(part, "_pyro_context", None)
+        if context is not None and not hasattr(context, "param_state"):
+            context.param_state = {"params": {}, "constraints": {}}
+
+
 # -- fitting -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class FittedGiven:
-    """A given program with its parameters fitted or known, a program for each draw of them, and how it was fitted."""
+    """A given program with its parameters fitted or known, a program for each draw of them, and how it was fitted.
+
+    ``losses`` holds the loss of each epoch, in a list for each of the fits that were needed.
+    """
 
     programs: tuple[FittedProgram, ...]
     levels: Mapping[str, Sequence[Any]] | None
-    losses: list[float]
+    losses: list[list[float]]
     problem: Problem | None
     parameters: dict[str, Any]
 
@@ -185,10 +228,8 @@ def fit_given(
     of, parameters are fitted first with a guide that does see it, and the guide of predictions after them.
     """
     graph = unfair.graph
-    with isolated(seed):
-        equations = _without_latent(
-            read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
-        )
+    with isolated(seed), pyro.get_param_store().scope(_copied(pyro.get_param_store().get_state())):
+        equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
         read_levels(model.levels, equations.node_of, graph)
         priors = read_priors(equations.program, equations.info, model.posterior)
         held = priors.read(model.posterior) if model.posterior and priors.names else {}
@@ -206,18 +247,12 @@ def fit_given(
         return _fit(model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed)
 
 
-def _without_latent(equations: Equations) -> Equations:
-    """Return the equations with the sites of latent nodes as noise, as they are where the graph does not name them."""
-    latent = equations.unfair.graph.latent
-    own = {site for site, node in equations.node_of.items() if node in latent and not equations.causes[site]}
-    return replace(equations, node_of={site: node for site, node in equations.node_of.items() if site not in own})
-
-
 def _unknown(equations: Equations) -> tuple[str, ...]:
-    """Return the noise that drawn nodes read: what no row determines."""
-    every = tuple(equations.node_of)
-    read = {s for site in every if site in equations.info.random for s in equations.info.causes(site, every)[1]}
-    return tuple(site for site in equations.info.sites if site in read and site not in equations.node_of)
+    """Return the random sites besides observed nodes that drawn nodes read: what no row determines."""
+    hidden = equations.unfair.graph.latent
+    seen = tuple(site for site, node in equations.node_of.items() if node not in hidden)
+    read = {s for site in seen if site in equations.info.random for s in equations.info.causes(site, seen)[1]}
+    return tuple(site for site in equations.info.sites if site in read)
 
 
 def _fit(
@@ -235,7 +270,7 @@ def _fit(
     graph, info = equations.unfair.graph, equations.info
     outcome = {site for site, node in equations.node_of.items() if node == graph.outcome} & likelihood.rows.keys()
     axes = {site: shape.index(UNITS) for site, shape in info.shapes.items() if UNITS in shape}
-    few = torch.arange(min(len(weight), 8))
+    few = torch.arange(min(len(weight), FEW))
 
     def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:
         return Problem(latents, guide, axes, weight, group, of_parameters, elbo=elbo_of(analytic=False), **more)
@@ -245,37 +280,46 @@ def _fit(
         unknown = likelihood.latent
         seen = [site for site in likelihood.rows if site not in outcome]
         sighted = bool(unknown) and any(
-            {*info.causes(site, tuple(equations.node_of))[1]} & {*unknown} for site in outcome
+            {*info.causes(site, tuple(likelihood.rows))[1]} & {*unknown} for site in outcome
         )
         guide = model.guide
         if unknown and (guide is None or sighted):
             first: AmortisedGuide = _encoders(likelihood, info, [*seen, *outcome] if sighted else seen, axes, hidden)
         else:
             first = guide if guide is not None else _draws_nothing
+        if guide is not None and unknown:
+            given = _sites_of(guide, likelihood, axes, few, outcome)
+            if sighted and (of := [name for name in likelihood.parameters if name in given]):
+                raise DataError(
+                    f"The guide draws the parameter {', '.join(map(repr, of))}, but the outcome reads unknown noise: "
+                    "parameters are fitted first then, with a guide that sees the outcome. Let it draw the noise alone."
+                )
         drawn = _sites_of(first, likelihood, axes, few, outcome if not sighted else ())
         of_parameters = _guide_of_parameters(likelihood, [name for name in likelihood.parameters if name not in drawn])
         one = problem(likelihood, first, of_parameters, hidden=frozenset() if sighted else frozenset(outcome))
         numbers = _collect(lambda: one.loss(few), model.program, first, of_parameters)
-        losses = fit_amortised(one, numbers, steps, seed, objective)
+        losses = [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
         parameters = _median(one, few, likelihood.parameters)
         if sighted:
             at_median = {name: value.numpy()[None] for name, value in parameters.items()}
             fixed = replace(likelihood, program=_held_at(likelihood.program, at_median), parameters=(), derived=())
             second: AmortisedGuide = guide or _encoders(likelihood, info, seen, axes, hidden)
             one = problem(fixed, second, None, hidden=frozenset(outcome), ignored=frozenset(outcome))
-            _sites_of(second, likelihood, axes, few, outcome)
             known = {id(each) for each in numbers}
             numbers = [each for each in _collect(lambda: one.loss(few), second) if id(each) not in known]
-            losses = losses + fit_amortised(one, numbers, steps, seed, objective)
-        _require_drawn(one.guide, likelihood, axes, few, outcome)
-        state = pyro.get_param_store().get_state()
-        kept = {
-            "params": {n: v.detach().clone() for n, v in state["params"].items()},
-            "constraints": state["constraints"],
-        }
+            losses += [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
+        kept = _copied(pyro.get_param_store().get_state())
+    for value in kept["params"].values():
+        value.requires_grad_(requires_grad=False)
     fitted = _freeze(model.program, kept)
     draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
     of_units = None if one.guide is _draws_nothing else _freeze(one.guide, kept)
+    stored = replace(one.likelihood, program=_freeze(one.likelihood.program, kept))
+    one = replace(one, likelihood=stored, guide=_freeze(one.guide, kept))
+    if fitted is not model.program or isinstance(fitted, nn.Module):  # what was read holds the numbers before
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PyrofairWarning)  # given above
+            equations = read_equations(fitted, equations.unfair, at_parameters(fitted, draws))
     programs = _at_draws(fitted, equations, draws, of_units, unknown)
     return FittedGiven(programs, model.levels, losses, one, parameters)
 
@@ -351,8 +395,9 @@ def _encoders(
 def _sites_of(
     guide: AmortisedGuide, likelihood: Likelihood, axes: Mapping[str, int], few: Tensor, hidden: Any
 ) -> frozenset[str]:
-    """Return the sites that a guide draws."""
-    rows = {site: values for site, values in likelihood.at(few, axes).rows.items() if site not in hidden}
+    """Return the sites that a guide draws; refuse one that does not draw the units' noise, or cannot be replayed."""
+    some = likelihood.at(few, axes)
+    rows = {site: values for site, values in some.rows.items() if site not in hidden}
     with poutine.trace() as tracer:
         try:
             guide(rows)
@@ -361,18 +406,39 @@ def _sites_of(
                 f"The guide fails: {type(error).__name__}: {error}. It is called with a dictionary of the values of "
                 f"{', '.join(rows)}, each of shape (m,), and draws the units' noise inside a plate of m."
             ) from error
-    return frozenset(name for name, site in tracer.trace.nodes.items() if site["type"] == "sample")
-
-
-def _require_drawn(
-    guide: AmortisedGuide, likelihood: Likelihood, axes: Mapping[str, int], few: Tensor, outcome: Any
-) -> None:
-    drawn = _sites_of(guide, likelihood, axes, few, outcome)
+    sites: Any = tracer.trace.nodes
+    drawn = {
+        name: site["fn"]
+        for name, site in sites.items()
+        if site["type"] == "sample" and not site["is_observed"] and not poutine.util.site_is_subsample(site)
+    }
+    noise = ", ".join(likelihood.latent) or "nothing, for the rows determine all noise"
     if missing := [site for site in likelihood.latent if site not in drawn]:
         raise GraphError(
             f"The guide draws no {', '.join(map(repr, missing))}: noise of units that rows do not determine. It must "
-            f"draw each of {', '.join(likelihood.latent)}."
+            f"draw each of {noise}, by pyro.sample."
         )
+    if unknown := [site for site in drawn if site not in (*likelihood.latent, *likelihood.parameters)]:
+        raise GraphError(
+            f"The guide draws {', '.join(map(repr, unknown))}, no unknown of the program. What it draws of units is "
+            f"{noise}."
+        )
+    for site in likelihood.latent:
+        found, expected = tuple(drawn[site].shape()), some.shapes[site]
+        if found != expected:
+            raise GraphError(
+                f"The guide draws {site!r} in the shape {found} for {len(few)} rows; the program's is {expected}. Draw "
+                "it inside a plate of the rows: with pyro.plate('rows', len(rows[...])):"
+            )
+        try:
+            quantile(site, drawn[site], torch.full(found, 0.5))
+        except CouplingError as error:
+            raise DataError(
+                f"The guide draws {site!r} from {type(unwrap(drawn[site])).__name__}, which has no usable quantile "
+                "function, by which a row's draws belong to it. Use another family, such as the normal or a "
+                "transformed normal one, for each number by itself."
+            ) from error
+    return frozenset(drawn)
 
 
 def _guide_of_parameters(likelihood: Likelihood, names: Sequence[str]) -> AutoNormal | None:

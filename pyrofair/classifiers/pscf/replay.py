@@ -18,11 +18,21 @@ from pyrofair._random import keyed_strata, keyed_uniform, row_keys
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path
-from pyrofair.inference.abduction import noise_of_units
+from pyrofair.inference.abduction import ImpossibleNoise, noise_of_units
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
-from pyrofair.programs.couplings import Coupling, Noise, at_noise, draw_from, inside, noise_like, partner, quantile
+from pyrofair.programs.couplings import (
+    Coupling,
+    Noise,
+    Uniform,
+    at_noise,
+    inside,
+    noise_given,
+    noise_like,
+    partner,
+    quantile,
+)
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
@@ -138,9 +148,21 @@ class FittedProgram:
         return found[0]
 
     @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """The sites of the graph's latent nodes, which no unfair path runs through."""
+        equations = self.equations
+        return tuple(site for site in equations.sites if equations.node_of[site] in equations.unfair.graph.latent)
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """The sites that the guide draws whose distribution reads a node."""
+        return self.equations.endogenous & {*self.drawn}
+
+    @cached_property
     def noise_of_outcome(self) -> frozenset[str]:
-        """The noise sites that the outcome reads besides its nodes: with them its probability differs."""
-        return frozenset(self.equations.info.causes(self.outcome, tuple(self.equations.node_of))[1])
+        """The random sites that the outcome reads besides observed nodes: with them its probability differs."""
+        seen = tuple(site for site in self.equations.node_of if site not in self.hidden)
+        return frozenset(self.equations.info.causes(self.outcome, seen)[1])
 
 
 # -- noise that belongs to rows ----------------------------------------------------------------------------------------
@@ -164,11 +186,16 @@ class KeyedUniforms:
         return drawn.movedim(-1, 0).reshape(*shape).to(torch.get_default_dtype())
 
 
+def _half(name: str, shape: Sequence[int]) -> Tensor:
+    """Return for each number the probability of its median."""
+    return torch.full(tuple(shape), 0.5)
+
+
 @dataclass
 class KeyedNoise(Noise):
     """Noise that is drawn from keyed uniforms, by quantile functions; ``axes`` holds the axis of each site's units."""
 
-    uniform: KeyedUniforms | None = None
+    uniform: Uniform | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
 
     def draw(self, name: str, distribution: Any) -> Tensor:
@@ -182,7 +209,7 @@ class KeyedNoise(Noise):
         assert self.uniform is not None
         shape, axis = [*distribution.shape()], self.axes.get(name, 0)
         shape[axis : axis + 1] = []
-        u = self.uniform(name, (self.n, *shape)).movedim(0, axis)
+        u = inside(self.uniform(name, (self.n, *shape))).movedim(0, axis)
         return at_noise(name, distribution, u, "monotone")
 
     def is_redrawn(self, name: str, distribution: Any) -> bool:
@@ -346,14 +373,17 @@ class _Rows:
         noise.values.update(latent)  # noqa: PD011 - no table
         if latents != "prior":
             noise.values.update(self._solved(redrawn, latent, draws))  # noqa: PD011 - no table
+        hidden = self._hidden(noise, wide, latent)
+        if fitted.moving & latent.keys() and not (group is not None and group == plan.baseline):
+            self._couple(noise, wide, latent, uniform)
         fair: World = {site: wide[site] for site in redrawn} if kept else {}
         if redrawn and not kept:
             if latents == "abducted":
-                noise = self._abduct(noise, draws, uniform, redrawn)
+                noise = self._abduct(noise, latent, draws, redrawn)
             held = {site: each for site, each in wide.items() if site not in (*redrawn, equations.sensitive)}
-            fair = self._fair(noise, redrawn, held, group)
+            fair = self._fair(noise, redrawn, held | hidden, group)
         read = plan.baseline if equations.unfair.graph.outcome in plan.switched else group
-        held = {site: each for site, each in (wide | fair).items() if site != equations.sensitive}
+        held = {site: each for site, each in (wide | fair | hidden).items() if site != equations.sensitive}
         if read is not None:
             level = torch.tensor(sensitive_levels(equations.unfair.graph)[read], dtype=torch.float64)
             held[equations.sensitive] = _as_site(fitted, equations.sensitive, level).expand(m * draws)
@@ -382,6 +412,29 @@ class _Rows:
             _GuideOnKeys(noise).run_guide(fitted.guide, rows)
         found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
+
+    def _medians(self, noise: KeyedNoise, draws: int) -> dict[str, Tensor]:
+        """Return the medians of the guide, in the shapes of its sites."""
+        half = KeyedNoise(noise.n, noise.coupling, seed=None, uniform=_half, axes=noise.axes)
+        return self._latents(half, "abducted", draws, {s: repeat_each(each, draws) for s, each in self.cells.items()})
+
+    def _hidden(self, noise: KeyedNoise, wide: World, latent: World) -> World:
+        """Return the graph's latent nodes of the units, which fair edges carry as they are."""
+        if not self.fitted.hidden:
+            return {}
+        run = _ReadSites(noise, self.fitted.equations.endogenous, wide | latent, self.fitted.hidden)
+        run.run(self.fitted.equations.program)
+        return run.values  # noqa: PD011 - no table
+
+    def _couple(self, noise: KeyedNoise, wide: World, latent: World, uniform: KeyedUniforms) -> None:
+        """Put the noise behind latent variables whose distribution reads a node in place of their values."""
+        moving = self.fitted.moving & latent.keys()
+        run = _ReadSites(noise, self.fitted.equations.endogenous, wide | latent, moving)
+        run.run(self.fitted.equations.program)
+        for site in moving:
+            distribution, value = run.distributions[site], noise.values.pop(site)  # noqa: PD011 - no table
+            own, _, _ = noise_given(site, distribution, value, noise.coupling, uniform)
+            noise.pairs[site] = own, partner(own, noise.coupling)
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
@@ -441,16 +494,34 @@ class _Rows:
         require_possible(evidence, [site for site in observed if equations.node_of[site] in self.plan.redrawn])
         return evidence
 
-    def _abduct(self, noise: KeyedNoise, draws: int, uniform: KeyedUniforms, redrawn: Sequence[str]) -> KeyedNoise:
-        """Return the noise of the rows: what is known of it, and that of each redrawn site given its value."""
+    def _abduct(self, noise: KeyedNoise, latent: dict[str, Tensor], draws: int, redrawn: Sequence[str]) -> KeyedNoise:
+        """Return the noise of the rows: what is known of it, and that of each redrawn site given its value.
+
+        A draw of the guide that leaves a row's value no probability, in floating-point numbers, is no draw of the
+        posterior: the median of the guide takes its place, in ``latent`` too.
+        """
         evidence = replace(self._evidence, coupling=noise.coupling)
-        known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
-        rows = torch.arange(evidence.n)
-        every, _ = noise_of_units(evidence, rows, draws, known, uniform, redrawn, tails=True)
+        replaced = torch.zeros(noise.n, dtype=torch.bool)
+        while True:
+            known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
+            known |= {site: noise.pairs[site][0] for site in self.fitted.moving if site in noise.pairs}
+            try:
+                every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, noise.uniform, redrawn)
+                break
+            except ImpossibleNoise as error:
+                if not latent or bool((replaced & error.units).any()):
+                    raise
+                replaced = replaced | error.units
+                for site, median in self._medians(noise, draws).items():
+                    axis = noise.axes.get(site, 0)
+                    drawn, median = latent[site].movedim(axis, 0), median.movedim(axis, 0)
+                    here = replaced.reshape(-1, *[1] * (drawn.ndim - 1))
+                    latent[site] = torch.where(here, median, drawn).movedim(0, axis)
+                noise.values.update(latent | self._solved(redrawn, latent, draws))  # noqa: PD011 - no table
         anew = self.fitted.noise_of_outcome - known.keys()
         values = {site: each for site, each in every.values.items() if site not in anew}  # noqa: PD011 - no table
         return KeyedNoise(
-            noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, uniform, noise.axes
+            noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, noise.uniform, noise.axes
         )
 
     def _fair(self, noise: KeyedNoise, redrawn: Sequence[str], held: World, group: int | None) -> World:
@@ -461,6 +532,27 @@ class _Rows:
         nodes = {*equations.node_of}
         evaluation = Evaluation(bound.program, bound.info, nodes, bound.endogenous, noise)
         return evaluation.world(bound, redrawn, held, switched=switched and not plan.as_is)
+
+
+class _ReadSites(RunOnNoise):
+    """Run a program and keep the values and distributions of some sites."""
+
+    def __init__(
+        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Collection[str]
+    ) -> None:
+        super().__init__(noise, endogenous, held)
+        self.sites = sites
+        self.values: World = {}
+        self.distributions: dict[str, Any] = {}
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.sites:
+            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
+            if len(self.values) == len(self.sites):
+                raise StopTracing
 
 
 class _ReadDistribution(RunOnNoise):
@@ -475,7 +567,7 @@ class _ReadDistribution(RunOnNoise):
         if name == self.site:
             self.distribution = distribution
             raise StopTracing
-        return draw_from(distribution)
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
 
 
 def outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
