@@ -168,7 +168,7 @@ def noise_of_units(
     ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
     node drawn without explicit noise (by default of all, or of those wanted) is drawn given its value, by ``uniform``
     numbers. A possible value so far in a tail that the distribution function rounds to 0 or 1 is refused, or with
-    ``tails`` has the last uniform number there.
+    ``tails`` has the last uniform number there, with a warning.
     """
     m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
     evidence.info.confirm(m)
