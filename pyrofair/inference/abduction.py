@@ -161,14 +161,14 @@ def noise_of_units(
     uniform: Uniform | None = None,
     wanted: Collection[str] | None = None,
     *,
-    tails: bool = False,
+    tails: Tensor | None = None,
 ) -> tuple[Noise, Moments]:
     """Return the noise of units ``rows`` (r,), each ``repeat`` times, m = r * repeat, and moments of its uniforms (m,).
 
     ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
     node drawn without explicit noise (by default of all, or of those wanted) is drawn given its value, by ``uniform``
-    numbers. A possible value so far in a tail that the distribution function rounds to 0 or 1 is refused, or with
-    ``tails`` has the last uniform number there, with a warning.
+    numbers. A possible value so far in a tail that the distribution function rounds to 0 or 1 is refused, or for the
+    units of ``tails``, (m,) of truth values, has the last uniform number there, with a warning.
     """
     m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
     evidence.info.confirm(m)
@@ -197,10 +197,10 @@ def noise_of_units(
             own[site], mean, variance = noise_given(site, distribution, given[site], coupling, **drawn)
             moments[site] = mean, variance
             impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
-            if tails and distribution.support.is_discrete and bool(impossible.any()):
-                far = impossible
-                impossible = impossible & (distribution.log_prob(given[site]) == -torch.inf)
-                if bool((far := far & ~impossible).any()):
+            if tails is not None and distribution.support.is_discrete and bool((impossible & tails).any()):
+                far = impossible & tails & (distribution.log_prob(given[site]) > -torch.inf)
+                impossible = impossible & ~far
+                if bool(far.any()):
                     count = len((far.nonzero().squeeze(1) // repeat).unique())
                     row = int(rows[int(far.int().argmax()) // repeat])
                     warnings.warn(

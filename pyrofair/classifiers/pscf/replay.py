@@ -506,13 +506,13 @@ class _Rows:
         while True:
             known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
             known |= {site: noise.pairs[site][0] for site in self.fitted.moving if site in noise.pairs}
-            tails = not latent or bool(replaced.any())
+            tails = replaced if latent else ~replaced
             try:
                 rows = torch.arange(evidence.n)
                 every, _ = noise_of_units(evidence, rows, draws, known, noise.uniform, redrawn, tails=tails)
                 break
             except ImpossibleNoise as error:
-                if tails and (not latent or bool((replaced & error.units).any())):
+                if not latent or not bool((error.units & ~replaced).any()):
                     raise
                 replaced = replaced | error.units
                 for site, median in self._medians(noise, draws).items():

@@ -35,7 +35,8 @@ def moved(model: pf.PSCF, *, loc: float = 0.0, scale: float = 0.0) -> pf.PSCF:
     found = copy.copy(model)
     found.guide_ = copy.deepcopy(model.guide_)
     with torch.no_grad():
-        found.guide_.networks[0][-1].bias += torch.tensor([loc, scale])
+        for network in found.guide_.networks:
+            network[-1].bias += torch.tensor([loc, scale])
     found._read = None
     return found
 
@@ -59,3 +60,21 @@ def test_a_row_that_hardly_any_noise_explains_is_named(model: pf.PSCF) -> None:
     rows: Any = model.rows
     with pytest.warns(pf.PyrofairWarning, match=r"Row \d+: D = .* lies so far in a tail of its distribution"):
         moved(model, loc=30.0).predict_proba(rows)
+
+
+@pytest.mark.filterwarnings("ignore:The loss may not have settled")
+def test_far_draws_of_two_nodes_do_not_depend_on_other_rows() -> None:
+    """A row whose second node is far out gives way to the median, also beside a row whose first node is."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"A": rng.integers(0, 2, 600), "Q": rng.normal(size=600)})
+    for name in "DE":
+        X[name] = np.floor(10 * (X["A"] + X["Q"] + rng.normal(size=600))).astype(int)
+    y = (X["D"] + X["E"] + 10 * rng.normal(size=600) > 10).astype(int)
+    graph = pf.CausalGraph("{A Q} -> {D E}; {A Q D E} -> Y", sensitive="A", outcome="Y")
+    unfair = graph.unfair("A -> D -> Y", "A -> E -> Y")
+    usual: dict[str, Any] = {"own_noise": 0.1, "epochs": 60, "batch_size": 50, "random_state": 0, "progress": False}
+    wide = moved(pf.PSCF(unfair, **usual).fit(X, y), scale=1.0)
+    rows = X[X["A"] == 1].iloc[:150]
+    whole = wide.predict_proba(rows)
+    for i in range(0, 150, 10):
+        np.testing.assert_allclose(wide.predict_proba(rows.iloc[i : i + 10]), whole[i : i + 10], rtol=0, atol=1e-9)
