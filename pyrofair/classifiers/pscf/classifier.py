@@ -82,7 +82,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "guide": optional(partial(require_callable, what="a guide: a function of the rows that draws their noise")),
     "latents": partial(require_choice, choices=("abducted", "posterior", "prior")),
     "coupling": partial(require_choice, choices=COUPLINGS),
-    "decisions": partial(require_choice, choices=("mean", "draw")),
+    "decisions": optional(partial(require_choice, choices=("mean", "draw"))),
     "average": partial(require_choice, choices=("probability", "decision")),
     "samples": optional(require_integer),
     "mmd": _not_negative,
@@ -137,9 +137,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Gumbel-max for categories without an order and by the quantile for all others, as in :class:`pyrofair.SEM`.
     decisions
         What :meth:`predict` thresholds: the outcome's probability at one ``"draw"`` of the unit's noise, which belongs
-        to its row, or the ``"mean"`` over the samples. The mean is sharp where a row determines its noise, as with the
-        baseline, and smooth where it does not, so that a threshold on it has an unfair effect of its own: on Adult
-        -.06, where decisions by one draw have less than .01 (docs/paper.md).
+        to its row (by default with ``"abducted"``), or the ``"mean"`` over the samples (by default otherwise, as in the
+        paper). The mean is sharp where a row determines its noise, as with the baseline, and smooth where it does not,
+        so that a threshold on it has an unfair effect of its own, which one draw has not (docs/paper.md).
     average
         What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
         paper's eq. pscfpred), which has the same mean and more noise.
@@ -223,7 +223,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         guide: AmortisedGuide | None = None,
         latents: Latents = "abducted",
         coupling: Coupling = "gumbel",
-        decisions: Decisions = "draw",
+        decisions: Decisions | None = None,
         average: Average = "probability",
         samples: int | None = None,
         mmd: float = 0.0,
@@ -519,7 +519,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
         By ``decisions`` it is the probability at one draw of the unit's noise, or that of :meth:`predict_proba`.
         """
-        last = (self.one_draw() if self.decisions == "draw" else self).predict_proba(X)[:, 1]
+        draw = self.latents == "abducted" if self.decisions is None else self.decisions == "draw"
+        last = (self.one_draw() if draw else self).predict_proba(X)[:, 1]
         return np.asarray(self.classes_[(last > 0.5).astype(int)])
 
     def one_draw(self) -> Self:
@@ -528,6 +529,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         An audit thresholds probabilities: audit this one for the effect of decisions, and the classifier itself for
         that of scores.
         """
+        check_is_fitted(self, "plan_")
+        self._fitted()  # read once, for the copy too
         found = copy.copy(self)
         found.samples, found.average = 1, "probability"
         return found
