@@ -68,7 +68,7 @@ SMALLEST, LARGEST = 250, 1_000
 MOST_LEVELS = 20
 """So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
 FEWEST_EACH = 20
-SAMPLES = {"abducted": 50, "posterior": 50, "prior": 5}
+SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
 Average = Literal["probability", "decision"]
 Decisions = Literal["mean", "draw"]
 
@@ -143,7 +143,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         paper's eq. pscfpred), which has the same mean and more noise.
     samples
         The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution; by
-        default 50, with latents from the prior the paper's 5.
+        default 100, with latents from the prior the paper's 5.
     mmd
         The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups, summed over
         the latent variables. The paper searched 0 to 2.
