@@ -245,7 +245,7 @@ def plot(table: pd.DataFrame) -> None:
     axes.set_xlabel("What the latent variables say of a row: mean divergence from their prior, nats")
     axes.set_ylabel("AUC of sex from a draw of the latent variables")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.06))
+    axes.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.14))
     figure.savefig(FIGURE, dpi=150)
 
 
