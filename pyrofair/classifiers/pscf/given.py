@@ -6,7 +6,7 @@ import copy
 import inspect
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -151,6 +151,38 @@ def _collect(run: Callable[[], Any], *parts: Any) -> list[Tensor]:
     return list({id(each): each for each in found if each.requires_grad}.values())
 
 
+def _warn_of_others(program: Program) -> None:
+    """Warn of numbers that require a gradient, and that are no part of the program that a fit can see."""
+    with poutine.trace() as tracer, torch.enable_grad():
+        program(FEW)
+    sites: Any = tracer.trace.nodes
+    tracer.trace.compute_log_prob()
+    every = [site["log_prob"] if site["type"] == "sample" else site["value"] for site in sites.values() if "fn" in site]
+    known = {id(site["value"].unconstrained()) for site in sites.values() if site["type"] == "param"}
+    known |= {id(each) for module in _modules(program) for each in module.parameters()}
+    if any(id(leaf) not in known for leaf in _leaves(each for each in every if isinstance(each, Tensor))):
+        warnings.warn(
+            "The program reads numbers that require a gradient and reach it neither by pyro.param or pyro.module nor "
+            "as those of a module that is the program, or whose method it is. They stay as they are. Make the network's "
+            "class the program, or, if they are known, put requires_grad_(False).",
+            PyrofairWarning,
+            stacklevel=4,
+        )
+
+
+def _leaves(values: Iterable[Tensor]) -> list[Tensor]:
+    """Return the tensors that require a gradient on which values depend."""
+    waiting, seen, found = [each.grad_fn for each in values if each.grad_fn is not None], set[Any](), list[Tensor]()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            if hasattr(node, "variable"):
+                found.append(node.variable)
+            waiting += [before for before, _ in node.next_functions if before is not None]
+    return found
+
+
 def _allow_local_parameters(module: nn.Module) -> None:
     """Let Pyro's modules be run with numbers of their own, though they were made to keep them in the global store."""
     for part in module.modules():
@@ -238,6 +270,7 @@ def fit_given(
         )
         known = _held_at(model.program, held) if held else model.program
         likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
+        _warn_of_others(model.program)
         if model.guide is not None and not likelihood.latent:
             raise DataError("guide= draws the noise that rows do not determine, and here they determine all of it.")
         if not numbers and not likelihood.latent and (held or not priors.names):

@@ -410,7 +410,7 @@ class _Rows:
             return {}
         run = _ReadSites(noise, self.fitted.equations.endogenous, wide | latent, self.fitted.hidden)
         run.run(self.fitted.equations.program)
-        return run.values
+        return run.values  # noqa: PD011 - no table
 
     def _couple(self, noise: KeyedNoise, wide: World, latent: World, uniform: KeyedUniforms) -> None:
         """Put the noise behind latent variables whose distribution reads a node in place of their values."""
