@@ -339,7 +339,7 @@ def _fit(
         value.requires_grad_(requires_grad=False)
     fitted = _freeze(model.program, kept)
     draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
-    of_units = None if one.guide is _draws_nothing else _freeze(one.guide, kept)
+    of_units = None if one.guide is _draws_nothing else at_parameters(_freeze(one.guide, kept), draws)
     stored = replace(one.likelihood, program=_freeze(one.likelihood.program, kept))
     one = replace(one, likelihood=stored, guide=_freeze(one.guide, kept))
     if fitted is not model.program or isinstance(fitted, nn.Module):  # what was read holds the numbers before
