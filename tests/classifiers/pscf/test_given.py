@@ -538,8 +538,11 @@ def test_draws_of_a_posterior_are_spread_over_the_samples() -> None:
     fair = model.fair_values(X)["D"]
     expected = X["D"].to_numpy() - np.repeat(b, 2)[:, None] * X["A"].to_numpy()
     np.testing.assert_allclose(fair, expected, atol=1e-6)
-    np.testing.assert_allclose(score(model, X), sigmoid(2 * X["Q"].to_numpy() + 0 * X["A"].to_numpy() + expected
-                               - X["Q"].to_numpy() - 2).mean(0), atol=1e-6)
+    np.testing.assert_allclose(
+        score(model, X),
+        sigmoid(2 * X["Q"].to_numpy() + 0 * X["A"].to_numpy() + expected - X["Q"].to_numpy() - 2).mean(0),
+        atol=1e-6,
+    )
 
 
 def test_learned_mechanisms_are_their_sem() -> None:
@@ -551,7 +554,9 @@ def test_learned_mechanisms_are_their_sem() -> None:
     np.testing.assert_allclose(
         model.fair_values(X)["D"].mean(0)[contrast], worlds.baseline["D"].to_numpy()[contrast], atol=1e-4
     )
-    np.testing.assert_allclose(model.fair_values(X)["D"][:, ~contrast], X["D"][~contrast].to_numpy()[None].repeat(50, 0))
+    np.testing.assert_allclose(
+        model.fair_values(X)["D"][:, ~contrast], X["D"][~contrast].to_numpy()[None].repeat(50, 0)
+    )
 
 
 # -- guides and settings ----------------------------------------------------------------------------------------------
