@@ -169,8 +169,8 @@ def _warn_of_others(program: Program) -> None:
     if any(id(leaf) not in known for leaf in _leaves(each for each in every if isinstance(each, Tensor))):
         warnings.warn(
             "The program reads numbers that require a gradient and reach it neither by pyro.param or pyro.module nor "
-            "as those of a module that is the program, or whose method it is. They stay as they are. Make the network's "
-            "class the program, or, if they are known, put requires_grad_(False).",
+            "as those of a module that is the program, or whose method it is. They stay as they are. Make the class of "
+            "the network the program, or, if they are known, put requires_grad_(False).",
             PyrofairWarning,
             stacklevel=4,
         )
