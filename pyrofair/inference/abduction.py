@@ -160,12 +160,15 @@ def noise_of_units(
     known: Mapping[str, Tensor],
     uniform: Uniform | None = None,
     wanted: Collection[str] | None = None,
+    *,
+    tails: bool = False,
 ) -> tuple[Noise, Moments]:
     """Return the noise of units ``rows`` (r,), each ``repeat`` times, m = r * repeat, and moments of its uniforms (m,).
 
     ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
     node drawn without explicit noise (by default of all, or of those wanted) is drawn given its value, by ``uniform``
-    numbers.
+    numbers. A possible value so far in a tail that the distribution function rounds to 0 or 1 is refused, or with
+    ``tails`` has the last uniform number there, with a warning.
     """
     m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
     evidence.info.confirm(m)
@@ -194,6 +197,19 @@ def noise_of_units(
             own[site], mean, variance = noise_given(site, distribution, given[site], coupling, **drawn)
             moments[site] = mean, variance
             impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
+            if tails and distribution.support.is_discrete and bool(impossible.any()):
+                far = impossible
+                impossible = impossible & (distribution.log_prob(given[site]) == -torch.inf)
+                if bool((far := far & ~impossible).any()):
+                    count = len((far.nonzero().squeeze(1) // repeat).unique())
+                    row = int(rows[int(far.int().argmax()) // repeat])
+                    warnings.warn(
+                        f"{evidence.describe(row, site)} lies so far in a tail of its distribution (probability below "
+                        f"{torch.finfo(torch.get_default_dtype()).eps:.0e}), in {count} row(s), that its noise is "
+                        "taken for the last number there: its value elsewhere is nearer to the others than it is here.",
+                        PyrofairWarning,
+                        stacklevel=2,
+                    )
             if bool(impossible.any()):
                 row = int(rows[int(impossible.int().argmax()) // repeat])
                 raise ImpossibleNoise(

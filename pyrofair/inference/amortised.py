@@ -159,12 +159,8 @@ class Problem:
         with self._weighed(weight * (len(self) / len(rows)), objective.likelihood, divergence) as weigh:
             found: Tensor = self.elbo.differentiable_loss(*self._pair(rows))
         if objective.discrepancy:
-            apart = [
-                mean_discrepancy(
-                    values.movedim(self.axes.get(site, 0), 0).reshape(len(rows), -1), self.group[rows], weight
-                )
-                for site, values in weigh.values.items()
-            ]
+            points = (values.movedim(self.axes.get(site, 0), 0) for site, values in weigh.values.items())
+            apart = [mean_discrepancy(each.reshape(len(rows), -1), self.group[rows], weight) for each in points]
             found = found + objective.discrepancy * self.weight.sum() * torch.stack(apart).sum()
         return found
 

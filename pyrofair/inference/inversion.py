@@ -23,7 +23,7 @@ Inverse = Callable[[dict[str, Tensor]], Any]
 
 PROBES = 4096
 CHECKS = 6
-FIRST, BISECTIONS = 1e-3, 50
+FIRST, BISECTIONS, GRID = 1e-3, 50, 41
 
 
 @dataclass
@@ -362,8 +362,9 @@ def step_of_noise(
     """Return between which probabilities of one noise site a computed node has the values of m units, (m,) each.
 
     It serves an equation that is monotone in one number of noise whose family has a quantile function, such as a
-    rounded sum: the probabilities are found by bisection, and the distribution of the noise comes with them. None is
-    returned where the equation does not take the value anywhere between the ends, or the noise is no such number.
+    rounded sum or an exponential: the probabilities are found by bisection, and the distribution of the noise comes
+    with them. None is returned where the equation does not take the value anywhere between the ends, is not monotone at
+    some points, or the noise is no such number.
     """
     value = given[site].to(torch.get_default_dtype())
     start = evidence.run(given, [site], dict(others)).distributions.get(key)
@@ -379,6 +380,12 @@ def step_of_noise(
     except CouplingError:
         return None
     sign = torch.where(ends[1] < ends[0], -1.0, 1.0)
+    last = sign * ends[0]
+    for u in torch.linspace(FIRST, 1.0 - FIRST, GRID)[1:].tolist():
+        now = sign * at(torch.full_like(value, u))
+        if bool((now < last - _precision() * (1.0 + last.abs())).any()):
+            return None  # not monotone
+        last = now
     found = []
     for strict in (True, False):
         low, high = torch.zeros_like(value), torch.ones_like(value)
@@ -388,6 +395,7 @@ def step_of_noise(
             below = gap < 0 if strict else gap <= 0
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         found.append(high if strict else low)
-    least, most = found
-    reached = evidence.close(site, at(inside((least + most) / 2)), given) & (least <= most)
+    # Where the equation is continuous, and not a step, the two enclose the one probability.
+    least, most = torch.minimum(*found), torch.maximum(*found)
+    reached = evidence.close(site, at(inside((least + most) / 2)), given)
     return (least, most, start) if bool(reached.all()) else None

@@ -170,7 +170,8 @@ def read_likelihood(
 
     The column of the outcome may be absent; its parameters are then not learned. ``levels`` names for a node site whose
     values are codes 0, 1, ..., the labels that the table holds. With ``units`` the noise of each drawn node is unknown,
-    too, whether it bears on a parameter or not, and no parameter need be drawn; with ``numbers`` the program may have
+    too, and that of computed nodes that read several, whether it bears on a parameter or not, and no parameter need be
+    drawn; with ``numbers`` the program may have
     numbers that are fitted without a prior (``pyro.param``, networks). A PosteriorError refuses a program that cannot
     be fitted as written, a DataError or GraphError a table that does not fit it.
     """
@@ -202,7 +203,7 @@ def read_likelihood(
                 f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
                 "it out of the config: that changes no distribution. Parameters may stay reparametrised."
             )
-    open_ = {site for site in info.random if site in rows} if units else set()
+    open_ = {site for site in info.random if site in rows} | _undetermined(reads, info, tuple(rows)) if units else set()
     if numbers:
         open_ |= {*rows} - {graph.sensitive, *graph.columns_of([graph.sensitive])}
     inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters), open_)
@@ -322,6 +323,16 @@ def _roles(
     known: set[str] = set().union(*(above[node] for node in rows if node not in settled))
     latent = tuple(s for s in info.sites if s in known & info.random and s not in inverted.values())
     return inverted, latent, known
+
+
+def _undetermined(reads: Provenance, info: ProgramSites, rows: Sequence[str]) -> set[str]:
+    """Return the computed nodes that read several noise sites which others, one after the other, do not determine."""
+    computed = [node for node in info.sites if node in rows and node not in info.random]
+    left = {node: _above(node, reads.reads, rows) & info.random for node in computed}
+    while single := [node for node, noise in left.items() if len(noise) == 1]:
+        known = set().union(*(left.pop(node) for node in single))
+        left = {node: noise - known for node, noise in left.items()}
+    return {node for node, noise in left.items() if noise}
 
 
 def _above(node: str, reads: Mapping[str, frozenset[str]], rows: Sequence[str]) -> set[str]:

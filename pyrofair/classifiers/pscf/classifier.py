@@ -68,6 +68,8 @@ SMALLEST, LARGEST = 250, 1_000
 MOST_LEVELS = 20
 """So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
 FEWEST_EACH = 20
+SHOWN = 5
+"""So many rows of each group try out a given model."""
 SAMPLES = {"abducted": 50, "posterior": 50, "prior": 5}
 Average = Literal["probability", "decision"]
 Decisions = Literal["mean", "draw"]
@@ -388,6 +390,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.given_, self.parameters_ = found, {name: np.asarray(value) for name, value in found.parameters.items()}
         reads = {*found.columns.values()}
         self._set_columns(name for name in training.columns if name in reads)
+        self._read = found.programs
+        self._replayed(training.some_of_each(), self.plan_, 1)  # which refuses what cannot be predicted from
         return found.problem, found.losses
 
     def _set_columns(self, names: Iterable[str]) -> None:
@@ -519,13 +523,13 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[(last > 0.5).astype(int)])
 
     def one_draw(self) -> Self:
-        """Return this classifier with one sample of each unit, so that probabilities are those which decide.
+        """Return this classifier with one sample of each unit, whose probability is the one that decides.
 
         An audit thresholds probabilities: audit this one for the effect of decisions, and the classifier itself for
         that of scores.
         """
         found = copy.copy(self)
-        found.samples = 1
+        found.samples, found.average = 1, "probability"
         return found
 
     def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
@@ -654,6 +658,10 @@ class _Training:
     target: NDArray[np.int8]
     codes: NDArray[Any]
     weights: NDArray[np.float64]
+
+    def some_of_each(self) -> pd.DataFrame:
+        """Return a few rows of each group."""
+        return self.table.iloc[np.concatenate([(self.codes == group).nonzero()[0][:SHOWN] for group in (0, 1)])]
 
     @property
     def group(self) -> Tensor:

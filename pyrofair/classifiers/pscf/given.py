@@ -236,23 +236,16 @@ def fit_given(
         numbers = bool(equations.info.dependencies.stored) or any(
             each.requires_grad for module in _modules(model.program) for each in module.parameters()
         )
-        latents = _unknown(equations)
-        if not numbers and not latents and (held or not priors.names):
-            programs = _at_draws(model.program, equations, held, None, ())
-            return FittedGiven(programs, model.levels, [], None, {})
         known = _held_at(model.program, held) if held else model.program
         likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
+        if model.guide is not None and not likelihood.latent:
+            raise DataError("guide= draws the noise that rows do not determine, and here they determine all of it.")
+        if not numbers and not likelihood.latent and (held or not priors.names):
+            programs = _at_draws(model.program, equations, held, None, ())
+            return FittedGiven(programs, model.levels, [], None, {})
         if held:
             likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
         return _fit(model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed)
-
-
-def _unknown(equations: Equations) -> tuple[str, ...]:
-    """Return the random sites besides observed nodes that drawn nodes read: what no row determines."""
-    hidden = equations.unfair.graph.latent
-    seen = tuple(site for site, node in equations.node_of.items() if node not in hidden)
-    read = {s for site in seen if site in equations.info.random for s in equations.info.causes(site, seen)[1]}
-    return tuple(site for site in equations.info.sites if site in read)
 
 
 def _fit(

@@ -32,6 +32,7 @@ from pyrofair.programs.couplings import (
     noise_like,
     partner,
     quantile,
+    unwrap,
 )
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
@@ -434,7 +435,7 @@ class _Rows:
         for site in moving:
             distribution, value = run.distributions[site], noise.values.pop(site)  # noqa: PD011 - no table
             own, _, _ = noise_given(site, distribution, value, noise.coupling, uniform)
-            noise.pairs[site] = own, partner(own, noise.coupling)
+            noise.pairs[site] = own, _elsewhere(site, own, noise.coupling, uniform)
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
@@ -451,8 +452,8 @@ class _Rows:
             if missing := [key for key in evidence.keys[site] if key not in known and key not in latent]:
                 raise DataError(
                     f"The noise {', '.join(map(repr, missing))} of {site!r} is neither determined by a row, as that of "
-                    f"an equation is which is affine in it, nor drawn by a guide. Draw the node itself, pyro.sample("
-                    f"{site!r}, distribution of its parents), or use pyrofair.SEM(...).counterfactual."
+                    "an equation is which is affine or monotone in it, nor drawn by a guide. Draw the node itself, "
+                    f"pyro.sample({site!r}, distribution of its parents), or use pyrofair.SEM(...).counterfactual."
                 )
         shared = self.fitted.noise_of_outcome & evidence.readers.keys()
         if missing := [key for key in shared if key not in known and key not in latent]:
@@ -505,11 +506,13 @@ class _Rows:
         while True:
             known = {site: evidence.by_rows(site, each) for site, each in noise.values.items()}  # noqa: PD011 - no table
             known |= {site: noise.pairs[site][0] for site in self.fitted.moving if site in noise.pairs}
+            tails = not latent or bool(replaced.any())
             try:
-                every, _ = noise_of_units(evidence, torch.arange(evidence.n), draws, known, noise.uniform, redrawn)
+                rows = torch.arange(evidence.n)
+                every, _ = noise_of_units(evidence, rows, draws, known, noise.uniform, redrawn, tails=tails)
                 break
             except ImpossibleNoise as error:
-                if not latent or bool((replaced & error.units).any()):
+                if tails and (not latent or bool((replaced & error.units).any())):
                     raise
                 replaced = replaced | error.units
                 for site, median in self._medians(noise, draws).items():
@@ -532,6 +535,11 @@ class _Rows:
         nodes = {*equations.node_of}
         evaluation = Evaluation(bound.program, bound.info, nodes, bound.endogenous, noise)
         return evaluation.world(bound, redrawn, held, switched=switched and not plan.as_is)
+
+
+def _elsewhere(site: str, own: Tensor, coupling: Coupling, uniform: KeyedUniforms) -> Tensor:
+    """Return the noise of units where a site has another distribution; it belongs to their rows, too."""
+    return inside(uniform(f"{site} elsewhere", own.shape)) if coupling == "independent" else partner(own, coupling)
 
 
 class _ReadSites(RunOnNoise):
@@ -575,10 +583,12 @@ def outcome_probability(equations: Equations, noise: Noise, site: str, held: Wor
     handler = _ReadDistribution(noise, {*equations.endogenous, site}, site, held)
     with quiet(), handler, suppress(StopTracing):
         equations.program(noise.n)
-    chance = getattr(handler.distribution, "probs", None)
-    if chance is None or handler.distribution.event_shape:
-        raise GraphError(
-            f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
-            f'averaged: pyro.sample("{site}", dist.Bernoulli(...)).'
-        )
-    return torch.as_tensor(chance).expand(noise.n)
+    inner = unwrap(handler.distribution)
+    if isinstance(inner, torch.distributions.Bernoulli) and not handler.distribution.event_shape:
+        return torch.as_tensor(inner.probs).expand(noise.n)
+    if isinstance(inner, torch.distributions.Categorical) and inner.probs.shape[-1] == 2:
+        return inner.probs[..., 1].expand(noise.n)
+    raise GraphError(
+        f"The outcome {site!r} must be drawn in the program from a Bernoulli distribution, whose probability is "
+        f'averaged: pyro.sample("{site}", dist.Bernoulli(...)).'
+    )

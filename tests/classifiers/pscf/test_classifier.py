@@ -149,7 +149,7 @@ def test_a_seed_is_a_result(latents: str, average: str) -> None:
     X, y = make_data()
 
     def proba(seed: Any) -> Any:
-        return make(latents=latents, average=average, random_state=seed, epochs=2).fit(X, y).predict_proba(X)
+        return make(latents=latents, average=average, random_state=seed, epochs=1, samples=5).fit(X, y).predict_proba(X)
 
     first = proba(0)
     np.testing.assert_array_equal(first, proba(0))
@@ -438,7 +438,7 @@ def test_a_linear_model_is_found() -> None:
 
 def test_averages_agree_with_many_samples() -> None:
     X, _ = make_data()
-    X = X.iloc[:100]
+    X = X.iloc[:50]
     model = clone_of(fitted(), latents="posterior")
     soft, hard = (
         clone_of(model, average=average, samples=2000).predict_proba(X) for average in ("probability", "decision")
