@@ -130,7 +130,7 @@ def caused(n: int) -> None:
 
 
 def by_quadrature(X: pd.DataFrame, cause: float, reads: float, moved: float, shift: float) -> NDArray[np.float64]:
-    """Average the fair score over K given the row: K ~ N(cause A, 1), moved by ``moved`` A where unfair edges read it."""
+    """Average the fair score over K given the row: K ~ N(cause A, 1), moved by ``moved`` A along unfair edges."""
     a, d, m = (X[name].to_numpy(float)[:, None] for name in "ADM")
     precision = 1 + (1 + a) ** 2 / 0.49 + 1 / 0.64
     mean = (cause * a + (1 + a) * (d - a) / 0.49 - (m - 0.5 * a) / 0.64) / precision
@@ -514,7 +514,7 @@ def test_a_closure_over_a_network_is_refused_and_the_network_as_before() -> None
     X, y = draw(homoscedastic, 100, "AQDY")
     network = Network()
     before = {key: each.clone() for key, each in network.state_dict().items()}
-    with pytest.raises(DataError, match="trains 'network' by pyro.module, a network that it closes over"):
+    with pytest.raises(DataError, match=r"trains 'network' by pyro\.module, a network that it closes over"):
         fit(lambda n: network.program(n), X, y)
     assert all(torch.equal(each, before[key]) for key, each in network.state_dict().items())
     assert all(each.requires_grad and each.grad is None for each in network.parameters())
