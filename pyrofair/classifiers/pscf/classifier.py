@@ -70,7 +70,7 @@ MOST_LEVELS = 20
 FEWEST_EACH = 20
 SHOWN = 5
 """So many rows of each group try out a given model."""
-SAMPLES = {"abducted": 50, "posterior": 50, "prior": 5}
+SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
 Average = Literal["probability", "decision"]
 Decisions = Literal["mean", "draw"]
 
@@ -145,7 +145,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         paper's eq. pscfpred), which has the same mean and more noise.
     samples
         The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution; by
-        default 50, with latents from the prior the paper's 5.
+        default 100, with latents from the prior the paper's 5.
     mmd
         The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups, summed over
         the latent variables. The paper searched 0 to 2.
