@@ -210,9 +210,11 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     >>> X["D"] = X["A"] + X["Q"] + rng.normal(size=400)
     >>> y = (X["D"] + X["A"] + X["Q"] > 1).astype(int)
     >>> graph = CausalGraph("{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
-    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), epochs=100, batch_size=50, random_state=0)
+    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), own_noise=0.3, epochs=100, batch_size=50, random_state=0)
     >>> bool(fair.fit(X, y).score(X, y) > 0.75)
     True
+    >>> fair.latents_["latent"].tolist(), bool(fair.latents_["kl"].item() > 1.0)
+    (['H_D'], True)
     """
 
     def __init__(
