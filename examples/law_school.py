@@ -158,7 +158,7 @@ found = {}
 for name, fitted in {"networks": model, "own guide": own}.items():
     draws = fitted.to_inference_data(test[features], draws=50)["posterior"]
     test[f"{name}: K"] = draws["K"].to_numpy()[0].mean(0)
-    test[f"{name}: L"] = fitted.fair_values(test[features])["L"].mean(0)
+    test[f"{name}: L"] = draws["fair_L"].to_numpy()[0].mean(0)
     one = test["R"] == 1
     found[name] = {
         "accuracy": fitted.score(test[features], test["Y"]),
@@ -175,7 +175,7 @@ print(pd.DataFrame(found).round(3).to_string())
 #
 # `pf.audit` takes a source of both worlds: here the program at its fitted parameters. `SEM.truth` evaluates the same on
 # the true program: PSCF is fair by its own model, and what is left is the error of that model. A plain logistic
-# regression of the same columns stands beside it. Scores of PSCF are means over 50 draws of a student's noise;
+# regression of the same columns stands beside it. Scores of PSCF are means over 100 draws of a student's noise;
 # `predict` decides by one draw, and so does `one_draw()`, whose scores an audit thresholds.
 
 # %%

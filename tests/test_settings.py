@@ -477,7 +477,7 @@ def test_constraints_refuse_what_is_out_of_range() -> None:
         ("PSCF", "warmup", -1, 2.5, None),
         ("PSCF", "latents", "no", None, 1),
         ("PSCF", "coupling", "no", None, 1),
-        ("PSCF", "decisions", "no", None, 1),
+        ("PSCF", "decisions", "no", 1),
         ("PSCF", "prior", "no", None, 1),
         ("PSCF", "weight_decay", -1, None, math.inf),
         ("PSCF", "own_noise", 0, -1, math.inf),

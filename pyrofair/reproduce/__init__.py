@@ -36,7 +36,7 @@ MARKER = "settings.json"
 """The file that identifies the run that wrote a folder."""
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 MODES = {
-    "PSCF": "replays each unit with the noise that its row implies on the fair edges (scores are means over 50 draws "
+    "PSCF": "replays each unit with the noise that its row implies on the fair edges (scores are means over 100 draws "
     "of it)",
     "PSCF (one draw)": "decides by one draw of that noise instead of the mean, as predict does by default",
     "PSCF (latents from the posterior)": "infers the latent variables alone and draws all other noise anew (Chiappa)",

@@ -48,8 +48,9 @@ def run(name: str, seeds: int, units: int, settings: dict[str, Any]) -> None:
         pscf = PSCF(model.unfair, random_state=seed, progress=False, **settings).fit(X, y)
         times.append(time.process_time() - start)
         for latents, average in SETTINGS:
-            pscf.set_params(latents=latents, average=average)
-            for by, each in (("mean", pscf), ("draw", pscf.one_draw())):
+            pscf.set_params(latents=latents, average=average, decisions="mean")
+            models = {"mean": pscf} | ({"draw": pscf.one_draw()} if average == "probability" else {})
+            for by, each in models.items():
                 found.setdefault((latents, average, by), []).append(measured(each, model, test, units, seed))
         if seed == 0:
             longer = PSCF(model.unfair, random_state=0, progress=False, **settings | {"epochs": 3 * len(pscf.history_)})

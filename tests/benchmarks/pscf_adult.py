@@ -138,20 +138,18 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {
         "likelihood 2": {"likelihood": 2.0},
         "likelihood 5": {"likelihood": 5.0},
         "warm-up .5": {"warmup": 0.5},
-        "likelihood 5, warm-up .5": {"likelihood": 5.0, "warmup": 0.5},
+    },
+    "own noise": {
+        "own noise .5": {"own_noise": 0.5},
+        "own noise .1": {"own_noise": 0.1},
+        "own noise .1, likelihood 5": {"own_noise": 0.1, "likelihood": 5.0},
     },
     "prior, dimensions": {
         "mixture": {"prior": "mixture"},
         "2 of a node": {"latent_size": 2},
-        "likelihood 5, 2 of a node": {"likelihood": 5.0, "latent_size": 2},
-    },
-    "own noise": {
-        "own noise .5": {"own_noise": 0.5},
-        "own noise .25": {"own_noise": 0.25},
-        "own noise .25, likelihood 5": {"own_noise": 0.25, "likelihood": 5.0},
+        "mixture, likelihood 5": {"prior": "mixture", "likelihood": 5.0},
     },
     "discrepancy penalty, likelihood 5": {
-        "mmd 1": {"likelihood": 5.0, "mmd": 1.0},
         "mmd 10": {"likelihood": 5.0, "mmd": 10.0},
         "mmd 100": {"likelihood": 5.0, "mmd": 100.0},
     },
@@ -213,18 +211,41 @@ def trade_off(seed: int, settings: dict[str, Any]) -> None:
 
 def plot(table: pd.DataFrame) -> None:
     """Draw what latent variables say of the sensitive attribute against what they say of a row."""
-    figure, axes = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
-    for (group, some), colour in zip(table.groupby("group", sort=False), COLOURS, strict=True):
-        axes.scatter(some["nats"], some["auc_of_a"], color=colour, s=36, label=group, zorder=3)
-        for row in some.itertuples():
+    figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
+    colour = dict(zip(table["group"].unique(), COLOURS, strict=True))
+    for group, some in table.groupby("group", sort=False):
+        axes.scatter(some["nats"], some["auc_of_a"], color=colour[group], s=32, label=group, zorder=3)
+    middle = table["nats"].max() / 2
+    for left, some in table.sort_values("auc_of_a").groupby(table["nats"] > middle):
+        level = -np.inf
+        for row in some.itertuples():  # labels of close points one above the other, in a column of their own
+            alone = len(some[(some["auc_of_a"] - row.auc_of_a).abs() < 0.03]) == 1
+            level = max(level + 0.016, row.auc_of_a - (0.0 if alone else 0.025))
+            away = 0.3 if alone else 3.0
             axes.annotate(
-                row.setting, (row.nats, row.auc_of_a), (5, 4), textcoords="offset points", color=colour, size=8
+                row.setting,
+                (row.nats, row.auc_of_a),
+                (
+                    row.nats - away
+                    if left and alone
+                    else table["nats"].max() - away
+                    if left
+                    else away + (row.nats if alone else 0.0),
+                    level,
+                ),
+                ha="right" if left else "left",
+                va="center",
+                color=colour[row.group],
+                size=8,
+                bbox={"color": "white", "pad": 1},
+                arrowprops={"arrowstyle": "-", "color": "#BBBBBB", "lw": 0.6, "shrinkB": 4},
             )
-    axes.axhline(0.5, color="#999999", lw=0.8)
-    axes.set_xlabel("Information of the latent variables on a row (mean divergence from their prior, nats)")
+    axes.set_ylim(bottom=0.455)
+    axes.axhline(0.5, color="#999999", lw=0.8, zorder=0)
+    axes.set_xlabel("What the latent variables say of a row: mean divergence from their prior, nats")
     axes.set_ylabel("AUC of sex from a draw of the latent variables")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.14))
     figure.savefig(FIGURE, dpi=150)
 
 

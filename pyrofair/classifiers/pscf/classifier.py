@@ -70,7 +70,7 @@ MOST_LEVELS = 20
 FEWEST_EACH = 20
 SHOWN = 5
 """So many rows of each group try out a given model."""
-SAMPLES = {"abducted": 50, "posterior": 50, "prior": 5}
+SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
 Average = Literal["probability", "decision"]
 Decisions = Literal["mean", "draw"]
 
@@ -82,7 +82,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "guide": optional(partial(require_callable, what="a guide: a function of the rows that draws their noise")),
     "latents": partial(require_choice, choices=("abducted", "posterior", "prior")),
     "coupling": partial(require_choice, choices=COUPLINGS),
-    "decisions": partial(require_choice, choices=("mean", "draw")),
+    "decisions": optional(partial(require_choice, choices=("mean", "draw"))),
     "average": partial(require_choice, choices=("probability", "decision")),
     "samples": optional(require_integer),
     "mmd": _not_negative,
@@ -137,15 +137,15 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         Gumbel-max for categories without an order and by the quantile for all others, as in :class:`pyrofair.SEM`.
     decisions
         What :meth:`predict` thresholds: the outcome's probability at one ``"draw"`` of the unit's noise, which belongs
-        to its row, or the ``"mean"`` over the samples. The mean is sharp where a row determines its noise, as with the
-        baseline, and smooth where it does not, so that a threshold on it has an unfair effect of its own: on Adult
-        -.06, where decisions by one draw have less than .01 (docs/paper.md).
+        to its row (by default with ``"abducted"``), or the ``"mean"`` over the samples (by default otherwise, as in the
+        paper). The mean is sharp where a row determines its noise, as with the baseline, and smooth where it does not,
+        so that a threshold on it has an unfair effect of its own, which one draw has not (docs/paper.md).
     average
         What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
         paper's eq. pscfpred), which has the same mean and more noise.
     samples
         The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution; by
-        default 50, with latents from the prior the paper's 5.
+        default 100, with latents from the prior the paper's 5.
     mmd
         The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups, summed over
         the latent variables. The paper searched 0 to 2.
@@ -210,9 +210,11 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     >>> X["D"] = X["A"] + X["Q"] + rng.normal(size=400)
     >>> y = (X["D"] + X["A"] + X["Q"] > 1).astype(int)
     >>> graph = CausalGraph("{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
-    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), epochs=100, batch_size=50, random_state=0)
+    >>> fair = PSCF(graph.unfair("A -> Y", "A -> D -> Y"), own_noise=0.3, epochs=100, batch_size=50, random_state=0)
     >>> bool(fair.fit(X, y).score(X, y) > 0.75)
     True
+    >>> fair.latents_["latent"].tolist(), bool(fair.latents_["kl"].item() > 1.0)
+    (['H_D'], True)
     """
 
     def __init__(
@@ -223,7 +225,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         guide: AmortisedGuide | None = None,
         latents: Latents = "abducted",
         coupling: Coupling = "gumbel",
-        decisions: Decisions = "draw",
+        decisions: Decisions | None = None,
         average: Average = "probability",
         samples: int | None = None,
         mmd: float = 0.0,
@@ -519,7 +521,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
         By ``decisions`` it is the probability at one draw of the unit's noise, or that of :meth:`predict_proba`.
         """
-        last = (self.one_draw() if self.decisions == "draw" else self).predict_proba(X)[:, 1]
+        draw = self.latents == "abducted" if self.decisions is None else self.decisions == "draw"
+        last = (self.one_draw() if draw else self).predict_proba(X)[:, 1]
         return np.asarray(self.classes_[(last > 0.5).astype(int)])
 
     def one_draw(self) -> Self:
@@ -528,6 +531,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         An audit thresholds probabilities: audit this one for the effect of decisions, and the classifier itself for
         that of scores.
         """
+        check_is_fitted(self, "plan_")
+        self._fitted()  # read once, for the copy too
         found = copy.copy(self)
         found.samples, found.average = 1, "probability"
         return found

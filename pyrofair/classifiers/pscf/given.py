@@ -6,7 +6,7 @@ import copy
 import inspect
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -133,22 +133,60 @@ def _modules(*parts: Any) -> list[nn.Module]:
     return [owner for owner in owners if isinstance(owner, nn.Module)]
 
 
+def _unconstrained(site: Any) -> Tensor:
+    """Return the number behind a ``param`` site; a module's own parameter is its own."""
+    value: Any = site["value"]
+    return value.unconstrained() if hasattr(value, "unconstrained") else value  # type: ignore[no-any-return]
+
+
 def _collect(run: Callable[[], Any], *parts: Any) -> list[Tensor]:
     """Return the numbers that a run reads by ``pyro.param``, and those of networks, each once."""
     with poutine.trace(param_only=True) as tracer:
         run()
     sites: Any = tracer.trace.nodes
-    found = [site["value"].unconstrained() for site in sites.values()]
+    found = [_unconstrained(site) for site in sites.values()]
     found += [each for module in _modules(*parts) for each in module.parameters()]
     owned = {id(each) for module in _modules(*parts) for each in module.parameters()}
     for name, site in sites.items():
-        if MODULE in name and id(site["value"].unconstrained()) not in owned:
+        if MODULE in name and id(_unconstrained(site)) not in owned:
             raise DataError(
                 f"The program or guide trains {name.split(MODULE)[0]!r} by pyro.module, a network that it closes over, "
                 "so that a fit would change it in place. Make the network's class the program: a method of it, or "
                 "forward(n)."
             )
     return list({id(each): each for each in found if each.requires_grad}.values())
+
+
+def _warn_of_others(program: Program) -> None:
+    """Warn of numbers that require a gradient, and that are no part of the program that a fit can see."""
+    with fitting(stored=True), poutine.trace() as tracer, torch.enable_grad():
+        program(FEW)
+    sites: Any = tracer.trace.nodes
+    tracer.trace.compute_log_prob()
+    every = [site["log_prob"] if site["type"] == "sample" else site["value"] for site in sites.values() if "fn" in site]
+    known = {id(_unconstrained(site)) for site in sites.values() if site["type"] == "param"}
+    known |= {id(each) for module in _modules(program) for each in module.parameters()}
+    if any(id(leaf) not in known for leaf in _leaves(each for each in every if isinstance(each, Tensor))):
+        warnings.warn(
+            "The program reads numbers that require a gradient and reach it neither by pyro.param or pyro.module nor "
+            "as those of a module that is the program, or whose method it is. They stay as they are. Make the class of "
+            "the network the program, or, if they are known, put requires_grad_(False).",
+            PyrofairWarning,
+            stacklevel=4,
+        )
+
+
+def _leaves(values: Iterable[Tensor]) -> list[Tensor]:
+    """Return the tensors that require a gradient on which values depend."""
+    waiting, seen, found = [each.grad_fn for each in values if each.grad_fn is not None], set[Any](), list[Tensor]()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            if hasattr(node, "variable"):
+                found.append(node.variable)
+            waiting += [before for before, _ in node.next_functions if before is not None]
+    return found
 
 
 def _allow_local_parameters(module: nn.Module) -> None:
@@ -238,6 +276,7 @@ def fit_given(
         )
         known = _held_at(model.program, held) if held else model.program
         likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
+        _warn_of_others(model.program)
         if model.guide is not None and not likelihood.latent:
             raise DataError("guide= draws the noise that rows do not determine, and here they determine all of it.")
         if not numbers and not likelihood.latent and (held or not priors.names):
@@ -245,7 +284,9 @@ def fit_given(
             return FittedGiven(programs, model.levels, [], None, {})
         if held:
             likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
-        return _fit(model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed)
+        return _fit(
+            model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed, learns=numbers
+        )
 
 
 def _fit(
@@ -259,6 +300,8 @@ def _fit(
     steps: Steps,
     hidden: tuple[int, ...],
     seed: int,
+    *,
+    learns: bool,
 ) -> FittedGiven:
     graph, info = equations.unfair.graph, equations.info
     outcome = {site for site, node in equations.node_of.items() if node == graph.outcome} & likelihood.rows.keys()
@@ -276,6 +319,9 @@ def _fit(
             {*info.causes(site, tuple(likelihood.rows))[1]} & {*unknown} for site in outcome
         )
         guide = model.guide
+        ignored = frozenset[str]()
+        if sighted and not (learns or likelihood.parameters):  # nothing but the guide is fitted
+            sighted, ignored = False, frozenset(outcome)
         if unknown and (guide is None or sighted):
             first: AmortisedGuide = _encoders(likelihood, info, [*seen, *outcome] if sighted else seen, axes, hidden)
         else:
@@ -289,7 +335,8 @@ def _fit(
                 )
         drawn = _sites_of(first, likelihood, axes, few, outcome if not sighted else ())
         of_parameters = _guide_of_parameters(likelihood, [name for name in likelihood.parameters if name not in drawn])
-        one = problem(likelihood, first, of_parameters, hidden=frozenset() if sighted else frozenset(outcome))
+        unseen = frozenset[str]() if sighted else frozenset(outcome)
+        one = problem(likelihood, first, of_parameters, hidden=unseen, ignored=ignored)
         numbers = _collect(lambda: one.loss(few), model.program, first, of_parameters)
         losses = [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
         parameters = _median(one, few, likelihood.parameters)
@@ -306,7 +353,7 @@ def _fit(
         value.requires_grad_(requires_grad=False)
     fitted = _freeze(model.program, kept)
     draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
-    of_units = None if one.guide is _draws_nothing else _freeze(one.guide, kept)
+    of_units = None if one.guide is _draws_nothing else at_parameters(_freeze(one.guide, kept), draws)
     stored = replace(one.likelihood, program=_freeze(one.likelihood.program, kept))
     one = replace(one, likelihood=stored, guide=_freeze(one.guide, kept))
     if fitted is not model.program or isinstance(fitted, nn.Module):  # what was read holds the numbers before
@@ -323,7 +370,7 @@ def _draws_nothing(rows: Mapping[str, Tensor]) -> None:
 
 def _freeze(call: Callable[..., Any], state: Mapping[str, Any]) -> Any:
     for module in _modules(call):
-        module.requires_grad_(requires_grad=False)
+        module.requires_grad_(requires_grad=False).eval()
     return Stored(call, state) if state["params"] else call
 
 

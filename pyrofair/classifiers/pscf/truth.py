@@ -41,12 +41,13 @@ class PSCFTruth:
     """PSCF's predictions beside those of the true structural equation model, for the same units.
 
     The paper measures PSCF by the error of its learned model. Unit i, drawn from the true model with its own A, gets
-    two decisions, each 1 where the mean over the samples exceeds 1/2:
+    two decisions:
 
-    - ``yhat_i``, PSCF's: the nodes on unfair paths redrawn by the learned mechanisms;
-    - ``y_i``, by the true equations, the unit's other columns held: the noise of the redrawn nodes is drawn anew for
-      each sample (``latents="prior"``) or the unit's own (else), that of the outcome is averaged over
-      (``average="probability"``) or drawn anew (``"decision"``). Latent causes of the outcome keep the unit's values.
+    - ``yhat_i``, that of :meth:`PSCF.predict`: the nodes on unfair paths redrawn by the learned mechanisms;
+    - ``y_i``, 1 where the mean over the samples exceeds 1/2 by the true equations, the unit's other columns held: the
+      noise of the redrawn nodes is drawn anew for each sample (``latents="prior"``) or the unit's own (else), that of
+      the outcome is averaged over (``average="probability"``) or drawn anew (``"decision"``). Latent causes of the
+      outcome keep the unit's values.
 
     The noise of both is independent, so that even the true distributions have a PIU above 0 with few samples from the
     prior, or with drawn decisions. Errors are those of drawing units. ``SEM.truth(pscf)`` measures another quantity:
@@ -113,8 +114,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
         if model.average == "decision":
             scores = (torch.rand(scores.shape) < scores).double()
     y = (scores.double().mean(0) > 0.5).double().numpy()
-    positive = list(model.classes_).index(graph.positive)
-    yhat = (model.predict_proba(units)[:, positive] > 0.5).astype(np.float64)
+    yhat = (model.predict(units) == graph.positive).astype(np.float64)
     effect = yhat - y
     group = units[graph.input_columns].groupby(graph.input_columns, sort=False).ngroup().to_numpy().astype(np.int64)
     size = np.bincount(group).astype(np.int64)
