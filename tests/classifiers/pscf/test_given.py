@@ -554,9 +554,8 @@ def test_learned_mechanisms_are_their_sem() -> None:
     np.testing.assert_allclose(
         model.fair_values(X)["D"].mean(0)[contrast], worlds.baseline["D"].to_numpy()[contrast], atol=1e-9
     )
-    np.testing.assert_allclose(
-        model.fair_values(X)["D"][:, ~contrast], X["D"][~contrast].to_numpy()[None].repeat(50, 0)
-    )
+    kept = model.fair_values(X)["D"][:, ~contrast]
+    np.testing.assert_allclose(kept, np.broadcast_to(X["D"][~contrast].to_numpy(), kept.shape))
 
 
 # -- guides and settings ----------------------------------------------------------------------------------------------
