@@ -449,7 +449,7 @@ def test_averages_agree_with_many_samples() -> None:
     assert set(clone_of(fitted(), average="decision", samples=1).predict_proba(X)[:, 1]) == {0.0, 1.0}
 
 
-@pytest.mark.parametrize(("latents", "samples"), [("abducted", 50), ("posterior", 50), ("prior", 5)])
+@pytest.mark.parametrize(("latents", "samples"), [("abducted", 100), ("posterior", 100), ("prior", 5)])
 def test_samples_by_default(latents: Any, samples: int) -> None:
     X, _ = make_data()
     model = clone_of(fitted(), latents=latents)
