@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ __all__ = [
     "isolated",
     "keyed_strata",
     "keyed_uniform",
+    "labelled_keys",
     "neutral_torch",
     "one_thread",
     "row_keys",
@@ -183,6 +185,11 @@ def row_keys(columns: Sequence[Tensor], n: int) -> Keys:
     if not values:
         return np.zeros(n, dtype=np.uint64)
     return hash_pandas_object(pd.DataFrame(values), index=False).to_numpy().astype(np.uint64)
+
+
+def labelled_keys(keys: Keys, index: pd.Index[Any]) -> Keys:
+    """Return keys of rows, shape (n,), that also depend on the labels of the rows."""
+    return _mix(keys ^ _mix(hash_pandas_object(index).to_numpy().astype(np.uint64)))
 
 
 def keyed_uniform(keys: Keys, seed: int, name: str, shape: Sequence[int] = ()) -> Tensor:

@@ -51,6 +51,7 @@ from pyrofair.programs.couplings import (
     Uniform,
     at_noise,
     has_distribution,
+    inside,
     is_point,
     named_coupling,
     noise_given,
@@ -65,7 +66,17 @@ from pyrofair.programs.structural_equations import Equations
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
 from pyrofair.tables.labels import require_do
 
-__all__ = ["METHODS", "Abduction", "Method", "Settings", "abduct", "counterfactuals", "noise_of_units", "takes_float64"]
+__all__ = [
+    "METHODS",
+    "Abduction",
+    "Method",
+    "Settings",
+    "abduct",
+    "counterfactuals",
+    "noise_of_units",
+    "precision",
+    "takes_float64",
+]
 
 FEW, R_HAT = 30.0, 1.05
 """Below so many effective draws, or above such an R-hat, a warning names the noise as poorly known."""
@@ -77,7 +88,7 @@ TRIED = 61
 
 
 @contextmanager
-def _precision(*, wide: bool) -> Iterator[None]:
+def precision(*, wide: bool) -> Iterator[None]:
     """Run in float64, in which recovered noise gives the observed values back to 15 digits, or in the types set."""
     before = torch.get_default_dtype()
     try:
@@ -101,7 +112,7 @@ class _Widened(Messenger):
 
 def takes_float64(program: Program, sites: Iterable[str]) -> bool:
     """Return whether a program runs in float64 throughout; one with a float32 network, say, does not."""
-    with _precision(wide=True):
+    with precision(wide=True):
         try:
             with quiet(), _Widened(sites):
                 program(TRIED)
@@ -197,9 +208,12 @@ def noise_of_units(
             own[site], mean, variance = noise_given(site, distribution, given[site], coupling, **drawn)
             moments[site] = mean, variance
             impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
-            if tails is not None and distribution.support.is_discrete and bool((impossible & tails).any()):
-                far = impossible & tails & (distribution.log_prob(given[site]) > -torch.inf)
-                impossible = impossible & ~far
+            if tails is not None:
+                far = impossible & (distribution.log_prob(given[site]) > -torch.inf)
+                if not distribution.support.is_discrete:
+                    far = (own[site] == inside(own[site] - 1.0)) | (own[site] == inside(own[site] + 1.0))
+                impossible = (impossible & ~far) | (far & ~tails)
+                far = far & tails
                 if bool(far.any()):
                     count = len((far.nonzero().squeeze(1) // repeat).unique())
                     row = int(rows[int(far.int().argmax()) // repeat])
@@ -458,7 +472,7 @@ class Abduction:
         Pearl (2009), theorem 7.1.7: abduction, action, prediction.
         """
         require_instance("values", values, Mapping, "a dictionary: for each node the value it is set to, {'D': 1.0}")
-        with isolated(self.seed), _precision(wide=self.evidence.wide):
+        with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values)
 
             def act(evaluation: Evaluation, some: World) -> tuple[World]:
@@ -486,7 +500,7 @@ class Abduction:
         require_do(values)
         if wrong := [name for name in (sensitive, graph.sensitive_column) if values and name in values]:
             raise DataError(f"do names {wrong[0]!r}, the sensitive attribute, which the two worlds set.")
-        with isolated(self.seed), _precision(wide=self.evidence.wide):
+        with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values or {})
             bound = replace(equations, program=self.evidence.program)
             shown = [site for site in self.columns if site != sensitive]
@@ -765,7 +779,7 @@ def _abduct(
     settings.require_nodes(tuple(rows.columns))
     with isolated(seed):
         wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.observed))
-    with isolated(seed), _precision(wide=wide):
+    with isolated(seed), precision(wide=wide):
         evidence = Evidence.read(rows, coupling=coupling, sensitive=sensitive, parameters=parameters, wide=wide)
         distributions = require_possible(evidence)
         return _infer(evidence, settings, rows.columns, distributions, seed)

@@ -37,7 +37,15 @@ from pyrofair._validation import (
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.diagnostics import describe_latents, latent_table
 from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model, require_used
-from pyrofair.classifiers.pscf.networks import Encoders, LatentSEM, Prior, encoders_of, latents_of, spread_besides
+from pyrofair.classifiers.pscf.networks import (
+    Encoders,
+    LatentSEM,
+    Prior,
+    causes_of,
+    encoders_of,
+    latents_of,
+    spread_besides,
+)
 from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Replayed, read_plan, replay
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -52,7 +60,7 @@ from pyrofair.inference.amortised import (
     fit_amortised,
 )
 from pyrofair.inference.likelihood import Likelihood
-from pyrofair.mechanisms.families import Categorical, Family, Integer, choose_family, encode, features
+from pyrofair.mechanisms.families import Categorical, Continuous, Family, Integer, choose_family, encode, features
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.tables.labels import read_sensitive
@@ -68,6 +76,10 @@ SMALLEST, LARGEST = 250, 1_000
 MOST_LEVELS = 20
 """So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
 FEWEST_EACH = 20
+FEWEST_DIFFERENT = 100
+"""Decisions by draws that equal rows share take so many different rows, or a warning says that chance decides."""
+TIES = 0.1
+"""A value that so many rows hold is no draw from a density."""
 SHOWN = 5
 """So many rows of each group try out a given model."""
 SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
@@ -167,7 +179,9 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         distributions of numbers.
     families
         The distribution of a column, by its name, instead of that of
-        :func:`pyrofair.mechanisms.families.choose_family`. Integers are numbers here: make few of them categorical.
+        :func:`pyrofair.mechanisms.families.choose_family`. Integers of at most 20 values, each in 20 rows or more, are
+        ordered categories, and other values of them are refused; other integers are numbers, of a range that is widened
+        by its length on both sides (not below 0 where none is negative).
     epochs, batch_size
         The length of training, by default about 1,500 steps, in 20 to 100 epochs (of a given program 6,000, in 20 to
         6,000: the networks fit noise then), and the rows of a batch, by default a 30th of all, between 250 and 1,000
@@ -185,7 +199,10 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     plan_ : Plan
         Which nodes are redrawn, and which read the baseline.
     sem_, guide_ : LatentSEM, Encoders
-        The learned model, a Pyro program of the number of units, and the guide of its latent variables given rows.
+        Without ``model``: the learned model, a Pyro program of the number of units, and the guide of its latent
+        variables given rows.
+    parameters_ : dict
+        With ``model``: the value of each parameter that was fitted, those of ``pyro.param`` included.
     latents_ : DataFrame
         For each latent variable: the columns that read it; ``kl``, the mean divergence of its posterior from its prior
         in nats; ``auc``, how well the two groups can be told apart by it; ``explained``, the share of its column's
@@ -312,7 +329,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.__dict__ = fitted.__dict__
         for text in filter(None, (check_convergence(fit, steps, self.warmup) for fit in fits)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
-        if text := describe_latents(self.latents_, len(training.weight)):
+        if text := describe_latents(self.latents_, training.codes):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
@@ -339,7 +356,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         values = self._encode(training.table) | {graph.outcome_column: target}
         latents = latents_of(graph, self.plan_.redrawn, self.latent_size, [*self.families_])
         residual = {
-            column: _residual_share(self.families_, values, column, self._causes(column), weight)
+            column: _residual_share(self.families_, values, column, causes_of(graph, column), weight)
             for latent in latents.values()
             for column in latent.columns
         }
@@ -404,13 +421,6 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def _objective(self) -> Objective:
         return Objective(self.likelihood, self.warmup, self.mmd)
 
-    def _causes(self, column: str) -> list[str]:
-        graph = self.unfair.graph
-        node = next(node for node, own in graph.columns.items() if column in own)
-        own = graph.columns[node]
-        parents = [parent for parent in graph.parents(node) if parent not in graph.latent]
-        return [*graph.columns_of(parents), *own[: own.index(column)]]
-
     def _check_settings(self) -> None:
         check_settings(self, CONSTRAINTS)
         require_used(self)
@@ -450,6 +460,15 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         numbers = isinstance(found, Categorical) and is_numeric_dtype(values.dtype) and len(found.levels) > 2
         if numbers and values.value_counts().min() < FEWEST_EACH:
             found = choose_family(values, most_levels=2, components=self.components, weight=weight)
+        share = float(values.value_counts(normalize=True).iloc[0])
+        if isinstance(found, Continuous) and column in self._redrawn and share > TIES:
+            warnings.warn(
+                f"The column {column!r} holds {values.mode().iloc[0]:g} in {share:.0%} of the rows, and is taken for "
+                "one with a density, whose fair values never are exactly that. Give it another family (families=...), "
+                "or split it into whether and how much.",
+                PyrofairWarning,
+                stacklevel=5,
+            )
         if isinstance(found, Integer):  # rows to come may lie outside the range of these
             span = found.high - found.low
             low = 0 if found.low >= 0 else found.low - span
@@ -461,6 +480,16 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             return self.given_.values(table)
         sensitive, families = self.unfair.graph.sensitive_column, self.families_
         values = {str(name): encode(families[name], table[name]) for name in table.columns if name != sensitive}
+        for name in {*values} & {*self._redrawn}:
+            family = families[name]
+            if isinstance(family, Integer) and bool(
+                (out := (values[name] < family.low) | (values[name] > family.high)).any()
+            ):
+                raise DataError(
+                    f"The column {name!r} holds {values[name][out][0].item():g}, far outside the training rows: the "
+                    f"noise behind a value is known from {family.low} to {family.high}. Correct the row, or fit with "
+                    f"families={{{name!r}: Integer(...)}} of a wider range."
+                )
         if sensitive in table.columns:
             values[sensitive] = torch.tensor(read_sensitive(table, self.unfair.graph, both=False)).float()
         return values
@@ -500,16 +529,36 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         A row's result depends on the row and on ``random_state`` alone, not on the other rows. ``latents``,
         ``coupling``, ``average`` and ``samples`` are read here, and may be set after fitting.
         """
-        parts = []
-        for rows in self._chunks(X):
-            found = self._replayed(rows, self.plan_, self.draws_)
-            score = found.score
-            if self.average == "decision":
-                score = (self._decision_noise(rows, len(score), self.seed_) < score).to(score.dtype)
-            parts.append(score.double().mean(0))
-        positive = torch.cat(parts).numpy() if parts else np.empty(0)
+        positive = self._positive(X, self.draws_, average=self.average)
         both = np.column_stack([1.0 - positive, positive])
         return both if self.classes_[1] == self.unfair.graph.positive else both[:, ::-1].copy()
+
+    def _positive(self, X: Any, draws: int, *, average: Average, labelled: bool = False) -> NDArray[np.float64]:
+        """Return P(Y = positive) of each row, averaged over draws, shape (m,)."""
+        parts = []
+        for rows in self._chunks(X):
+            score = self._replayed(rows, self.plan_, draws, labelled=labelled).score
+            if average == "decision":
+                score = (self._decision_noise(rows, len(score), self.seed_) < score).to(score.dtype)
+            parts.append(score.double().mean(0))
+        if draws == 1 and not labelled:
+            self._warn_of_shared_draws(X)
+        return torch.cat(parts).numpy() if parts else np.empty(0)
+
+    def _warn_of_shared_draws(self, X: pd.DataFrame) -> None:
+        """Warn where few rows differ, for the decisions by one draw that equal rows share are a matter of chance."""
+        graph = self.unfair.graph
+        redrawn = X[X[graph.sensitive_column] != graph.label(self.plan_.baseline)] if self._redrawn else X.iloc[:0]
+        counts = redrawn.groupby(self.reads_, sort=False, dropna=False, observed=True).size().to_numpy(np.float64)
+        different = counts.sum() ** 2 / max((counts**2).sum(), 1.0)
+        if different < min(FEWEST_DIFFERENT, len(redrawn) / 2):
+            warnings.warn(
+                f"Equal rows share one draw, and the {len(redrawn)} rows to be redrawn are worth {different:.0f} "
+                "different ones: the effect of decisions by this draw is a matter of chance. Average it over "
+                "random_state; predict draws for each unit, named by its index.",
+                PyrofairWarning,
+                stacklevel=4,
+            )
 
     @property
     def draws_(self) -> int:
@@ -519,17 +568,24 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row: the last class where its probability exceeds 1/2, shape (m,).
 
-        By ``decisions`` it is the probability at one draw of the unit's noise, or that of :meth:`predict_proba`.
+        By ``decisions`` it is the probability at one draw of the unit's noise, or that of :meth:`predict_proba`. The
+        draw is made of the row's values, its label in the index of X, and ``random_state``: units with equal rows have
+        draws of their own, and a unit the same one among any other units.
         """
         draw = self.latents == "abducted" if self.decisions is None else self.decisions == "draw"
-        last = (self.one_draw() if draw else self).predict_proba(X)[:, 1]
-        return np.asarray(self.classes_[(last > 0.5).astype(int)])
+        if draw:
+            positive = self._positive(X, 1, average="probability", labelled=True)
+        else:
+            positive = self._positive(X, self.draws_, average=self.average)
+        yes = [label == self.unfair.graph.positive for label in self.classes_]
+        return np.asarray(self.classes_[np.where(positive > 0.5, yes.index(True), yes.index(False))])
 
     def one_draw(self) -> Self:
-        """Return this classifier with one sample of each unit, whose probability is the one that decides.
+        """Return this classifier with one sample of each row, whose probability decides.
 
         An audit thresholds probabilities: audit this one for the effect of decisions, and the classifier itself for
-        that of scores.
+        that of scores. As an audit takes a function of the row, equal rows share a draw here, other than in
+        :meth:`predict`: with few different rows the effect is a matter of chance, and a warning says so.
         """
         check_is_fitted(self, "plan_")
         self._fitted()  # read once, for the copy too
@@ -552,7 +608,15 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return (table.iloc[start : start + CHUNK] for start in range(0, len(table), CHUNK))
 
     def _replayed(
-        self, table: pd.DataFrame, plan: Plan, draws: int, *, latents: Latents | None = None, seed: int | None = None
+        self,
+        table: pd.DataFrame,
+        plan: Plan,
+        draws: int,
+        *,
+        latents: Latents | None = None,
+        seed: int | None = None,
+        labelled: bool = False,
+        every: bool = False,
     ) -> Replayed:
         """Return redrawn values, latent variables, and P(Y = positive), (draws, m, ...)."""
         mode = self.latents if latents is None else latents
@@ -571,6 +635,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
                     draws=share,
                     seed=(self.seed_ if seed is None else seed) + i,
                     coupling=self.coupling,
+                    labelled=labelled,
+                    every=every,
                 )
                 for i, (program, share) in enumerate(zip(programs, shares, strict=True))
             ]
@@ -620,7 +686,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         require_integer("draws", draws)
         require_seed(random_state)
         table = read_table(X, self.feature_names_in_.tolist(), what="X")
-        fair = self._replayed(table, self.plan_, draws, seed=random_state)
+        fair = self._replayed(table, self.plan_, draws, seed=random_state, every=True)
         anew: Latents = "prior" if self.latents == "prior" else "posterior"
         again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=random_state)
         column = self.unfair.graph.outcome_column

@@ -77,7 +77,8 @@ def latent_table(
         found = []
         for site in fitted.drawn:
             readers = [node for node in every if site in equations.info.causes(node, every)[1]]
-            shares = [_explained(fitted, site, node, some, guide.drawn) for node in readers if node in some]
+            owners = [node for node in readers if node != fitted.outcome] or readers
+            shares = [_explained(fitted, site, node, some, guide.drawn) for node in owners if node in some]
             axis = equations.info.shapes[site].index(-1)
             points = guide.drawn[site].movedim(axis, 0).reshape(len(rows), -1).double().numpy()
             found.append(
@@ -148,18 +149,17 @@ def _explained(
     return float(1.0 - ((same - again) ** 2).mean() / 2.0 / total) if total > 0.0 else np.nan
 
 
-def describe_latents(table: pd.DataFrame, n: int) -> str:
+def describe_latents(table: pd.DataFrame, group: NDArray[Any]) -> str:
     """Return the warning of latent variables that say nothing of a row, or tell the groups apart; may be empty."""
     texts = []
     if len(silent := table[table["kl"] < LEAST_NATS]):
         names = ", ".join(f"{row.latent} ({row.kl:.3f})" for row in silent.itertuples())
         texts.append(
-            f"The latent variables {names} say nothing of a row: their posterior is their prior (divergence below "
-            f"{LEAST_NATS} nats), and the distributions of their columns explain all spread by noise of their own. "
-            "latents='abducted' infers that noise too; with latents='posterior' it is drawn anew for each unit. Raise "
-            "likelihood, or fix own_noise, for latent variables that say more."
+            f"The latent variables {names} say nothing of a row: less than {LEAST_NATS} nats. Predictions by "
+            "latents='abducted' do not rest on them; for 'posterior' raise likelihood, or fix own_noise."
         )
-    error = 1.0 / np.sqrt(3.0 * max(n, 1))
+    sizes = np.bincount(group.astype(int), minlength=2) * min(1.0, MOST_ROWS / len(group))
+    error = np.sqrt((sizes.sum() + 1.0) / (12.0 * max(sizes.prod(), 1.0)))  # of the AUC where the groups are alike
     if len(known := table[(table["auc"] > MOST_AUC) & (table["auc"] - 0.5 > 2.0 * error)]):
         names = ", ".join(f"{row.latent} (AUC {row.auc:.2f})" for row in known.itertuples())
         texts.append(

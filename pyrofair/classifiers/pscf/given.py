@@ -116,7 +116,8 @@ class Stored:
 
     def __call__(self, *args: Any) -> None:
         """Run it."""
-        state: Any = {"params": dict(self.state["params"]), "constraints": dict(self.state["constraints"])}
+        params = {name: value.detach() for name, value in self.state["params"].items()}  # the store marks what it holds
+        state: Any = {"params": params, "constraints": dict(self.state["constraints"])}
         with pyro.settings.context(module_local_params=True), pyro.get_param_store().scope(state):
             self.call(*args)
 
@@ -348,20 +349,23 @@ def _fit(
             known = {id(each) for each in numbers}
             numbers = [each for each in _collect(lambda: one.loss(few), second) if id(each) not in known]
             losses += [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
-        kept = _copied(pyro.get_param_store().get_state())
+        store = pyro.get_param_store()
+        stored = [name for name in dict.fromkeys(equations.info.dependencies.stored) if name in store]
+        named = {name: store[name].detach().clone() for name in stored}
+        kept = _copied(store.get_state())
     for value in kept["params"].values():
         value.requires_grad_(requires_grad=False)
     fitted = _freeze(model.program, kept)
     draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
-    of_units = None if one.guide is _draws_nothing else at_parameters(_freeze(one.guide, kept), draws)
-    stored = replace(one.likelihood, program=_freeze(one.likelihood.program, kept))
-    one = replace(one, likelihood=stored, guide=_freeze(one.guide, kept))
+    of_units: Any = None if one.guide is _draws_nothing else at_parameters(_freeze(one.guide, kept), draws)
+    frozen = replace(one.likelihood, program=_freeze(one.likelihood.program, kept))
+    one = replace(one, likelihood=frozen, guide=_freeze(one.guide, kept))
     if fitted is not model.program or isinstance(fitted, nn.Module):  # what was read holds the numbers before
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PyrofairWarning)  # given above
             equations = read_equations(fitted, equations.unfair, at_parameters(fitted, draws))
     programs = _at_draws(fitted, equations, draws, of_units, unknown)
-    return FittedGiven(programs, model.levels, losses, one, parameters)
+    return FittedGiven(programs, model.levels, losses, one, parameters | named)
 
 
 def _draws_nothing(rows: Mapping[str, Tensor]) -> None:

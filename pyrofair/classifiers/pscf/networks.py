@@ -28,7 +28,17 @@ from pyrofair.programs.provenance import Program
 from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations
 
-__all__ = ["Encoders", "FixedSpread", "Latent", "LatentSEM", "Prior", "encoders_of", "latents_of", "spread_besides"]
+__all__ = [
+    "Encoders",
+    "FixedSpread",
+    "Latent",
+    "LatentSEM",
+    "Prior",
+    "causes_of",
+    "encoders_of",
+    "latents_of",
+    "spread_besides",
+]
 
 Prior = Literal["normal", "learned", "mixture"]
 Values = Mapping[str, Tensor]
@@ -92,6 +102,14 @@ class Latent:
 
     size: int
     columns: tuple[str, ...]
+
+
+def causes_of(graph: CausalGraph, column: str) -> list[str]:
+    """Return the columns of the parents of a column's node, and its node's columns before it."""
+    node = graph.node_of[column]
+    own = graph.columns[node]
+    parents = [parent for parent in graph.parents(node) if parent not in graph.latent]
+    return [*graph.columns_of(parents), *own[: own.index(column)]]
 
 
 def latents_of(graph: CausalGraph, nodes: Sequence[str], size: int | None, taken: Sequence[str]) -> dict[str, Latent]:
@@ -178,10 +196,7 @@ class LatentSEM(nn.Module):
 
     def reads(self, column: str) -> list[str]:
         """Return the columns that a column's distribution reads: those of its parents, and its node's before it."""
-        node = self.owner[column]
-        own = self.graph.columns[node]
-        parents = [parent for parent in self.graph.parents(node) if parent not in self.graph.latent]
-        return [*self.graph.columns_of(parents), *own[: own.index(column)]]
+        return causes_of(self.graph, column)
 
     def family_of(self, site: str) -> list[str]:
         """Return the columns of a latent variable and of their causes, on which alone it depends."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyrofair._random import keyed_strata, keyed_uniform, row_keys
+from pyrofair._random import keyed_strata, keyed_uniform, labelled_keys, row_keys
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path
-from pyrofair.inference.abduction import ImpossibleNoise, noise_of_units
+from pyrofair.inference.abduction import ImpossibleNoise, noise_of_units, precision
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
@@ -281,16 +281,6 @@ class Replayed:
         )
 
 
-@contextmanager
-def _precision(*, wide: bool) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float64 if wide else torch.float32)
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
 def replay(
     fitted: FittedProgram,
     plan: Plan,
@@ -301,21 +291,26 @@ def replay(
     draws: int,
     seed: int,
     coupling: Coupling,
+    labelled: bool = False,
+    every: bool = False,
 ) -> Replayed:
     """Replay n rows: the redrawn sites where unfair edges carry the baseline and fair ones each row's own value.
 
     ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names, ``index`` labels the rows. A row's
     noise is made of its own values and the seed alone; unless it is abducted, of the values that no unfair path
-    touches, so that rows which differ by unfair paths only have the same noise.
+    touches, so that rows which differ by unfair paths only have the same noise. With ``labelled`` it is made of the
+    row's label in ``index``, too: equal rows of different units have noise of their own.
 
     With ``"abducted"`` the noise is that of the row: its latent variables are drawn by the guide, and then the noise of
     each redrawn site given its value; a row with the baseline is given back as it is. With ``"posterior"`` the latent
-    variables are those of the guide, with ``"prior"`` those of the program, and all other noise is drawn anew.
+    variables are those of the guide, with ``"prior"`` those of the program, and all other noise is drawn anew. With
+    ``every`` the latent variables of such a row are drawn as often as others', though nothing rests on them.
     """
     n, node_of = len(index), fitted.equations.node_of
     keyed = [*node_of.values()] if latents == "abducted" else plan.shared
     keys = row_keys([each for site, each in values.items() if node_of[site] in keyed], n)
-    with _precision(wide=fitted.wide), torch.no_grad():
+    keys = labelled_keys(keys, index) if labelled else keys
+    with precision(wide=fitted.wide), torch.no_grad():
         typed = {site: _as_site(fitted, site, each) for site, each in values.items()}
         at_once = max(UNITS_AT_ONCE // draws, 1)
         parts = []
@@ -330,7 +325,7 @@ def replay(
                 some = _Rows(
                     fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
                 )
-                parts.append((rows, some.replay(group, latents, draws, coupling)))
+                parts.append((rows, some.replay(group, latents, draws, coupling, every=every)))
         return Replayed.of(parts, n, draws)
 
 
@@ -358,13 +353,13 @@ class _Rows:
     def _uniform(self, draws: int) -> KeyedUniforms:
         return KeyedUniforms(self.keys, self.seed, draws)
 
-    def replay(self, group: int | None, latents: Latents, draws: int, coupling: Coupling) -> Replayed:
+    def replay(self, group: int | None, latents: Latents, draws: int, coupling: Coupling, *, every: bool) -> Replayed:
         """Replay the rows of a group; None if no prediction reads the group."""
         fitted, plan, m = self.fitted, self.plan, len(self.keys)
         equations = fitted.equations
         redrawn = self._redrawn
         kept = latents == "abducted" and (group is None or group == plan.baseline or not redrawn)
-        if kept and not fitted.noise_of_outcome:
+        if kept and not fitted.noise_of_outcome and not every:
             draws = 1  # all draws are the same
         uniform = self._uniform(draws)
         axes = {s: shape.index(-1) for s, shape in equations.info.shapes.items() if -1 in shape}
@@ -389,6 +384,8 @@ class _Rows:
             level = torch.tensor(sensitive_levels(equations.unfair.graph)[read], dtype=torch.float64)
             held[equations.sensitive] = _as_site(fitted, equations.sensitive, level).expand(m * draws)
         score = outcome_probability(fitted.only([fitted.outcome]), noise, fitted.outcome, held)
+        if latents == "prior":
+            latent = {site: noise.values[site] for site in fitted.drawn if site in noise.values}  # noqa: PD011 - no table
 
         def by_draw(each: Tensor, axis: int = 0) -> Tensor:
             units = each.movedim(axis, 0)
@@ -409,7 +406,7 @@ class _Rows:
             return {}
         types = fitted.equations.info.dtypes
         rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
-        with _precision(wide=fitted.guide_wide):
+        with precision(wide=fitted.guide_wide):
             _GuideOnKeys(noise).run_guide(fitted.guide, rows)
         found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}

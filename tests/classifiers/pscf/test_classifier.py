@@ -24,6 +24,7 @@ from pyrofair.mechanisms.families import Categorical, choose_family
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The loss may not have settled"),
     pytest.mark.filterwarnings("ignore:The latent variables"),
+    pytest.mark.filterwarnings("ignore:.* lies so far in a tail"),
 ]
 
 HIRING = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
@@ -175,9 +176,10 @@ def clone_of(model: PSCF, **settings: Any) -> PSCF:
 
 def test_predict_is_a_threshold() -> None:
     X, _ = make_data()
-    proba = fitted().predict_proba(X)
+    model = fitted(decisions="mean")
+    proba = model.predict_proba(X)
     np.testing.assert_allclose(proba.sum(1), 1.0)
-    np.testing.assert_array_equal(fitted().predict(X), (proba[:, 1] > 0.5).astype(int))
+    np.testing.assert_array_equal(model.predict(X), (proba[:, 1] > 0.5).astype(int))
 
 
 @pytest.mark.parametrize(("positive", "other"), [("hired", "rejected"), ("rejected", "hired"), (0, 1)])
@@ -216,7 +218,7 @@ def test_strings_and_categories(positive: Any, other: Any) -> None:
     with pytest.raises(DataError, match=r"'job' holds 'judge', not seen in fit"):
         model.predict(X.assign(job="judge"))
     model.predict(X.assign(age=X["age"].max() + 10))  # numbers beyond those seen are numbers
-    with pytest.raises(DataError, match=r"age = 1000 .* is impossible under the program"):  # whose noise is sought
+    with pytest.raises(DataError, match=r"'age' holds 1000, far outside the training rows"):  # whose noise is sought
         model.predict(X.assign(age=1000))
     model.set_params(latents="prior").predict(X.assign(age=1000))
 

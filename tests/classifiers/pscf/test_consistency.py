@@ -20,6 +20,7 @@ from pyrofair.classifiers.pscf import PSCF
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The loss may not have settled"),
     pytest.mark.filterwarnings("ignore:The latent variables"),
+    pytest.mark.filterwarnings("ignore:.* lies so far in a tail"),
 ]
 
 EDGES = "A -> D -> E -> Y; A -> M -> Y; A -> Y; Q -> {D E M Y}"
@@ -211,11 +212,10 @@ def test_numbers_belong_to_the_seed_and_leave_global_state_alone() -> None:
     np.testing.assert_array_equal(changed[~contrast], first[~contrast])
 
 
-def test_one_draw_is_what_decides() -> None:
+def test_one_draw_is_one_of_the_draws() -> None:
     X, _ = draw("nominal")
     model = fitted()
     one = model.one_draw()
-    np.testing.assert_array_equal(model.predict(X), (one.predict_proba(X)[:, 1] > 0.5).astype(int))
     mean = clone_of(model, decisions="mean")
     np.testing.assert_array_equal(mean.predict(X), (model.predict_proba(X)[:, 1] > 0.5).astype(int))
     assert (one.draws_, model.draws_) == (1, 6)

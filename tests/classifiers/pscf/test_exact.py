@@ -24,6 +24,7 @@ from pyrofair.mechanisms.families import Continuous
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The loss may not have settled"),
     pytest.mark.filterwarnings("ignore:The latent variables"),
+    pytest.mark.filterwarnings("ignore:.* lies so far in a tail"),
 ]
 
 THROUGH = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y")

@@ -29,7 +29,7 @@ def test_truth_on_a_scenario() -> None:
     table = hiring.draw(1000, random_state=0)
     X, y = table.drop(columns="Y"), table["Y"]
     model = PSCF(hiring.unfair, epochs=30, batch_size=100, random_state=0, progress=False).fit(X, y)
-    for latents, samples in (("abducted", 50), ("posterior", 50), ("prior", 5)):
+    for latents, samples in (("abducted", 100), ("posterior", 100), ("prior", 5)):
         model.set_params(latents=latents)
         found = model.truth(hiring, n=3_000, random_state=0)
         assert found.true_accuracy.value == pytest.approx(0.869, abs=0.02)
