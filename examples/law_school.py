@@ -176,7 +176,7 @@ print(pd.DataFrame(found).round(3).to_string())
 # `pf.audit` takes a source of both worlds: here the program at its fitted parameters. `SEM.truth` evaluates the same on
 # the true program: PSCF is fair by its own model, and what is left is the error of that model. A plain logistic
 # regression of the same columns stands beside it. Scores of PSCF are means over 100 draws of a student's noise;
-# `predict` decides by one draw, and so does `one_draw()`, whose scores an audit thresholds.
+# `predict` decides by one draw of each unit, and so does `one_draw()`, whose scores an audit thresholds.
 
 # %%
 plain = LogisticRegression().fit(train[features], train["Y"])
