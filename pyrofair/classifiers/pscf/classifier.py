@@ -38,7 +38,6 @@ from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.diagnostics import describe_latents, latent_table
 from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model, require_used
 from pyrofair.classifiers.pscf.networks import (
-    Encoders,
     LatentSEM,
     Prior,
     causes_of,
@@ -60,6 +59,7 @@ from pyrofair.inference.amortised import (
     fit_amortised,
 )
 from pyrofair.inference.likelihood import Likelihood
+from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import Categorical, Continuous, Family, Integer, choose_family, encode, features
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
@@ -183,8 +183,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         ordered categories, and other values of them are refused; other integers are numbers, of a range that is widened
         by its length on both sides (not below 0 where none is negative).
     epochs, batch_size
-        The length of training, by default about 1,500 steps, in 20 to 100 epochs (of a given program 6,000, in 20 to
-        6,000: the networks fit noise then), and the rows of a batch, by default a 30th of all, between 250 and 1,000
+        The length of training, by default about 1,500 steps in 20 to 100 epochs, for more would fit networks to noise
+        (of a given program about 6,000 steps), and the rows of a batch, by default a 30th of all, between 250 and 1,000
         (an 8th of fewer than 2,000).
     learning_rate, weight_decay
         The size of Adam's steps, which shrink to a hundredth after a third of the epochs; the precision of the normal

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-import types
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,14 +21,22 @@ from torch import Tensor, nn
 
 from pyrofair._random import isolated
 from pyrofair._validation import require_callable
-from pyrofair.classifiers.pscf.networks import Encoders
 from pyrofair.classifiers.pscf.replay import FittedProgram
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.abduction import takes_float64
 from pyrofair.inference.amortised import AmortisedGuide, Objective, Problem, Steps, elbo_of, fit_amortised
 from pyrofair.inference.likelihood import Likelihood, read_likelihood, site_values
+from pyrofair.inference.numbers import (
+    Stored,
+    allow_local_parameters,
+    collect_numbers,
+    copied_state,
+    modules_of,
+    warn_of_unseen_numbers,
+)
 from pyrofair.inference.samplers import fitting
+from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import Categorical, Continuous, Family
 from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import CouplingError, quantile, unwrap
@@ -44,8 +51,6 @@ from pyrofair.tables.labels import read_levels
 
 __all__ = ["FittedGiven", "GivenModel", "fit_given", "read_model", "require_model", "require_used"]
 
-MODULE = "$$$"
-"""Stands in Pyro's names of parameters between a module and its own."""
 PARAMETER_DRAWS = 200
 FEW = 11
 """A guide is tried on so many rows."""
@@ -99,103 +104,9 @@ def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) ->
             "PSCF takes no program with covariates of its own; make them nodes of the graph and the program."
         )
     program, guide = copy.deepcopy((program, guide))
-    for module in _modules(program, guide):
-        _allow_local_parameters(module)
+    for module in modules_of(program, guide):
+        allow_local_parameters(module)
     return GivenModel(program, guide, posterior, levels)
-
-
-# -- fitted numbers without a prior ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Stored:
-    """A program, or a guide, that reads fitted values of ``pyro.param`` instead of those of the global store."""
-
-    call: Callable[..., Any]
-    state: Mapping[str, Any]
-
-    def __call__(self, *args: Any) -> None:
-        """Run it."""
-        params = {name: value.detach() for name, value in self.state["params"].items()}  # the store marks what it holds
-        state: Any = {"params": params, "constraints": dict(self.state["constraints"])}
-        with pyro.settings.context(module_local_params=True), pyro.get_param_store().scope(state):
-            self.call(*args)
-
-
-def _copied(state: Any) -> Any:
-    """Return a state of the parameter store with values of its own."""
-    params = {name: value.detach().clone().requires_grad_() for name, value in state["params"].items()}
-    return {"params": params, "constraints": dict(state["constraints"])}
-
-
-def _modules(*parts: Any) -> list[nn.Module]:
-    """Return the networks that programs are, or whose methods they are."""
-    owners = [part.__self__ if isinstance(part, types.MethodType) else part for part in parts]
-    return [owner for owner in owners if isinstance(owner, nn.Module)]
-
-
-def _unconstrained(site: Any) -> Tensor:
-    """Return the number behind a ``param`` site; a module's own parameter is its own."""
-    value: Any = site["value"]
-    return value.unconstrained() if hasattr(value, "unconstrained") else value  # type: ignore[no-any-return]
-
-
-def _collect(run: Callable[[], Any], *parts: Any) -> list[Tensor]:
-    """Return the numbers that a run reads by ``pyro.param``, and those of networks, each once."""
-    with poutine.trace(param_only=True) as tracer:
-        run()
-    sites: Any = tracer.trace.nodes
-    found = [_unconstrained(site) for site in sites.values()]
-    found += [each for module in _modules(*parts) for each in module.parameters()]
-    owned = {id(each) for module in _modules(*parts) for each in module.parameters()}
-    for name, site in sites.items():
-        if MODULE in name and id(_unconstrained(site)) not in owned:
-            raise DataError(
-                f"The program or guide trains {name.split(MODULE)[0]!r} by pyro.module, a network that it closes over, "
-                "so that a fit would change it in place. Make the network's class the program: a method of it, or "
-                "forward(n)."
-            )
-    return list({id(each): each for each in found if each.requires_grad}.values())
-
-
-def _warn_of_others(program: Program) -> None:
-    """Warn of numbers that require a gradient, and that are no part of the program that a fit can see."""
-    with fitting(stored=True), poutine.trace() as tracer, torch.enable_grad():
-        program(FEW)
-    sites: Any = tracer.trace.nodes
-    tracer.trace.compute_log_prob()
-    every = [site["log_prob"] if site["type"] == "sample" else site["value"] for site in sites.values() if "fn" in site]
-    known = {id(_unconstrained(site)) for site in sites.values() if site["type"] == "param"}
-    known |= {id(each) for module in _modules(program) for each in module.parameters()}
-    if any(id(leaf) not in known for leaf in _leaves(each for each in every if isinstance(each, Tensor))):
-        warnings.warn(
-            "The program reads numbers that require a gradient and reach it neither by pyro.param or pyro.module nor "
-            "as those of a module that is the program, or whose method it is. They stay as they are. Make the class of "
-            "the network the program, or, if they are known, put requires_grad_(False).",
-            PyrofairWarning,
-            stacklevel=4,
-        )
-
-
-def _leaves(values: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors that require a gradient on which values depend."""
-    waiting, seen, found = [each.grad_fn for each in values if each.grad_fn is not None], set[Any](), list[Tensor]()
-    while waiting:
-        node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
-            if hasattr(node, "variable"):
-                found.append(node.variable)
-            waiting += [before for before, _ in node.next_functions if before is not None]
-    return found
-
-
-def _allow_local_parameters(module: nn.Module) -> None:
-    """Let Pyro's modules be run with numbers of their own, though they were made to keep them in the global store."""
-    for part in module.modules():
-        context = getattr(part, "_pyro_context", None)
-        if context is not None and not hasattr(context, "param_state"):
-            context.param_state = {"params": {}, "constraints": {}}
 
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
@@ -267,17 +178,17 @@ def fit_given(
     of, parameters are fitted first with a guide that does see it, and the guide of predictions after them.
     """
     graph = unfair.graph
-    with isolated(seed), pyro.get_param_store().scope(_copied(pyro.get_param_store().get_state())):
+    with isolated(seed), pyro.get_param_store().scope(copied_state(pyro.get_param_store().get_state())):
         equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
         read_levels(model.levels, equations.node_of, graph)
         priors = read_priors(equations.program, equations.info, model.posterior)
         held = priors.read(model.posterior) if model.posterior and priors.names else {}
         numbers = bool(equations.info.dependencies.stored) or any(
-            each.requires_grad for module in _modules(model.program) for each in module.parameters()
+            each.requires_grad for module in modules_of(model.program) for each in module.parameters()
         )
         known = _held_at(model.program, held) if held else model.program
         likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
-        _warn_of_others(model.program)
+        warn_of_unseen_numbers(model.program)
         if model.guide is not None and not likelihood.latent:
             raise DataError("guide= draws the noise that rows do not determine, and here they determine all of it.")
         if not numbers and not likelihood.latent and (held or not priors.names):
@@ -338,7 +249,7 @@ def _fit(
         of_parameters = _guide_of_parameters(likelihood, [name for name in likelihood.parameters if name not in drawn])
         unseen = frozenset[str]() if sighted else frozenset(outcome)
         one = problem(likelihood, first, of_parameters, hidden=unseen, ignored=ignored)
-        numbers = _collect(lambda: one.loss(few), model.program, first, of_parameters)
+        numbers = collect_numbers(lambda: one.loss(few), model.program, first, of_parameters)
         losses = [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
         parameters = _median(one, few, likelihood.parameters)
         if sighted:
@@ -347,12 +258,12 @@ def _fit(
             second: AmortisedGuide = guide or _encoders(likelihood, info, seen, axes, hidden)
             one = problem(fixed, second, None, hidden=frozenset(outcome), ignored=frozenset(outcome))
             known = {id(each) for each in numbers}
-            numbers = [each for each in _collect(lambda: one.loss(few), second) if id(each) not in known]
+            numbers = [each for each in collect_numbers(lambda: one.loss(few), second) if id(each) not in known]
             losses += [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
         store = pyro.get_param_store()
         stored = [name for name in dict.fromkeys(equations.info.dependencies.stored) if name in store]
         named = {name: store[name].detach().clone() for name in stored}
-        kept = _copied(store.get_state())
+        kept = copied_state(store.get_state())
     for value in kept["params"].values():
         value.requires_grad_(requires_grad=False)
     fitted = _freeze(model.program, kept)
@@ -373,7 +284,7 @@ def _draws_nothing(rows: Mapping[str, Tensor]) -> None:
 
 
 def _freeze(call: Callable[..., Any], state: Mapping[str, Any]) -> Any:
-    for module in _modules(call):
+    for module in modules_of(call):
         module.requires_grad_(requires_grad=False).eval()
     return Stored(call, state) if state["params"] else call
 

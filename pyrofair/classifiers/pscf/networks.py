@@ -1,4 +1,4 @@
-"""The default model of PSCF: a distribution of each column by a network, with latent variables; and networks as guide.
+"""The default model of PSCF: a distribution of each column by a network, with latent variables, and its guide.
 
 The model is a Pyro program of the number of units, and the guide one of their rows, as a user's own are.
 """
@@ -9,7 +9,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, Literal
 
 import pyro
@@ -17,11 +16,12 @@ import pyro.distributions as dist
 import torch
 from pyro import poutine
 from torch import Tensor, nn
-from torch.distributions import biject_to, constraints
+from torch.distributions import constraints
 
 from pyrofair._random import isolated
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.causal_graph import unused_name
+from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import Continuous, Family, Integer, Positive, features
 from pyrofair.programs.couplings import is_nominal
 from pyrofair.programs.provenance import Program
@@ -29,7 +29,6 @@ from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations
 
 __all__ = [
-    "Encoders",
     "FixedSpread",
     "Latent",
     "LatentSEM",
@@ -48,8 +47,6 @@ COMPONENTS = 5
 """The components of a mixture prior."""
 INTEGER_NOISE = 0.25
 """The least spread of an integer's own noise, in units: rounding hides anything finer, and steps fit badly."""
-LEAST_SPREAD = 1e-4
-"""The least standard deviation of the guide."""
 
 
 @dataclass(frozen=True)
@@ -264,55 +261,6 @@ class LatentSEM(nn.Module):
                 drawn = columns is None or column in columns
                 value = pyro.sample(column, self._given(column, read, latents.get(site or "")) if drawn else spare)
                 read[column] = features(self.families[column], value)
-
-
-class Encoders(nn.Module):
-    """A guide of units' latent variables given their rows: normal, with networks for mean and standard deviation.
-
-    For each latent variable ``reads`` has the columns that its network reads, and ``supports`` its shape and support; a
-    variable that is not any real number is a transformed normal one. ``hidden`` are the tanh units of each layer.
-    """
-
-    def __init__(
-        self,
-        families: Mapping[str, Family],
-        reads: Mapping[str, Sequence[str]],
-        supports: Mapping[str, tuple[tuple[int, ...], Any]],
-        *,
-        hidden: Sequence[int] = (20, 20),
-        plate: str = "units",
-    ) -> None:
-        super().__init__()
-        self.families, self.supports, self.plate = dict(families), dict(supports), plate
-        self.reads = {site: tuple(columns) for site, columns in reads.items()}
-        self.networks = nn.ModuleList(self._new(site, hidden) for site in self.reads)
-
-    def _new(self, site: str, hidden: Sequence[int]) -> nn.Module:
-        width = sum(features(self.families[name], torch.zeros(1)).shape[-1] for name in self.reads[site])
-        sizes = [max(width, 1), *hidden]
-        layers: list[nn.Module] = []
-        for before, size in pairwise(sizes):
-            layers += [nn.Linear(before, size), nn.Tanh()]
-        return nn.Sequential(*layers, nn.Linear(sizes[-1], 2 * math.prod(self.supports[site][0])))
-
-    def posterior(self, site: str, rows: Values) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation of a latent variable, before it is transformed, shapes (n, k)."""
-        n = len(next(iter(rows.values())))
-        network: Any = self.networks[list(self.reads).index(site)]
-        dtype = network[-1].weight.dtype
-        parts = [features(self.families[name], rows[name]).to(dtype).expand(n, -1) for name in self.reads[site]]
-        loc, scale = network(torch.cat(parts, -1) if parts else torch.ones(n, 1, dtype=dtype)).chunk(2, -1)
-        return loc, nn.functional.softplus(scale) + LEAST_SPREAD
-
-    def forward(self, rows: Values) -> None:
-        """Draw the latent variables of n units."""
-        with pyro.plate(self.plate, len(next(iter(rows.values())))):
-            for site, (shape, support) in self.supports.items():
-                loc, scale = (each.reshape(-1, *shape) for each in self.posterior(site, rows))
-                drawn: Any = dist.Normal(loc, scale)
-                if support is not constraints.real:
-                    drawn = dist.TransformedDistribution(drawn, [biject_to(support)])
-                pyro.sample(site, drawn.to_event(len(shape)))
 
 
 def encoders_of(sem: LatentSEM, hidden: Sequence[int]) -> Encoders:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyrofair._random import keyed_strata, keyed_uniform, labelled_keys, row_keys
+from pyrofair._random import labelled_keys, row_keys
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path
@@ -22,14 +22,12 @@ from pyrofair.inference.abduction import ImpossibleNoise, noise_of_units, precis
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
+from pyrofair.inference.keyed_noise import GuideOnKeys, KeyedNoise, KeyedUniforms, halves
 from pyrofair.programs.couplings import (
     Coupling,
     Noise,
-    Uniform,
-    at_noise,
     inside,
     noise_given,
-    noise_like,
     partner,
     quantile,
     unwrap,
@@ -43,8 +41,6 @@ __all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "outcome_probability"
 Latents = Literal["abducted", "posterior", "prior"]
 UNITS_AT_ONCE = 2**16
 """So many draws of units are evaluated at once."""
-MOST_STRATIFIED = 4
-"""Draws of vectors of more numbers than these are independent, not one in each part of their distribution."""
 
 
 # -- what is replayed --------------------------------------------------------------------------------------------------
@@ -164,80 +160,6 @@ class FittedProgram:
         """The random sites that the outcome reads besides observed nodes: with them its probability differs."""
         seen = tuple(site for site in self.equations.node_of if site not in self.hidden)
         return frozenset(self.equations.info.causes(self.outcome, seen)[1])
-
-
-# -- noise that belongs to rows ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class KeyedUniforms:
-    """Uniform numbers of units (m * draws, ...), the draws of a unit one after the other, made of their rows' keys.
-
-    The draws of one number lie one in each equal part of (0, 1), so that means over them vary less.
-    """
-
-    keys: NDArray[np.uint64]
-    seed: int
-    draws: int
-
-    def __call__(self, name: str, shape: Sequence[int]) -> Tensor:
-        rest = tuple(shape[1:])
-        few = int(np.prod(rest, dtype=np.int64)) <= MOST_STRATIFIED
-        drawn = (keyed_strata if few else keyed_uniform)(self.keys, self.seed, name, (self.draws, *rest))
-        return drawn.movedim(-1, 0).reshape(*shape).to(torch.get_default_dtype())
-
-
-def _half(name: str, shape: Sequence[int]) -> Tensor:
-    """Return for each number the probability of its median."""
-    return torch.full(tuple(shape), 0.5)
-
-
-@dataclass
-class KeyedNoise(Noise):
-    """Noise that is drawn from keyed uniforms, by quantile functions; ``axes`` holds the axis of each site's units."""
-
-    uniform: Uniform | None = None
-    axes: Mapping[str, int] = field(default_factory=dict)
-
-    def draw(self, name: str, distribution: Any) -> Tensor:
-        """Return the value of an exogenous site, at its uniform numbers on first use."""
-        if name not in self.values:
-            self.values[name] = self.at(name, distribution)
-        return self.values[name]
-
-    def at(self, name: str, distribution: Any) -> Tensor:
-        """Return the value of a distribution of units at the uniform numbers of a name."""
-        assert self.uniform is not None
-        shape, axis = [*distribution.shape()], self.axes.get(name, 0)
-        shape[axis : axis + 1] = []
-        u = inside(self.uniform(name, (self.n, *shape))).movedim(0, axis)
-        return at_noise(name, distribution, u, "monotone")
-
-    def is_redrawn(self, name: str, distribution: Any) -> bool:
-        """Return False: a family without a quantile function, whose draws cannot be keyed, is refused when met."""
-        return False
-
-    def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the noise of a node in the baseline and elsewhere."""
-        assert self.uniform is not None
-        if name not in self.pairs:
-            first = noise_like(distribution, shape, self.coupling, name, self.uniform)
-            other = first
-            if self.coupling == "independent":
-                other = noise_like(distribution, shape, self.coupling, f"{name} elsewhere", self.uniform)
-            self.pairs[name] = first, partner(first, self.coupling) if self.coupling == "antithetic" else other
-        return self.pairs[name]
-
-
-class _GuideOnKeys(RunOnNoise):
-    """Run a guide whose draws are at keyed uniform numbers."""
-
-    def __init__(self, noise: KeyedNoise) -> None:
-        super().__init__(noise, (), {})
-
-    def run_guide(self, guide: AmortisedGuide, rows: Mapping[str, Tensor]) -> None:
-        with quiet(), self:
-            guide(rows)
 
 
 # -- the replay --------------------------------------------------------------------------------------------------------
@@ -407,13 +329,13 @@ class _Rows:
         types = fitted.equations.info.dtypes
         rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
         with precision(wide=fitted.guide_wide):
-            _GuideOnKeys(noise).run_guide(fitted.guide, rows)
+            GuideOnKeys(noise).run_guide(fitted.guide, rows)
         found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
     def _medians(self, noise: KeyedNoise, draws: int) -> dict[str, Tensor]:
         """Return the medians of the guide, in the shapes of its sites."""
-        half = KeyedNoise(noise.n, noise.coupling, seed=None, uniform=_half, axes=noise.axes)
+        half = KeyedNoise(noise.n, noise.coupling, seed=None, uniform=halves, axes=noise.axes)
         return self._latents(half, "abducted", draws, {s: repeat_each(each, draws) for s, each in self.cells.items()})
 
     def _hidden(self, noise: KeyedNoise, wide: World, latent: World) -> World:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from pyrofair import CausalGraph
 from pyrofair.classifiers.pscf.networks import (
-    Encoders,
     FixedSpread,
     Latent,
     LatentSEM,
@@ -24,6 +23,7 @@ from pyrofair.classifiers.pscf.networks import (
     spread_besides,
 )
 from pyrofair.graph.causal_graph import unused_name
+from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, Positive, choose_family
 
 GRAPH = CausalGraph("A -> D; A -> M; {A D M} -> Y", sensitive="A", outcome="Y", columns={"D": ["d", "e"]})

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from pyrofair import CausalGraph, GraphError, NotIdentifiedError
 from pyrofair._random import isolated, keyed_strata, keyed_uniform, row_keys
-from pyrofair.classifiers.pscf.networks import Encoders, LatentSEM, encoders_of, latents_of
-from pyrofair.classifiers.pscf.replay import FittedProgram, KeyedNoise, KeyedUniforms, Replayed, read_plan, replay
+from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of, latents_of
+from pyrofair.classifiers.pscf.replay import FittedProgram, Replayed, read_plan, replay
 from pyrofair.graph import UnfairPaths
+from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms
+from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import choose_family
 
 CHAIN = CausalGraph("A -> D -> E -> Y; A -> M -> E; A -> M -> Y; A -> Y; Q -> E; Q -> Y", sensitive="A", outcome="Y")
