@@ -307,6 +307,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             If the table, the outcome or a setting is unfit, or training diverges; nothing has been fitted then.
         NotIdentifiedError, GraphError
             If the unfair paths have a recanting witness, or one of them runs through a latent node.
+        PosteriorError
+            If a given program cannot be fitted as written.
 
         Warns
         -----
