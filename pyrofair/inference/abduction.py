@@ -55,7 +55,6 @@ from pyrofair.programs.couplings import (
     is_point,
     named_coupling,
     noise_given,
-    noise_like,
     parameters_of,
     partner,
     require_couplings,
@@ -232,11 +231,7 @@ def noise_of_units(
                     impossible,
                 )
             natural[site] = at_noise(site, distribution, own[site], coupling)
-        other = partner(own[site], coupling)
-        if coupling == "independent" and uniform is not None:
-            shape = (m, *distribution.event_shape)
-            other = noise_like(distribution, shape, coupling, f"{site} elsewhere", uniform)
-        pairs[site] = own[site], other
+        pairs[site] = own[site], partner(own[site], coupling, site, uniform)
     values |= {site: value for site, value in handler.factual.items() if site in evidence.info.random - implicit}
     observed = Observed(handler.factual, natural, handler.under)
     return Noise(m, coupling, values, pairs, redraws, None, observed), moments

@@ -76,10 +76,7 @@ class KeyedNoise(Noise):
         assert self.uniform is not None
         if name not in self.pairs:
             first = noise_like(distribution, shape, self.coupling, name, self.uniform)
-            other = first
-            if self.coupling == "independent":
-                other = noise_like(distribution, shape, self.coupling, f"{name} elsewhere", self.uniform)
-            self.pairs[name] = first, partner(first, self.coupling) if self.coupling == "antithetic" else other
+            self.pairs[name] = first, partner(first, self.coupling, name, self.uniform)
         return self.pairs[name]
 
 

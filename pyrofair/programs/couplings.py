@@ -343,10 +343,13 @@ def at_noise(name: str, distribution: Any, noise: Tensor, coupling: Coupling) ->
         ) from error
 
 
-def partner(noise: Tensor, coupling: Coupling) -> Tensor:
-    """Return the noise of a site where its distribution is another one, given the noise that it has here."""
+def partner(noise: Tensor, coupling: Coupling, name: str = "", uniform: Uniform | None = None) -> Tensor:
+    """Return the noise of a site where its distribution is another one, given the noise that it has here.
+
+    Independent noise is drawn by torch, or from ``uniform`` numbers of the site's name.
+    """
     if coupling == "independent":
-        return inside(torch.rand_like(noise))
+        return inside(torch.rand_like(noise) if uniform is None else uniform(f"{name} elsewhere", noise.shape))
     return 1.0 - noise if coupling == "antithetic" else noise
 
 

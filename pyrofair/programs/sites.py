@@ -76,6 +76,11 @@ class ProgramSites:
     outside: tuple[dict[str, Any], ...] = field(default=(), repr=False, compare=False)
     known: KnownUnits | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def axes(self) -> dict[str, int]:
+        """For each site with a value for each unit, the axis of the units."""
+        return {site: shape.index(UNITS) for site, shape in self.shapes.items() if UNITS in shape}
+
     def shape(self, site: str, n: int) -> tuple[int, ...]:
         """Return the shape of a site's values for n units."""
         return tuple(n if size == UNITS else size for size in self.shapes[site])

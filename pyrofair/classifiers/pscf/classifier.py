@@ -371,7 +371,6 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.sem_, self.guide_ = sem, guide
         info = self._program(wide=False).equations.info
         n = len(weight)
-        axes = {site: shape.index(-1) for site, shape in info.shapes.items()}
         likelihood = Likelihood(
             sem,
             n,
@@ -386,7 +385,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             shapes={site: info.shape(site, n) for site in info.sites},
             vectors={},
         )
-        problem = Problem(likelihood, guide, axes, weight, group)
+        problem = Problem(likelihood, guide, info.axes, weight, group)
         numbers = [*sem.parameters(), *guide.parameters()]
         return problem, [fit_amortised(problem, numbers, steps, self.seed_, self._objective)]
 

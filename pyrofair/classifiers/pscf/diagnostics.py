@@ -79,7 +79,7 @@ def latent_table(
             readers = [node for node in every if site in equations.info.causes(node, every)[1]]
             owners = [node for node in readers if node != fitted.outcome] or readers
             shares = [_explained(fitted, site, node, some, guide.drawn) for node in owners if node in some]
-            axis = equations.info.shapes[site].index(-1)
+            axis = equations.info.axes[site]
             points = guide.drawn[site].movedim(axis, 0).reshape(len(rows), -1).double().numpy()
             found.append(
                 {

@@ -43,7 +43,7 @@ from pyrofair.programs.couplings import CouplingError, quantile, unwrap
 from pyrofair.programs.covariates import covariate_names
 from pyrofair.programs.parameters import MOST_DRAWS, at_parameters, read_priors
 from pyrofair.programs.provenance import Program
-from pyrofair.programs.sites import UNITS, ProgramSites
+from pyrofair.programs.sites import ProgramSites
 from pyrofair.programs.structural_equations import Equations, read_equations
 from pyrofair.programs.vectors import ScalarProgram
 from pyrofair.sources.sem import SEM
@@ -217,7 +217,7 @@ def _fit(
 ) -> FittedGiven:
     graph, info = equations.unfair.graph, equations.info
     outcome = {site for site, node in equations.node_of.items() if node == graph.outcome} & likelihood.rows.keys()
-    axes = {site: shape.index(UNITS) for site, shape in info.shapes.items() if UNITS in shape}
+    axes = info.axes
     few = torch.arange(min(len(weight), FEW))
 
     def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:

@@ -284,7 +284,7 @@ class _Rows:
         if kept and not fitted.noise_of_outcome and not every:
             draws = 1  # all draws are the same
         uniform = self._uniform(draws)
-        axes = {s: shape.index(-1) for s, shape in equations.info.shapes.items() if -1 in shape}
+        axes = equations.info.axes
         noise = KeyedNoise(m * draws, coupling, seed=None, uniform=uniform, axes=axes)
         wide = {site: repeat_each(each, draws) for site, each in self.cells.items()}
         latent = self._latents(noise, latents, draws, wide) if redrawn or fitted.noise_of_outcome else {}
@@ -354,7 +354,7 @@ class _Rows:
         for site in moving:
             distribution, value = run.distributions[site], noise.values.pop(site)  # noqa: PD011 - no table
             own, _, _ = noise_given(site, distribution, value, noise.coupling, uniform)
-            noise.pairs[site] = own, _elsewhere(site, own, noise.coupling, uniform)
+            noise.pairs[site] = own, partner(own, noise.coupling, site, uniform)
 
     def _solved(self, redrawn: Sequence[str], latent: Mapping[str, Tensor], draws: int) -> dict[str, Tensor]:
         """Return the noise that rows determine, in the shapes of its sites; refuse what is neither solved nor drawn."""
@@ -454,11 +454,6 @@ class _Rows:
         nodes = {*equations.node_of}
         evaluation = Evaluation(bound.program, bound.info, nodes, bound.endogenous, noise)
         return evaluation.world(bound, redrawn, held, switched=switched and not plan.as_is)
-
-
-def _elsewhere(site: str, own: Tensor, coupling: Coupling, uniform: KeyedUniforms) -> Tensor:
-    """Return the noise of units where a site has another distribution; it belongs to their rows, too."""
-    return inside(uniform(f"{site} elsewhere", own.shape)) if coupling == "independent" else partner(own, coupling)
 
 
 class _ReadSites(RunOnNoise):
