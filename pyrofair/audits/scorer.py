@@ -133,12 +133,12 @@ class AuditScorer:
             if str(each.message) not in self._said:
                 self._said.add(str(each.message))
                 warnings.warn(str(each.message), each.category, stacklevel=2)
-        figures = {
+        figures: dict[Any, Any] = {
             (row.decisions, row.quantity): (row.estimate, row.lower, row.upper) for row in report.table.itertuples()
         }
         accuracy, *_ = figures["threshold", "accuracy"]
         estimate, *ends = figures[self.decisions, self.quantity]
-        return dict(zip(self.names, map(float, (accuracy, estimate, np.abs(ends).max())), strict=True))
+        return dict(zip(self.names, map(float, (accuracy, estimate, max(abs(each) for each in ends))), strict=True))
 
     def single(self, model: Any, X: pd.DataFrame, y: npt.ArrayLike) -> float:
         """Return one score: the accuracy where the far end is at most ``at_most``, else minus what it is beyond that.
