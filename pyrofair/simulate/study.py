@@ -151,6 +151,8 @@ class Study:
                 text = label if pd.isna(strength) else f"{label}, strength {strength:g}"
                 axes.errorbar(line["n"], line["mean"], 2.0 * line["error"].fillna(0.0), marker="o", ms=3, label=text)
             axes.set_xscale("log")
+            axes.set_xticks(sorted(set(table["n"])), sorted(set(table["n"])))
+            axes.minorticks_off()
             axes.set_xlabel("units" if row == len(names) - 1 else "")
             axes.set_ylabel("" if column else name)
             axes.set_title("" if row else place, fontsize=10)
