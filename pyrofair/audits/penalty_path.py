@@ -37,7 +37,8 @@ from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.classifiers.training import evaluate, hold_out, train
+from pyrofair.classifiers.batches import hold_out
+from pyrofair.classifiers.training import evaluate, train
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views

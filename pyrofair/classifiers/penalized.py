@@ -36,18 +36,17 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.batches import Problem, hold_out, stack_worlds
 from pyrofair.classifiers.training import (
+    Fit,
     Optimizer,
     Penalty,
-    Problem,
     Schedule,
-    choose_start,
-    hold_out,
+    choose_starts,
     logits_in_parts,
     make_module,
     make_optimizer,
     seeded,
-    stack_worlds,
     to_tensor,
     train,
 )
@@ -316,11 +315,19 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def first_module(self, problem: Problem) -> nn.Module:
         """Return the module to start from: of several, the one that comes nearest to the least objective."""
-        first = self.new_module(problem)
-        if self.starts == 1 or isinstance(self.model, nn.Module) or problem.worlds is None or not self.strength > 0:
-            return first
-        modules = [first, *(self.new_module(problem, start) for start in range(1, self.starts))]
-        return choose_start(modules, problem, self.penalty, self.strength, self.schedule())
+        starts = self.first_modules(problem)
+        if len(starts) == 1:
+            return starts[0]
+        return choose_starts([[self.fit_of(module, problem) for module in starts]])[0]
+
+    def first_modules(self, problem: Problem) -> list[nn.Module]:
+        """Return the modules among which to choose the one to start from."""
+        several = not isinstance(self.model, nn.Module) and problem.worlds is not None and self.strength > 0
+        return [self.new_module(problem, start) for start in range(self.starts if several else 1)]
+
+    def fit_of(self, module: nn.Module, problem: Problem) -> Fit:
+        """Return the training of a module on a problem, by the settings of this classifier."""
+        return Fit(module, problem, self.penalty, self.strength, self.schedule())
 
     def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
         """Return an untrained module, another one for each start; the global random state stays as it was."""
