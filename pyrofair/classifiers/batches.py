@@ -27,6 +27,7 @@ __all__ = [
     "hold_out",
     "plan_batches",
     "stack_worlds",
+    "widen",
 ]
 
 
@@ -199,7 +200,7 @@ def _draw_order(problem: Problem, count: int, generator: torch.Generator, *, pen
     order = order.to(problem.rows.device)
     if penalised and problem.stratum is not None and count > 1:
         stratum = problem.stratum[order]
-        order = torch.cat([order[stratum == value] for value in problem.strata])
+        order = torch.cat([order.masked_select(stratum == value) for value in problem.strata])
     return order
 
 
@@ -307,14 +308,15 @@ class Epoch:
 
     ``rows`` (batches, K, m) are indices of the rows of each problem; one past the last where the batch is filled up.
     ``outcome`` and ``factor`` (batches, K, m): the factor of a row's cross-entropy in the loss. ``share`` (batches, K,
-    2, m): the weight of a row in each world; ``scale`` (batches, K, 2), as that of a :class:`Share`. ``batches`` lists
-    the same per problem, where each is trained with shares of its own.
+    2, m): the weight of a row in each world, of which ``total`` (batches, K, 2) is the sum; ``scale`` (batches, K, 2),
+    as that of a :class:`Share`. ``batches`` lists the same per problem, where each is trained with shares of its own.
     """
 
     rows: Tensor
     outcome: Tensor
     factor: Tensor
     share: Tensor | None = None
+    total: Tensor | None = None
     scale: Tensor | None = None
     batches: tuple[list[Batch], ...] = ()
 
@@ -324,19 +326,23 @@ class Epoch:
         if len(parts) == 1:
             return parts[0]
         width = max(part.rows.shape[2] for part in parts)
-        shares = [part.share for part in parts if part.share is not None]
-        scales = [part.scale for part in parts if part.scale is not None]
+        shares, totals, scales = (
+            [values for part in parts if (values := getattr(part, name)) is not None]
+            for name in ("share", "total", "scale")
+        )
         return cls(
-            torch.cat([_widen(part.rows, width, fill) for part, fill in zip(parts, fills, strict=True)], 1),
-            torch.cat([_widen(part.outcome, width, 0) for part in parts], 1),
-            torch.cat([_widen(part.factor, width, 0) for part in parts], 1),
-            torch.cat([_widen(share, width, 0) for share in shares], 1) if shares else None,
+            torch.cat([widen(part.rows, width, fill) for part, fill in zip(parts, fills, strict=True)], 1),
+            torch.cat([widen(part.outcome, width, 0) for part in parts], 1),
+            torch.cat([widen(part.factor, width, 0) for part in parts], 1),
+            torch.cat([widen(share, width, 0) for share in shares], 1) if shares else None,
+            torch.cat(totals, 1) if totals else None,
             torch.cat(scales, 1) if scales else None,
             tuple(batches for part in parts for batches in part.batches),
         )
 
 
-def _widen(values: Tensor, width: int, fill: int) -> Tensor:
+def widen(values: Tensor, width: int, fill: int) -> Tensor:
+    """Return values (..., m), filled up to a width along the last axis."""
     lacking = width - values.shape[-1]
     return values if not lacking else nn.functional.pad(values, (0, lacking), value=fill)
 
@@ -377,14 +383,15 @@ class Epochs:
 
     def _filled(self, rows: Tensor, sizes: Tensor) -> Epoch:
         fill = len(self.problem.rows)
-        rows = _widen(rows, -(-rows.shape[1] // FILL) * FILL, fill)
-        outcome, factor, *share = self.columns.index_select(1, rows.flatten()).view(-1, *rows.shape)
+        rows = widen(rows, -(-rows.shape[1] // FILL) * FILL, fill)
+        outcome, factor, *share = self._columns_of(rows)
         factor = factor / sizes
         if not self.worlds:
             return Epoch(rows[:, None], outcome[:, None], factor[:, None])
         shares = torch.stack(share, 1)
-        scale = shares.new_full(shares.shape[:2], self.count)
-        empty = ~(shares > 0).any(2)
+        total = shares.sum(2)
+        scale = shares.new_full(total.shape, self.count)
+        empty = total <= 0
         if bool(empty.any()):  # the world comes whole in such a batch
             scale = scale / (1 + empty.sum(0))
             for i, (world, column) in enumerate(zip(self.worlds, self.columns[2:], strict=True)):
@@ -392,9 +399,14 @@ class Epochs:
                 extra = rows.new_full((self.count, size), fill)
                 extra[empty[:, i], : len(world)] = world
                 rows = torch.cat([rows, extra], 1)
-                outcome, factor, shares = (_widen(each, rows.shape[1], 0) for each in (outcome, factor, shares))
+                outcome, factor, shares = (widen(each, rows.shape[1], 0) for each in (outcome, factor, shares))
                 shares[:, i, -size:] = column[extra]
-        return Epoch(rows[:, None], outcome[:, None], factor[:, None], shares[:, None], scale[:, None])
+            total = shares.sum(2)
+        return Epoch(*(each[:, None] for each in (rows, outcome, factor, shares, total, scale)))
+
+    def _columns_of(self, rows: Tensor) -> Tensor:
+        """Return the columns at rows of any shape, shape (columns, *rows.shape)."""
+        return self.columns.gather(1, rows.reshape(1, -1).expand(len(self.columns), -1)).view(-1, *rows.shape)
 
     def _listed(self, batches: list[Batch]) -> Epoch:
         fill, longest = len(self.problem.rows), max(len(batch.rows) for batch in batches)
@@ -403,7 +415,7 @@ class Epochs:
         for at, batch in enumerate(batches):
             rows[at, : len(batch.rows)] = batch.rows
             sizes[at] = batch.size
-        outcome, factor = self.columns[:2].index_select(1, rows.flatten()).view(2, *rows.shape)
+        outcome, factor = self._columns_of(rows)
         factor = factor * (torch.arange(rows.shape[1], device=rows.device) < sizes) / sizes
         return Epoch(rows[:, None], outcome[:, None], factor[:, None], batches=(batches,))
 
@@ -412,7 +424,7 @@ def _deal(order: Tensor, count: int, fill: int, *, in_turn: bool) -> Tensor:
     """Split rows into batches (count, m), one to each in turn or else in blocks, filled up to one length."""
     longest = -(-len(order) // count)
     if in_turn:
-        return _widen(order, longest * count, fill).view(longest, count).T
+        return widen(order, longest * count, fill).view(longest, count).T
     if len(order) == longest * count:
         return order.view(count, longest)
-    return torch.stack([_widen(part, longest, fill) for part in order.tensor_split(count)])
+    return torch.stack([widen(part, longest, fill) for part in order.tensor_split(count)])

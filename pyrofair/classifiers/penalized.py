@@ -35,8 +35,8 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
-from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.batches import Problem, hold_out, stack_worlds
+from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.training import (
     Fit,
     Optimizer,

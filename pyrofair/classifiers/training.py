@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import PYRO_LOCK
-from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches
+from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches, widen
 from pyrofair.classifiers.stacks import (
     NOT_FINITE,
     Alone,
@@ -94,7 +94,7 @@ def make_optimizer(optimizer: str | Optimizer, rate: float | None) -> Optimizer:
     if callable(optimizer):
         return optimizer
     if optimizer == "adam":
-        return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate)
+        return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate, fused=True)
     return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
 
 
@@ -206,7 +206,8 @@ class _Training:
         self.fits, self.stack, self.optimizer = fits, stack, optimizer
         first = fits[0]
         self.errors: list[Exception | None] = [None] * len(fits)
-        self.penalised, self.formula = first.is_penalised, first.formula
+        self.penalised = first.is_penalised
+        self.formula = None if isinstance(stack, Alone) else first.formula
         apart = isinstance(stack, Alone) or (self.penalised and self.formula is None)
         drawn: dict[tuple[int, int], Epochs] = {}
         self.which = []
@@ -222,9 +223,10 @@ class _Training:
         tensors = {id(fit.problem.rows): fit.problem.rows for fit in fits}
         self.rows = first.problem.rows if len(tensors) == 1 else torch.cat(list(tensors.values()))
         starts = dict(zip(tensors, np.cumsum([0, *map(len, tensors.values())]).tolist(), strict=False))
-        self.last = [starts[id(fit.problem.rows)] + len(fit.problem.rows) - 1 for fit in fits]
         self.offset = torch.tensor([[starts[id(fit.problem.rows)]] for fit in fits], device=self.rows.device)
-        self.strength = torch.tensor([fit.strength for fit in fits], dtype=self.rows.dtype, device=self.rows.device)
+        self.last = self.offset + torch.tensor([[len(fit.problem.rows) - 1] for fit in fits], device=self.rows.device)
+        self.sign = first.problem.sign
+        self.strength = self.rows.new_tensor([self.sign * fit.strength for fit in fits])
         self.means: WorldMeans | None = None
         self.scores: list[tuple[WorldScores, WorldScores]] = []
 
@@ -238,7 +240,7 @@ class _Training:
             for epoch in bar:
                 self.stack.modules[0].train()
                 losses, extras = self._epoch()
-                for at, (fit, each) in enumerate(zip(self.fits, waiting, strict=True)):
+                for at, each in enumerate(waiting):
                     if self.errors[at] is None and not each.is_over:
                         try:
                             each.record(epoch, losses[:, at], extras[:, at], self.penalised)
@@ -275,47 +277,43 @@ class _Training:
         """Make the steps of an epoch; return the losses and penalties of its batches, shapes (batches, K)."""
         drawn = [epochs.draw() for epochs in self.epochs]
         whole = Epoch.join([drawn[which] for which in self.which], [len(fit.problem.rows) for fit in self.fits])
-        limits = torch.tensor(self.last, device=self.rows.device)[:, None]
-        rows = torch.minimum(whole.rows + self.offset, limits)
-        slots = None if self.means is None else self.means.slots(whole.rows)
-        losses, extras = [], []
-        for at in range(len(rows)):
-            logits = self._logits(whole, rows, at)
-            score = torch.sigmoid(logits.detach())
-            outcome, factor = whole.outcome[at], whole.factor[at]
+        if self.means is not None:
+            self.means.begin(whole, self.strength)
+        known, extras = [], []
+        batches = zip(torch.minimum(whole.rows + self.offset, self.last), whole.outcome, whole.factor, strict=True)
+        for at, (index, outcome, factor) in enumerate(batches):
             if isinstance(self.stack, Alone):
-                size = logits.shape[1]
-                outcome, factor = outcome[:, :size], factor[:, :size]
-            losses.append(_cross_entropy(logits.detach(), outcome, factor))
+                size = len(whole.batches[0][at].rows)
+                index, outcome, factor = index[:, :size], outcome[:, :size], factor[:, :size]
+            logits = self.stack.logits(self.rows.index_select(0, index.flatten()).view(*index.shape, -1))
+            known.append(logits.detach())
+            score = torch.sigmoid(known[-1])
             slope = factor * (score - outcome)
             if self.penalised:
-                own = score if self.fits[0].problem.sign == 1 else 1 - score
-                if self.means is not None:
-                    assert slots is not None
-                    assert whole.share is not None
-                    assert whole.scale is not None
-                    extra, pull = self.means.pull(slots[at], whole.share[at], whole.scale[at], own)
-                else:
-                    extra, pull = self._own_pull(whole, at, own)
+                own = score if self.sign == 1 else 1 - score
+                extra, pull = self._own_pull(whole, at, own) if self.means is None else self.means.pull(at, own)
                 extras.append(extra)
-                pull = pull * (self.strength * self.fits[0].problem.sign)[:, None]
-                slope = torch.addcmul(slope, pull, score * (1 - score))
-            self.optimizer.zero_grad(set_to_none=True)
-            logits.backward(slope)
-            self.optimizer.step()
-        found = torch.stack(losses).double().cpu().numpy()
+                slope = torch.addcmul(slope, pull, score - score * score)
+            self._step(logits, slope)
+        logits = torch.stack([widen(each, whole.rows.shape[2], 0) for each in known])
+        losses = _cross_entropy(logits, whole.outcome, whole.factor).double().cpu().numpy()
         if not self.penalised:
-            return found, np.zeros_like(found)
+            return losses, np.zeros_like(losses)
         values = torch.stack(extras)
         if self.means is not None:
             values = self.means.formula.value(*values.unbind(-1))
-        return found, values.double().cpu().numpy()
+        return losses, values.double().cpu().numpy()
 
-    def _logits(self, whole: Epoch, rows: Tensor, at: int) -> Tensor:
-        index = rows[at]
+    def _step(self, logits: Tensor, slope: Tensor) -> None:
+        """Move the weights, given the slope of the objectives in the log-odds (K, m)."""
         if isinstance(self.stack, Alone):
-            index = index[:, : len(whole.batches[0][at].rows)]
-        return self.stack.logits(self.rows.index_select(0, index.flatten()).view(*index.shape, -1))
+            self.optimizer.zero_grad(set_to_none=True)
+            logits.backward(slope)  # type: ignore[no-untyped-call]
+        else:
+            parameters = self.stack.parameters()
+            for parameter, own in zip(parameters, torch.autograd.grad(logits, parameters, slope), strict=True):
+                parameter.grad = own.contiguous()  # a fused optimizer reads it in the order of the parameter
+        self.optimizer.step()
 
     def _own_pull(self, whole: Epoch, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the penalties (K,) of the users' own making and their slopes in the scores (K, m)."""
@@ -337,7 +335,7 @@ class _Training:
                 extras[k] = extra.detach()
             except Exception as error:  # whatever a penalty of the user's raises: the other modules go on
                 self.errors[k] = error
-        return extras, pulls
+        return extras, pulls * self.strength[:, None]
 
 
 class _Waiting:
@@ -412,14 +410,14 @@ class WorldMeans:
             lasts.append(last.expand(2, -1))
         size, rows_ = max(weight.shape[1] for weight in weights), max(map(len, columns))
         # The last place, of weight 0, takes the scores of rows that no world weights.
-        self.column = torch.stack([_lengthen(column, rows_, -1) for column in columns])
+        self.column = torch.stack([widen(column, rows_, -1) for column in columns])
         self.column = torch.where(self.column < 0, size - 1, self.column)
-        self.weight = torch.stack([_lengthen(weight, size, 0) for weight in weights])
-        self.last = torch.stack([_lengthen(last, size, 0) for last in lasts])
+        self.weight = torch.stack([widen(weight, size, 0) for weight in weights])
+        self.last = torch.stack([widen(last, size, 0) for last in lasts])
 
     @staticmethod
     def _weigh(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the place of each row among those that weigh, -1 of others; the weights (2, t + 1); these rows (t,)."""
+        """Return each row's place among those that weigh, or -1; the weights of these t, (2, t + 1); and their rows."""
         assert problem.worlds is not None  # or there would be no penalty
         dense = problem.rows.new_zeros(2, len(problem.rows) + 1)
         for of, world in zip(dense, problem.worlds, strict=True):
@@ -429,31 +427,38 @@ class WorldMeans:
         column[rows] = torch.arange(len(rows), device=rows.device)
         return column, torch.cat([dense[:, rows], dense.new_zeros(2, 1)], 1), rows
 
-    def slots(self, rows: Tensor) -> Tensor:
-        """Return the places of rows (batches, K, m) of the problems in the array of scores."""
-        batches, k, _ = rows.shape
-        return self.column.expand(batches, k, -1).gather(2, rows)
+    def begin(self, epoch: Epoch, strength: Tensor) -> None:
+        """Take in the batches of an epoch; ``strength`` (K,) is the factor of each penalty's pull on the scores."""
+        assert epoch.share is not None
+        assert epoch.total is not None
+        assert epoch.scale is not None
+        places = self.column.expand(len(epoch.rows), -1, -1).gather(2, epoch.rows)
+        self.batches = list(
+            zip(
+                places.unsqueeze(2).expand(-1, -1, 2, -1),
+                epoch.share,
+                epoch.total.unsqueeze(3),
+                epoch.scale * strength[:, None],
+                strict=True,
+            )
+        )
 
-    def pull(self, slots: Tensor, share: Tensor, scale: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both means (K, 2), given the scores (K, m) of a batch's rows, and the penalty's slope in these."""
-        places = slots[:, None].expand(-1, 2, -1)
-        now = scores[:, None].expand(-1, 2, -1)
-        moved = (share * (now - self.last.gather(2, places))).sum(2)
-        self.last += (moved / share.sum(2)).unsqueeze(2)
-        self.last.scatter_(2, places, now)
+    def pull(self, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both means (K, 2), given the scores (K, m) of a batch, and the pull of the penalty on these."""
+        places, share, total, scale = self.batches[at]
+        now = scores.unsqueeze(1)
+        moved = (share * (now - self.last.gather(2, places))).sum(2, keepdim=True)
+        self.last += moved / total
+        self.last.scatter_(2, places, now.expand_as(places))
         means = (self.weight * self.last.clamp(0.0, 1.0)).sum(2)
-        slope = torch.stack(self.formula.slope(*means.unbind(1)), 1)
-        return means, ((scale * slope).unsqueeze(2) * share).sum(1)
-
-
-def _lengthen(values: Tensor, length: int, fill: int) -> Tensor:
-    return nn.functional.pad(values, (0, length - values.shape[-1]), value=fill)
+        slope = self.formula.slope(means) * scale
+        return means, torch.bmm(slope.unsqueeze(1), share).squeeze(1)
 
 
 def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each module, shape (K,)."""
+    """Return the sum of the cross-entropies of rows, each times its factor, along the last axis."""
     each = nn.functional.binary_cross_entropy_with_logits(logits, outcome, weight=factor, reduction="none")
-    return each.sum(1)
+    return each.sum(-1)
 
 
 def _call_penalty(penalty: Penalty | None, one: Scored, other: Scored) -> Tensor:
@@ -490,9 +495,8 @@ def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -
         best.append((starts[at].module, found[at][1]))
     chosen = [module for module, _ in best]
     weak = [i for i, starts in enumerate(fits) if starts[0].strength < strong[i]]
-    again = _try(
-        [replace(fits[i][0], module=module) for i in weak for module in (best[i][1], fits[i][0].module)], max_stack
-    )
+    pairs = [replace(fits[i][0], module=module) for i in weak for module in (best[i][1], fits[i][0].module)]
+    again = _try(pairs, max_stack)
     for i, (warm, _), (cold, _) in zip(weak, again[::2], again[1::2], strict=True):
         chosen[i] = best[i][1] if warm < cold - SAME_BASIN else fits[i][0].module
     return chosen

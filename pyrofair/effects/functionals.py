@@ -151,14 +151,14 @@ def _project(mean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 @dataclass(frozen=True)
 class Formula:
-    """A functional as a function of the two mean scores of a unit, and its slope in each, elementwise.
+    """A functional as a function of the two mean scores of a unit, and its slope in these.
 
-    ``value(a, b)`` and ``slope(a, b)`` take tensors of one shape; the slope is the gradient that torch finds for the
-    value, without a graph.
+    ``value(a, b)`` is elementwise; ``slope(means)`` takes both means along the last axis, shape (..., 2), and returns
+    the gradient that torch finds for the value, without a graph.
     """
 
     value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    slope: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+    slope: Callable[[torch.Tensor], torch.Tensor]
 
 
 def formula_of(functional: object) -> Formula | None:
@@ -167,13 +167,12 @@ def formula_of(functional: object) -> Formula | None:
         if functional.func is not effect_gap or functional.args or set(functional.keywords) - {"squared"}:
             return None
         return _SQUARED_GAP if functional.keywords.get("squared") else _GAP
-    named: dict[object, Formula] = {disagreement: _DISAGREEMENT, effect_gap: _GAP, piu_upper: _PIU_UPPER}
-    return named.get(functional) if callable(functional) and functional.__hash__ else None
+    named = ((disagreement, _DISAGREEMENT), (effect_gap, _GAP), (piu_upper, _PIU_UPPER))
+    return next((formula for each, formula in named if each is functional), None)
 
 
-def _projected(
-    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    slope: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+def _continued(
+    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], slope: Callable[[torch.Tensor], torch.Tensor]
 ) -> Formula:
     """Return a formula on [0, 1] continued beyond it: its value at the nearest point, plus the distance to that."""
 
@@ -181,34 +180,30 @@ def _projected(
         (a, outside_a), (b, outside_b) = _project(a), _project(b)
         return value(a, b) + outside_a + outside_b
 
-    def slope_beyond(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        inside = a.clamp(0.0, 1.0), b.clamp(0.0, 1.0)
-        pairs = zip((a, b), inside, slope(*inside), strict=True)
-        of_a, of_b = (torch.where(mean == near, own, (mean - near).sign()) for mean, near, own in pairs)
-        return of_a, of_b
+    def slope_beyond(means: torch.Tensor) -> torch.Tensor:
+        inside = means.clamp(0.0, 1.0)
+        outside = means - inside
+        return torch.where(outside == 0, slope(inside), outside.sign())
 
     return Formula(value_beyond, slope_beyond)
 
 
-def _gap_slope(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    sign = (a - b).sign()
-    return sign, -sign
+def _gap_slope(means: torch.Tensor) -> torch.Tensor:
+    return (means - means.flip(-1)).sign()
 
 
-def _squared_slope(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    twice = 2 * (a - b)
-    return twice, -twice
+def _squared_slope(means: torch.Tensor) -> torch.Tensor:
+    return 2 * (means - means.flip(-1))
 
 
-def _upper_slope(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    sign = (1 - a - b).sign()
-    return sign, sign
+def _upper_slope(means: torch.Tensor) -> torch.Tensor:
+    return (1 - means - means.flip(-1)).sign()
 
 
-_DISAGREEMENT = _projected(lambda a, b: a * (1 - b) + (1 - a) * b, lambda a, b: (1 - 2 * b, 1 - 2 * a))
+_DISAGREEMENT = _continued(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: 1 - 2 * means.flip(-1))
 _GAP = Formula(lambda a, b: (a - b).abs(), _gap_slope)
 _SQUARED_GAP = Formula(lambda a, b: (a - b).square(), _squared_slope)
-_PIU_UPPER = _projected(lambda a, b: 1 - (1 - a - b).abs(), _upper_slope)
+_PIU_UPPER = _continued(lambda a, b: 1 - (1 - a - b).abs(), _upper_slope)
 
 
 def _ends(bounds: Scored | MarginalBounds, world: int) -> tuple[torch.Tensor, torch.Tensor]:
