@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ __all__ = [
     "count_batches",
     "hold_out",
     "plan_batches",
+    "share_rows",
     "stack_worlds",
     "widen",
 ]
@@ -188,6 +189,14 @@ def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, 
     return [Batch(torch.cat(rows), len(rows[0]), tuple(share)) for rows, share in zip(parts, shares, strict=True)]
 
 
+def share_rows(problem: Problem, known: Iterable[Problem]) -> Problem:
+    """Return a problem on the tensor of rows of an earlier one that has the same rows, if there is one."""
+    for other in known:
+        if other.rows.shape == problem.rows.shape and torch.equal(other.rows, problem.rows):
+            return replace(problem, rows=other.rows)
+    return problem
+
+
 def count_batches(rows: int, batch_size: int) -> int:
     """Return the number of batches of an epoch."""
     return max(1, -(-rows // batch_size))
@@ -298,7 +307,7 @@ class WorldScores:
         return zeros.index_add(0, unit, values.to(torch.float64)).to(values.dtype)
 
 
-FILL = 16
+FILL = 32
 """Batches are filled up to a multiple of so many rows: sums and vector instructions then round alike in every stack."""
 
 

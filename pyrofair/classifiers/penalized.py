@@ -239,25 +239,31 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         fitted = copy.copy(self)  # after an error below, self is unchanged
         with neutral_torch():
             problem = fitted.prepare(X, y, sample_weight)
-            schedule = fitted.schedule()
-            fitted.module_ = train(fitted.first_module(problem), problem, self.penalty, self.strength, schedule)
-            source = fitted.source_
-            apart = pd.DataFrame() if source is None else disagreeing(compare_groups(source, fitted._positive_scores))
-        fitted.history_ = pd.DataFrame(schedule.history)
+            own = fitted.fit_of(fitted.first_module(problem), problem)
+            train(own.module, problem, own.penalty, own.strength, own.schedule)
+            warning = fitted.finish(own)
         self.__dict__ = fitted.__dict__
-        if len(apart):
-            gaps = "; ".join(
-                f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
-                for row in apart.itertuples()
-            )
-            warnings.warn(
-                f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A "
-                "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. "
-                "See source_.overlap(), and compare propensity='boosted'.",
-                PositivityWarning,
-                stacklevel=2,
-            )
+        if warning:
+            warnings.warn(warning, PositivityWarning, stacklevel=2)
         return self
+
+    def finish(self, fit: Fit) -> str:
+        """Take a trained module, and return a warning if the two observed groups disagree about it."""
+        self.module_, self.history_ = fit.module, pd.DataFrame(fit.schedule.history)
+        if self.source_ is None:
+            return ""
+        apart = disagreeing(compare_groups(self.source_, self._positive_scores))
+        if apart.empty:
+            return ""
+        gaps = "; ".join(
+            f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
+            for row in apart.itertuples()
+        )
+        return (
+            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A propensity "
+            "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
+            "source_.overlap(), and compare propensity='boosted'."
+        )
 
     def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
         scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]

@@ -29,6 +29,8 @@ ELEMENTWISE = {
     nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.Tanh,
 }  # fmt: skip
 """Layers that act on each number alone, without weights or random numbers."""
+ALIGN = 64
+"""Each copy of a weight begins at a multiple of so many numbers, so that sums and products round alike in any stack."""
 COPY_BY_COPY = {
     torch.optim.ASGD, torch.optim.Adadelta, torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW,
     torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.RMSprop, torch.optim.Rprop, torch.optim.SGD,
@@ -88,6 +90,11 @@ class Alone:
         """Return the log-odds of the rows (1, m, k) of the module, shape (1, m)."""
         return logits_of(self.modules[0], rows[0])[None]
 
+    def descend(self, logits: Tensor, slope: Tensor) -> None:
+        """Find the slopes of the weights, given that of the objective in the log-odds (1, m)."""
+        self.modules[0].zero_grad(set_to_none=True)
+        logits.backward(slope)  # type: ignore[no-untyped-call]
+
     def release(self) -> None:
         """Leave the module as it is."""
 
@@ -97,29 +104,37 @@ class Stack:
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self.modules = list(modules)
+        self.stores: list[nn.Parameter] = []
+        self.weights: list[Tensor] = []
+        self.slopes: list[Tensor] = []
         layers = [_layers(module) or [] for module in modules]
-        self.layers: list[Any] = []
-        self.stacked: list[nn.Parameter] = []
-        for copies in zip(*layers, strict=True):
-            if type(copies[0]) is not nn.Linear:
-                self.layers.append(copies[0])
-                continue
-            pair = []
-            for name in ("weight", "bias"):
-                own = [getattr(copy, name) for copy in copies]
-                if own[0] is None:
-                    pair.append(None)
-                    continue
-                whole = nn.Parameter(torch.stack([each.detach() for each in own]))
-                for each, part in zip(own, whole.detach(), strict=True):
-                    each.data = part
-                pair.append(whole)
-                self.stacked.append(whole)
-            self.layers.append(tuple(pair))
+        self.layers = [self._take(copies) for copies in zip(*layers, strict=True)]
+
+    def _take(self, copies: Sequence[Any]) -> Any:
+        """Return an activation, or the stacked weight and bias of a linear layer."""
+        if type(copies[0]) is not nn.Linear:
+            return copies[0]
+        return tuple(
+            None if each is None else self._stack([getattr(copy, name) for copy in copies])
+            for name, each in (("weight", copies[0].weight), ("bias", copies[0].bias))
+        )
+
+    def _stack(self, parameters: Sequence[nn.Parameter]) -> Tensor:
+        size, shape = parameters[0].numel(), (len(parameters), *parameters[0].shape)
+        store = nn.Parameter(parameters[0].new_zeros(len(parameters), -(-size // ALIGN) * ALIGN))
+        store.grad = torch.zeros_like(store)
+        weight, slope = (each[:, :size].view(shape) for each in (store.detach(), store.grad))
+        for parameter, part in zip(parameters, weight, strict=True):
+            part.copy_(parameter.detach())
+            parameter.data = part
+        self.stores.append(store)
+        self.slopes.append(slope)
+        self.weights.append(weight.requires_grad_())
+        return self.weights[-1]
 
     def parameters(self) -> list[nn.Parameter]:
         """Return what is learned, each of K copies along the first axis, in the order of a module's parameters."""
-        return self.stacked
+        return self.stores
 
     def logits(self, rows: Tensor) -> Tensor:
         """Return the log-odds of the rows (K, m, k) of each module, shape (K, m)."""
@@ -132,6 +147,10 @@ class Stack:
             turned = weight.transpose(1, 2)
             values = torch.bmm(values, turned) if bias is None else torch.baddbmm(bias[:, None], values, turned)
         return values[..., 0] if values.shape[2] == 1 else values[..., 1] - values[..., 0]
+
+    def descend(self, logits: Tensor, slope: Tensor) -> None:
+        """Find the slopes of the weights, given that of the objectives in the log-odds (K, m)."""
+        torch._foreach_copy_(self.slopes, torch.autograd.grad(logits, self.weights, slope))
 
     def release(self) -> None:
         """Give each module weights of its own, the present ones."""

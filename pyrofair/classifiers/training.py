@@ -55,6 +55,7 @@ TRIAL_STEPS = 100  # after these it shows in which basin of the objective traini
 STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
 SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
+IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
 PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores in [0, 1]."
 
 
@@ -123,6 +124,12 @@ class Fit:
         """The penalty as a function of the mean scores of both worlds alone, if it is one."""
         return formula_of(self.penalty) if self.is_penalised and self.problem.has_distinct_rows else None
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers a step keeps of a batch of observed rows: the outputs of all linear layers."""
+        widths = [layer.out_features for layer in self.module.modules() if isinstance(layer, nn.Linear)]
+        return min(self.schedule.batch_size, len(self.problem.outcome)) * max(sum(widths), 1)
+
     def settings(self) -> tuple[Any, ...] | None:
         """Return what fits must have in common to be trained as one stack; None of one to train alone."""
         built = architecture(self.module, self.problem.rows.shape[1])
@@ -170,7 +177,7 @@ def train_many(fits: Sequence[Fit], max_stack: int | None = None) -> list[Except
         alike.setdefault(("alone", at) if settings is None else settings, []).append(at)
     errors: list[Exception | None] = [None] * len(fits)
     for settings, members in alike.items():
-        size = len(members) if max_stack is None else max_stack
+        size = max_stack or max(1, IN_CACHE // fits[members[0]].numbers)
         for first in range(0, len(members), size):
             part = members[first : first + size]
             for at, error in zip(part, _train_alike([fits[at] for at in part], settings), strict=True):
@@ -294,7 +301,8 @@ class _Training:
                 extra, pull = self._own_pull(whole, at, own) if self.means is None else self.means.pull(at, own)
                 extras.append(extra)
                 slope = torch.addcmul(slope, pull, score - score * score)
-            self._step(logits, slope)
+            self.stack.descend(logits, slope)
+            self.optimizer.step()
         logits = torch.stack([widen(each, whole.rows.shape[2], 0) for each in known])
         losses = _cross_entropy(logits, whole.outcome, whole.factor).double().cpu().numpy()
         if not self.penalised:
@@ -303,17 +311,6 @@ class _Training:
         if self.means is not None:
             values = self.means.formula.value(*values.unbind(-1))
         return losses, values.double().cpu().numpy()
-
-    def _step(self, logits: Tensor, slope: Tensor) -> None:
-        """Move the weights, given the slope of the objectives in the log-odds (K, m)."""
-        if isinstance(self.stack, Alone):
-            self.optimizer.zero_grad(set_to_none=True)
-            logits.backward(slope)  # type: ignore[no-untyped-call]
-        else:
-            parameters = self.stack.parameters()
-            for parameter, own in zip(parameters, torch.autograd.grad(logits, parameters, slope), strict=True):
-                parameter.grad = own.contiguous()  # a fused optimizer reads it in the order of the parameter
-        self.optimizer.step()
 
     def _own_pull(self, whole: Epoch, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the penalties (K,) of the users' own making and their slopes in the scores (K, m)."""

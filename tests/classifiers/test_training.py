@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.batches import Problem
+from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.stacks import logits_of
 from pyrofair.classifiers.training import Schedule, make_module, make_optimizer, train
 from pyrofair.effects.functionals import disagreement, effect_gap
