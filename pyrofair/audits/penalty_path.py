@@ -23,10 +23,12 @@ from tqdm.auto import tqdm
 from pyrofair._random import neutral_torch
 from pyrofair._validation import (
     listed,
+    optional,
     require_choice,
     require_flag,
     require_instance,
     require_integer,
+    require_jobs,
     require_real,
     shown,
 )
@@ -36,7 +38,7 @@ from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
 from pyrofair.audits.wald import is_influence_based
-from pyrofair.classifiers.batches import hold_out, share_rows
+from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
@@ -344,8 +346,8 @@ def penalty_path(
     wanted = _seeds(seeds)
     require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
     require_integer("n_boot", n_boot, least=0)
-    if max_stack is not None:
-        require_integer("max_stack", max_stack)
+    optional(require_jobs)("n_jobs", n_jobs)
+    optional(require_integer)("max_stack", max_stack)
     found = _Found.of(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
     graph = classifier.source.unfair.graph
@@ -751,7 +753,9 @@ class _Trace:
             return
         strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
         weight = None if (self.training.weight == 1.0).all() else self.training.weight
-        models, problems, views = [], [], []
+        models: list[PenalizedClassifier] = []
+        problems: list[Problem] = []
+        views: list[Views] = []
         for seed in seeds:
             model = clone(self.classifier).set_params(random_state=seed, strength=strongest, progress=False)
             problem = model.prepare(self.training.table, self.training.y, weight)
@@ -762,8 +766,8 @@ class _Trace:
             if not self.by_influence:
                 made = make_views(source, self.measured.table, self.measured.weight, seed)
             views.append(made)
-        modules = [found.modules.get(seed) for seed in seeds]
-        if modules[0] is None:
+        modules = [found.modules[seed] for seed in seeds if seed in found.modules]
+        if not modules:
             starts = [
                 [model.fit_of(module, problem) for module in model.first_modules(problem)]
                 for model, problem in zip(models, problems, strict=True)

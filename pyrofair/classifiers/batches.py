@@ -62,7 +62,7 @@ class Problem:
     @cached_property
     def strata(self) -> list[int]:
         """The groups, sorted."""
-        return [] if self.stratum is None else self.stratum.unique().tolist()
+        return [] if self.stratum is None else torch.unique(self.stratum).tolist()
 
     @cached_property
     def without_validation(self) -> Problem:
@@ -78,7 +78,7 @@ class Problem:
     def has_distinct_rows(self) -> bool:
         """Whether no world has units or holds a row twice, so that a world is a weight of each row."""
         return self.worlds is None or all(
-            world.unit is None and len(world.rows.unique()) == len(world.rows) for world in self.worlds
+            world.unit is None and len(torch.unique(world.rows)) == len(world.rows) for world in self.worlds
         )
 
 
@@ -411,7 +411,10 @@ class Epochs:
                 outcome, factor, shares = (widen(each, rows.shape[1], 0) for each in (outcome, factor, shares))
                 shares[:, i, -size:] = column[extra]
             total = shares.sum(2)
-        return Epoch(*(each[:, None] for each in (rows, outcome, factor, shares, total, scale)))
+        rows, outcome, factor, shares, total, scale = (
+            each[:, None] for each in (rows, outcome, factor, shares, total, scale)
+        )
+        return Epoch(rows, outcome, factor, shares, total, scale)
 
     def _columns_of(self, rows: Tensor) -> Tensor:
         """Return the columns at rows of any shape, shape (columns, *rows.shape)."""

@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 
 from pyrofair._random import neutral_torch
-from pyrofair._validation import listed, require_choice, require_instance, require_integer
+from pyrofair._validation import listed, optional, require_choice, require_integer, require_jobs, shown
 from pyrofair.classifiers.batches import Problem, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, train_many
@@ -71,24 +71,11 @@ def fit_many(
     [(60,), (60,), (60,)]
     """
     require_choice("errors", errors, ("raise", "return"))
-    if max_stack is not None:
-        require_integer("max_stack", max_stack)
-    several = None if isinstance(classifiers, PenalizedClassifier) else listed(classifiers)
-    weights = None if sample_weights is None else listed(sample_weights)
-    if several is None:
-        several = [classifiers] * (1 if weights is None else len(weights))
-    for each in several:
-        require_instance("classifiers", each, PenalizedClassifier, "a PenalizedClassifier, or several")
-    if weights is None:
-        weights = [None] * len(several)
-    if len(weights) != len(several):
-        raise DataError(
-            f"There are {len(several)} classifiers and {len(weights)} sample_weights; give one weight of each row, or "
-            "None, for each classifier."
-        )
+    optional(require_jobs)("n_jobs", n_jobs)
+    optional(require_integer)("max_stack", max_stack)
+    tasks = _pair(classifiers, sample_weights)
     found: list[Fitted] = []
     texts: list[str] = []
-    tasks = list(zip(several, weights, strict=True))
     parts = np.array_split(np.arange(len(tasks)), min(len(tasks), joblib.effective_n_jobs(n_jobs))) if tasks else []
     run = joblib.delayed(_fit_together)
     for fitted, said in joblib.Parallel(n_jobs)(run([tasks[at] for at in part], X, y, max_stack) for part in parts):
@@ -104,6 +91,30 @@ def fit_many(
     return found
 
 
+def _pair(classifiers: Any, sample_weights: Any) -> list[tuple[PenalizedClassifier, Any]]:
+    """Return each classifier with its sample weights."""
+    single = isinstance(classifiers, PenalizedClassifier)
+    several = (classifiers,) if single else listed(classifiers)
+    weights = (None,) if sample_weights is None else listed(sample_weights)
+    if several is None or not all(isinstance(each, PenalizedClassifier) for each in several):
+        raise DataError(f"classifiers={shown(classifiers)} must be a PenalizedClassifier, or several in a list.")
+    if weights is None or isinstance(sample_weights, str):
+        raise DataError(
+            f"sample_weights={shown(sample_weights)} must list the weights of the rows for each classifier, or be None."
+        )
+    if single:
+        several = several * len(weights)
+    elif sample_weights is None:
+        weights = weights * len(several)
+    if len(weights) != len(several):
+        raise DataError(
+            f"There are {len(several)} classifiers and {len(weights)} sample_weights; give the weights of the rows, or "
+            "None, for each classifier."
+        )
+    pairs = zip(several, weights, strict=True)
+    return [(each, weight) for each, weight in pairs if isinstance(each, PenalizedClassifier)]
+
+
 def _fit_together(
     tasks: Sequence[tuple[PenalizedClassifier, Any]], X: Any, y: Any, max_stack: int | None
 ) -> tuple[list[Fitted], list[str]]:
@@ -116,8 +127,8 @@ def _fit_together(
             model = copy.copy(classifier).set_params(progress=False)
             try:
                 problems[len(found)] = share_rows(model.prepare(X, y, weight), problems.values())
-            except Exception as error:  # whatever a source or an encoder raises: the others go on
-                found.append(error)
+            except Exception as failure:  # whatever a source or an encoder raises: the others go on
+                found.append(failure)
             else:
                 found.append(model)
         models = {at: model for at, model in enumerate(found) if isinstance(model, PenalizedClassifier)}

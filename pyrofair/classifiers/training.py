@@ -341,7 +341,8 @@ class _Waiting:
     def __init__(self, fit: Fit) -> None:
         self.fit = fit
         self.start, self.final = np.nan, np.nan
-        self.best, self.state, self.waited = np.inf, None, 0
+        self.best, self.waited = np.inf, 0
+        self.state: dict[str, Tensor] | None = None
 
     @property
     def is_over(self) -> bool:

@@ -197,7 +197,7 @@ def _squared_slope(means: torch.Tensor) -> torch.Tensor:
 
 
 def _upper_slope(means: torch.Tensor) -> torch.Tensor:
-    return (1 - means - means.flip(-1)).sign()
+    return (1 - means[..., :1] - means[..., 1:]).sign().expand_as(means)
 
 
 _DISAGREEMENT = _continued(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: 1 - 2 * means.flip(-1))
