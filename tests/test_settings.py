@@ -404,9 +404,8 @@ settings(
     lambda **given: pf.classifiers.fit_many(
         given.pop("classifiers", pf.PenalizedClassifier()), TABLE[["A", "M"]], TABLE["Y"], **given
     ),
-    besides="X y",
+    besides="X y sample_weights",
     classifiers="source",
-    sample_weights="mapping",
     n_jobs="jobs or none",
     max_stack="count or none",
     errors="choice",
