@@ -35,19 +35,18 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
+from pyrofair.classifiers.batches import Problem, hold_out, stack_worlds
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.training import (
+    Fit,
     Optimizer,
     Penalty,
-    Problem,
     Schedule,
-    choose_start,
-    hold_out,
+    choose_starts,
     logits_in_parts,
     make_module,
     make_optimizer,
     seeded,
-    stack_worlds,
     to_tensor,
     train,
 )
@@ -240,25 +239,31 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         fitted = copy.copy(self)  # after an error below, self is unchanged
         with neutral_torch():
             problem = fitted.prepare(X, y, sample_weight)
-            schedule = fitted.schedule()
-            fitted.module_ = train(fitted.first_module(problem), problem, self.penalty, self.strength, schedule)
-            source = fitted.source_
-            apart = pd.DataFrame() if source is None else disagreeing(compare_groups(source, fitted._positive_scores))
-        fitted.history_ = pd.DataFrame(schedule.history)
+            own = fitted.fit_of(fitted.first_module(problem), problem)
+            train(own.module, problem, own.penalty, own.strength, own.schedule)
+            warning = fitted.finish(own)
         self.__dict__ = fitted.__dict__
-        if len(apart):
-            gaps = "; ".join(
-                f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
-                for row in apart.itertuples()
-            )
-            warnings.warn(
-                f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A "
-                "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. "
-                "See source_.overlap(), and compare propensity='boosted'.",
-                PositivityWarning,
-                stacklevel=2,
-            )
+        if warning:
+            warnings.warn(warning, PositivityWarning, stacklevel=2)
         return self
+
+    def finish(self, fit: Fit) -> str:
+        """Take a trained module, and return a warning if the two observed groups disagree about it."""
+        self.module_, self.history_ = fit.module, pd.DataFrame(fit.schedule.history)
+        if self.source_ is None:
+            return ""
+        apart = disagreeing(compare_groups(self.source_, self._positive_scores))
+        if apart.empty:
+            return ""
+        gaps = "; ".join(
+            f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
+            for row in apart.itertuples()
+        )
+        return (
+            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A propensity "
+            "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
+            "source_.overlap(), and compare propensity='boosted'."
+        )
 
     def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
         scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
@@ -316,11 +321,19 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def first_module(self, problem: Problem) -> nn.Module:
         """Return the module to start from: of several, the one that comes nearest to the least objective."""
-        first = self.new_module(problem)
-        if self.starts == 1 or isinstance(self.model, nn.Module) or problem.worlds is None or not self.strength > 0:
-            return first
-        modules = [first, *(self.new_module(problem, start) for start in range(1, self.starts))]
-        return choose_start(modules, problem, self.penalty, self.strength, self.schedule())
+        starts = self.first_modules(problem)
+        if len(starts) == 1:
+            return starts[0]
+        return choose_starts([[self.fit_of(module, problem) for module in starts]])[0]
+
+    def first_modules(self, problem: Problem) -> list[nn.Module]:
+        """Return the modules among which to choose the one to start from."""
+        several = not isinstance(self.model, nn.Module) and problem.worlds is not None and self.strength > 0
+        return [self.new_module(problem, start) for start in range(self.starts if several else 1)]
+
+    def fit_of(self, module: nn.Module, problem: Problem) -> Fit:
+        """Return the training of a module on a problem, by the settings of this classifier."""
+        return Fit(module, problem, self.penalty, self.strength, self.schedule())
 
     def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
         """Return an untrained module, another one for each start; the global random state stays as it was."""
