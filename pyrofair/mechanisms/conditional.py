@@ -91,10 +91,9 @@ class Network:
                 out = out @ weight + bias
         return out
 
-    @property
-    def precisions(self) -> Tensor:
-        """Those of the priors of the last layer's weights and biases, shape (inputs + 1,)."""
-        return torch.cat([self._shares(len(self.shapes)), torch.ones(1)]) / PRIOR**2
+    def precisions(self, layer: int) -> Tensor:
+        """Return those of the priors of a layer's weights and biases, shape (inputs + 1,)."""
+        return torch.cat([self._shares(layer), torch.ones(1)]) / PRIOR**2
 
     def before_last(self, parameters: Sequence[Tensor], features: Sequence[Tensor], n: int) -> Tensor:
         """Return the inputs of the last layer, (n, inputs), for parameters as for a call and features of n rows."""

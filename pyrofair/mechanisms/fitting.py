@@ -28,8 +28,9 @@ from pyrofair._validation import (
     require_real,
 )
 from pyrofair.exceptions import DataError
-from pyrofair.inference.samplers import GUIDES, Guide, Schedule, fall, fitting, run_svi
+from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting, run_svi
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
+from pyrofair.mechanisms.flat import FlatNetwork
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex
 
@@ -167,9 +168,10 @@ def _fit(
     *,
     keep: bool = False,
 ) -> Fit:
-    """Fit a distribution by stochastic variational inference, until held-out rows get no likelier.
+    """Fit a distribution by steps of Adam, until held-out rows get no likelier.
 
-    The point of a distribution with one optimum is found by Newton's method instead, to the end. What is kept otherwise
+    They are of stochastic variational inference for posteriors and for parameters of one's own, and of plain gradients
+    for the point of a network; where it has one optimum, Newton's method finds it. What is kept otherwise
     is the last state in which held-out rows are as likely as in the best one, but for a standard error of the
     difference: the best one is often early by chance, and so too near the marginal one, which understates effects.
 
@@ -180,8 +182,12 @@ def _fit(
     keep = keep and settings.posterior == "point"
     if settings.posterior == "point" and start is None and is_convex(mechanism):
         return _fit_convex(mechanism, rows, settings, bar, keep)
-    run = _Run(mechanism, rows, settings, start)
-    if not run.parameters:
+    run: _Run | _PointRun
+    if settings.posterior == "point" and isinstance(mechanism.numbers, Network):
+        run = _PointRun(mechanism, rows, settings, start)
+    else:
+        run = _Run(mechanism, rows, settings, start)
+    if isinstance(run, _Run) and not run.parameters:
         value = log_likelihood(mechanism, {}, rows, rows.held)
         return Fit(mechanism, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
     text, interrupted = "", False
@@ -330,8 +336,73 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
     return run.finish(run.average, "", False)
 
 
-class _Run:
-    """One run of variational inference: its guide, the moving average of its numbers, and its history."""
+class _Steps:
+    """Steps of Adam of one distribution: the numbers that move, their moving average, and the course of the fit."""
+
+    mechanism: ConditionalDistribution
+    rows: Rows
+    settings: Settings
+    own: Sequence[Tensor]
+    average: tuple[Tensor, ...]
+    history: list[dict[str, float]]
+    before: float = 0.0
+    done: int = 0
+
+    def steps(self) -> Iterator[tuple[int, float]]:
+        """Take steps, and yield the number of each and the mean loss of a row since the last look."""
+        settings, n = self.settings, len(self.rows.train)
+        schedule = Schedule(settings.steps, settings.learning_rate)
+        batches = _batches(self.rows.train, min(settings.batch_size, n))
+        run = self.run(batches, schedule)
+        total, taken = 0.0, 0
+        for loss in (each / n for each in run):
+            if not math.isfinite(loss):
+                raise DataError(
+                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
+                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
+                )
+            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
+            self.done += 1
+            yield self.done, total / taken
+
+    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
+        """Take steps, and yield the loss after each."""
+        raise NotImplementedError
+
+    def held(self) -> Tensor:
+        """Return the log-likelihood of each held-out row at the averaged parameters."""
+        raise NotImplementedError
+
+    def look(self, loss: float) -> Tensor:
+        """Return the log-likelihood of each held-out row, and note its mean."""
+        each = self.held()
+        value = _mean(each, self.rows.weight[self.rows.held])
+        self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
+        return each
+
+
+class _PointRun(_Steps):
+    """A fit of a network's point, by gradients written out."""
+
+    def __init__(self, mechanism: ConditionalDistribution, rows: Rows, settings: Settings, start: Fit | None) -> None:
+        self.mechanism, self.rows, self.settings = mechanism, rows, settings
+        self.flat = FlatNetwork(mechanism, rows, start.centre if start else None)
+        self.own, self.history = [self.flat.numbers], []
+        self.average = _copies(self.own)
+
+    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
+        how = {"average": self.average, "memory": self.settings.memory}
+        return descend(self.flat.loss, self.own, batches, schedule, **how)
+
+    def held(self) -> Tensor:
+        return self.flat.each(self.average[0], self.rows.held)
+
+    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+        return _point(self.mechanism, self.flat.named(state[0]), self.history, text, interrupted)
+
+
+class _Run(_Steps):
+    """A fit by variational inference, with its guide."""
 
     def __init__(
         self,
@@ -352,7 +423,6 @@ class _Run:
             self.model(self.some)
         sites: Any = tracer.trace.nodes
         self.parameters = [name for name, site in sites.items() if site["type"] == "sample"]
-        self.priors = [sites[name]["fn"] for name in self.parameters]
         size = sum(sites[name]["value"].numel() for name in self.parameters)
         if settings.posterior == "multivariate" and size > MOST_DENSE:
             raise DataError(
@@ -372,7 +442,6 @@ class _Run:
             self.average = _copies(self.own)
         self.history: list[dict[str, float]] = [] if peak is None else [*peak.history]
         self.before = 0.0 if peak is None else peak.history[-1]["step"]
-        self.done = 0
 
     def widen(self, init: Any) -> None:
         """Give the guide the width of the posterior's curvature where it starts; if that is no peak, leave it."""
@@ -399,46 +468,21 @@ class _Run:
             for own, value in zip(self.own, state, strict=True):
                 own.copy_(value)
 
-    def steps(self) -> Iterator[tuple[int, float]]:
-        """Take steps, and yield the number of each and the mean loss of a row since the last look."""
-        settings, n = self.settings, len(self.rows.train)
-        schedule = Schedule(settings.steps, settings.learning_rate)
-        batches = _batches(self.rows.train, min(settings.batch_size, n))
-        run = run_svi(self.loss(), self.own, batches, schedule, average=self.average, memory=settings.memory)
-        total, taken = 0.0, 0
-        for loss in (each / n for each in run):
-            if not math.isfinite(loss):
-                raise DataError(
-                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
-                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
-                )
-            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
-            self.done += 1
-            yield self.done, total / taken
+    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
+        return run_svi(
+            self.loss(), self.own, batches, schedule, average=self.average, memory=self.settings.memory
+        )
 
     def loss(self) -> Callable[[Tensor], Tensor]:
-        """Return the loss of a batch; that of a network's point without Pyro's handlers, the slowest part."""
-        if self.settings.posterior != "point" or not isinstance(self.mechanism.numbers, Network):
-            elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
-            return partial(elbo.differentiable_loss, self.model, self.guide)
-        distribution = self.mechanism.of(self.own)
+        """Return the loss of a batch."""
+        elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
+        return partial(elbo.differentiable_loss, self.model, self.guide)
 
-        def loss(at: Tensor) -> Tensor:
-            values = self.rows.at(at)
-            each: Tensor = self.rows.scale(at) * distribution(values).log_prob(values[self.mechanism.column])
-            prior: Tensor = sum(prior.log_prob(own) for prior, own in zip(self.priors, self.own, strict=True))
-            return -each.sum() - prior
-
-        return loss
-
-    def look(self, loss: float) -> Tensor:
-        """Return the log-likelihood of each held-out row at the averaged parameters, and note its mean."""
+    def held(self) -> Tensor:
         kept = _copies(self.own)
         self.put(self.average)
         each = _each(self.mechanism, self.median(), self.rows, self.rows.held)
         self.put(kept)
-        value = _mean(each, self.rows.weight[self.rows.held])
-        self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
         return each
 
     def median(self) -> dict[str, Tensor]:

@@ -78,7 +78,7 @@ class LastLayer:
         )
         inputs = torch.cat([before, torch.ones(len(weight), 1, dtype=torch.float64)], 1)
         return cls(
-            mechanism, inputs, values[mechanism.column].double(), weight, network.precisions.double().unsqueeze(1)
+            mechanism, inputs, values[mechanism.column].double(), weight, network.precisions(len(network.shapes)).double().unsqueeze(1)
         )
 
     def read(self, parameters: Mapping[str, Tensor]) -> Tensor:

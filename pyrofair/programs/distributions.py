@@ -15,7 +15,7 @@ from torch.special import log_ndtr, ndtr
 
 from pyrofair.exceptions import PyrofairError
 
-__all__ = ["DiscretizedMixture", "OrderedCategorical", "TruncatedNormal"]
+__all__ = ["FAR", "DiscretizedMixture", "OrderedCategorical", "TruncatedNormal", "log_normal_interval"]
 
 CENTRAL = 2.0
 """Beyond so many standard deviations the inverse error function loses digits, and a slower formula is used."""
@@ -159,6 +159,20 @@ NARROW = 0.01
 """A step of so few standard deviations has the probability of its middle, to five digits; a difference has fewer."""
 
 
+def log_normal_interval(first: Tensor, last: Tensor, step: Tensor) -> Tensor:
+    """Return the log-probability of a standard normal variable between two ends that are ``step`` apart.
+
+    An end at ``FAR`` or beyond is open. In the left tail floating-point numbers lie close together; both tails are
+    alike.
+    """
+    flip = first + last > 0
+    upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
+    narrow = (step < NARROW) & (first > -FAR) & (last < FAR)
+    gap = torch.where(narrow, -1.0, lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
+    density = -0.125 * (first + last).square() - 0.5 * math.log(2.0 * math.pi) + step.log()
+    return torch.where(narrow, density, upper + torch.log(-torch.expm1(gap)))
+
+
 class DiscretizedMixture(TorchDistribution):
     """The distribution of ``round(X)``, X from a mixture of k normal distributions, moved to an end when beyond it.
 
@@ -226,18 +240,9 @@ class DiscretizedMixture(TorchDistribution):
         if self._validate_args:
             self._validate_sample(value)
         k = value.unsqueeze(-1)
-        least, greatest = (k <= self.low.unsqueeze(-1)), (k >= self.high.unsqueeze(-1))
-        first = torch.where(least, -FAR, (k - 0.5 - self.loc) / self.scale)
-        last = torch.where(greatest, FAR, (k + 0.5 - self.loc) / self.scale)
-        # In the left tail floating-point numbers lie close together; both tails are alike.
-        flip = first + last > 0
-        upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
-        step = 1.0 / self.scale
-        narrow = (step < NARROW) & ~least & ~greatest
-        gap = torch.where(narrow, -1.0, lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
-        middle = (k - self.loc) / self.scale
-        density = -0.5 * middle.square() - 0.5 * math.log(2.0 * math.pi) + step.log()
-        inside = torch.where(narrow, density, upper + torch.log(-torch.expm1(gap)))
+        first = torch.where(k <= self.low.unsqueeze(-1), -FAR, (k - 0.5 - self.loc) / self.scale)
+        last = torch.where(k >= self.high.unsqueeze(-1), FAR, (k + 0.5 - self.loc) / self.scale)
+        inside = log_normal_interval(first, last, 1.0 / self.scale)
         possible = (value >= self.low) & (value <= self.high) & (value == value.round())
         found: Tensor = (self.log_weights + inside).logsumexp(-1)
         return found.masked_fill(~possible, -math.inf)
