@@ -19,7 +19,7 @@ from pyrofair.mechanisms.families import (
     Integer,
     Positive,
 )
-from pyrofair.programs.distributions import FAR, log_normal_interval
+from pyrofair.programs.distributions import FAR, NARROW, log_normal_interval, log_normal_step
 
 __all__ = ["Density"]
 
@@ -86,7 +86,9 @@ class Density:
         if whole:
             z = ((self.known.unsqueeze(-1) - loc.unsqueeze(-2)) / scale.unsqueeze(-2)).clamp(-FAR, FAR)
             first, last = z.unbind(-2)
-            joint = logs + log_normal_interval(first, last, 1.0 / (family.sd * scale))
+            step = 1.0 / (family.sd * scale)
+            narrow = bool(step.amin() < NARROW)  # seldom
+            joint = logs + (log_normal_step(first, last, step) if narrow else log_normal_interval(first, last))
             total = joint.logsumexp(-1)
             share = (joint - total.unsqueeze(-1)).exp()
             # Each component's share of the slope is a difference of densities over the probability of all.

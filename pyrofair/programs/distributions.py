@@ -15,7 +15,15 @@ from torch.special import log_ndtr, ndtr
 
 from pyrofair.exceptions import PyrofairError
 
-__all__ = ["FAR", "DiscretizedMixture", "OrderedCategorical", "TruncatedNormal", "log_normal_interval"]
+__all__ = [
+    "FAR",
+    "NARROW",
+    "DiscretizedMixture",
+    "OrderedCategorical",
+    "TruncatedNormal",
+    "log_normal_interval",
+    "log_normal_step",
+]
 
 CENTRAL = 2.0
 """Beyond so many standard deviations the inverse error function loses digits, and a slower formula is used."""
@@ -159,18 +167,23 @@ NARROW = 0.01
 """A step of so few standard deviations has the probability of its middle, to five digits; a difference has fewer."""
 
 
-def log_normal_interval(first: Tensor, last: Tensor, step: Tensor) -> Tensor:
-    """Return the log-probability of a standard normal variable between two ends that are ``step`` apart.
+def log_normal_interval(first: Tensor, last: Tensor) -> Tensor:
+    """Return the log-probability of a standard normal variable between two ends; at ``FAR`` or beyond they are open.
 
-    An end at ``FAR`` or beyond is open. In the left tail floating-point numbers lie close together; both tails are
-    alike.
+    In the left tail floating-point numbers lie close together; both tails are alike.
     """
     flip = first + last > 0
     upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
+    gap = (lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
+    return upper + torch.log(-torch.expm1(gap))
+
+
+def log_normal_step(first: Tensor, last: Tensor, step: Tensor) -> Tensor:
+    """Return the same for ends that are ``step`` apart, if neither is open: by its middle where the step is narrow."""
     narrow = (step < NARROW) & (first > -FAR) & (last < FAR)
-    gap = torch.where(narrow, -1.0, lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
+    wide = log_normal_interval(torch.where(narrow, -1.0, first), torch.where(narrow, 1.0, last))
     density = -0.125 * (first + last).square() - 0.5 * math.log(2.0 * math.pi) + step.log()
-    return torch.where(narrow, density, upper + torch.log(-torch.expm1(gap)))
+    return torch.where(narrow, density, wide)
 
 
 class DiscretizedMixture(TorchDistribution):
@@ -242,7 +255,7 @@ class DiscretizedMixture(TorchDistribution):
         k = value.unsqueeze(-1)
         first = torch.where(k <= self.low.unsqueeze(-1), -FAR, (k - 0.5 - self.loc) / self.scale)
         last = torch.where(k >= self.high.unsqueeze(-1), FAR, (k + 0.5 - self.loc) / self.scale)
-        inside = log_normal_interval(first, last, 1.0 / self.scale)
+        inside = log_normal_step(first, last, 1.0 / self.scale)
         possible = (value >= self.low) & (value <= self.high) & (value == value.round())
         found: Tensor = (self.log_weights + inside).logsumexp(-1)
         return found.masked_fill(~possible, -math.inf)
