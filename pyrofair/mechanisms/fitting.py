@@ -251,14 +251,14 @@ def _fit_convex(mechanism: ConditionalDistribution, rows: Rows, settings: Settin
     look(math.nan)
     converged, interrupted, text = False, False, ""
     try:
-        for theta, loss, settled in last.steps(last.read(centre), settings.steps):
-            converged = settled
+        for theta, losses, settled in last.steps(last.read(centre), settings.steps):
+            converged, loss = settled, float(losses[0])
             if not math.isfinite(loss):
                 raise DataError(
                     f"The loss of {mechanism.column!r} is {loss} at step {len(history)}. Give the column another "
                     f"family than {mechanism.family!r}."
                 )
-            centre = last.write(theta, centre)
+            centre = last.write(theta[:, 0], centre)
             look(loss)
             if bar is not None:
                 bar.update()
@@ -285,35 +285,51 @@ def _point(
     return Fit(mechanism, centre, draws, tuple(centre.values()), tuple(history), text, interrupted)
 
 
-def _refit(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
-    """Fit a distribution again to the same rows with other weights than those of ``before``: a replicate.
+def _refit(
+    fit: Fit, many: Sequence[Rows], before: Rows, settings: Settings, seed: int, layers: dict[str, LastLayer]
+) -> list[Fit | DataError]:
+    """Fit a distribution again to the same rows with other weights than those of ``before``: replicates.
 
-    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end; a slope that
-    was left with the weights before is left again, so that equal weights change nothing. Points of parameters of one's
-    own are fitted by L-BFGS to the end, all others by the steps that are set.
+    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end, in all
+    replicates at once; a slope that was left with the weights before is left again, so that equal weights change
+    nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are set.
+    ``layers`` keeps last layers from call to call.
     """
     mechanism = fit.mechanism
-    if settings.posterior == "point" and fit.centre:
-        if has_last_layer(mechanism):
-            return _refit_last_layer(fit, rows, before)
-        if not isinstance(mechanism.numbers, Network):
-            return _refit_all(fit, rows, settings)
-    return _fit(mechanism, rows, settings, start=fit)
+    if settings.posterior == "point" and fit.centre and has_last_layer(mechanism):
+        if mechanism.column not in layers:
+            layer = LastLayer.of(mechanism, fit.centre, before)
+            layers[mechanism.column] = layer.around(layer.read(fit.centre))
+        layer = layers[mechanism.column]
+        some = range(0, len(many), layer.most_stacked)
+        return [each for i in some for each in _refit_last_layer(fit, many[i : i + layer.most_stacked], before, layer)]
+    own = settings.posterior == "point" and fit.centre and not isinstance(mechanism.numbers, Network)
+    found: list[Fit | DataError] = []
+    for rows in many:
+        _seed(seed, mechanism.column)
+        try:
+            found.append(_refit_all(fit, rows, settings) if own else _fit(mechanism, rows, settings, start=fit))
+        except DataError as error:
+            found.append(error)
+    return found
 
 
-def _refit_last_layer(fit: Fit, rows: Rows, before: Rows) -> Fit:
-    mechanism = fit.mechanism
-    old, new = (LastLayer.of(mechanism, fit.centre, each) for each in (before, rows))
-    theta, loss = new.read(fit.centre), math.nan
-    new = replace(new, tilt=old.gradient(theta))
-    for moved, value, _ in new.steps(theta):
-        if not math.isfinite(value):
-            raise DataError(f"The loss of {mechanism.column!r} is {value} with other weights.")
-        theta, loss = moved, value
-    centre = new.write(theta, fit.centre)
-    seen = log_likelihood(mechanism, centre, rows, rows.held)
-    entry = {"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}
-    return _point(mechanism, centre, [entry])
+def _refit_last_layer(fit: Fit, many: Sequence[Rows], before: Rows, layer: LastLayer) -> list[Fit | DataError]:
+    column, found = fit.mechanism.column, []
+    layer = layer.weighted(torch.stack([rows.weight[before.train] for rows in many], 1))
+    theta = layer.read(fit.centre).expand(-1, len(many), -1)
+    losses = torch.full((len(many),), math.nan)
+    for theta, losses, _ in layer.steps(theta):
+        pass
+    for i, (rows, loss) in enumerate(zip(many, losses.tolist(), strict=True)):
+        if not math.isfinite(loss):
+            found.append(DataError(f"The loss of {column!r} is {loss} with other weights."))
+            continue
+        centre = layer.write(theta[:, i], fit.centre)
+        seen = log_likelihood(fit.mechanism, centre, rows, rows.held)
+        entry = {"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}
+        found.append(_point(fit.mechanism, centre, [entry]))
+    return found
 
 
 def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
@@ -632,18 +648,29 @@ def fit_mechanisms(
 
 
 def refit_mechanisms(
-    fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int
-) -> dict[str, Fit]:
+    fits: Mapping[str, Fit],
+    many: Sequence[Rows],
+    before: Rows,
+    settings: Settings,
+    seed: int,
+    layers: dict[str, LastLayer],
+) -> list[dict[str, Fit] | DataError]:
     """Fit the same distributions to rows of other weights than ``before``, starting from what they are.
 
-    Held-out rows do not stop it, and Ctrl-C goes on to the caller: a replicate that is half done is none.
+    Returned are, for each of the weights, the fits or why there are none. Held-out rows do not stop them, and Ctrl-C
+    goes on to the caller: a replicate that is half done is none. ``layers`` keeps what calls have in common.
     """
-    found = {}
     settings = replace(settings, patience=None, memory=REFIT_MEMORY)
+    found: list[dict[str, Fit] | DataError] = [{} for _ in many]
     with isolated(seed), fitting():
         for column, fit in fits.items():
-            _seed(seed, column)
-            found[column] = _refit(fit, rows, before, settings)
+            left = [i for i, each in enumerate(found) if isinstance(each, dict)]
+            for i, each in zip(left, _refit(fit, [many[i] for i in left], before, settings, seed, layers), strict=True):
+                known = found[i]
+                if isinstance(each, DataError):
+                    found[i] = each
+                elif isinstance(known, dict):
+                    known[column] = each
     return found
 
 
@@ -664,7 +691,7 @@ def marginal_log_likelihood(mechanism: ConditionalDistribution, rows: Rows, sett
         elif not isinstance(mechanism.family, Binary | Categorical):
             last = LastLayer.of(alone, centre, rows)
             for theta, _, _ in last.steps(last.read(centre)):
-                centre = last.write(theta, centre)
+                centre = last.write(theta[:, 0], centre)
         return log_likelihood(alone, centre, rows, rows.held)
 
 
