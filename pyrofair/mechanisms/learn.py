@@ -15,6 +15,7 @@ import pandas as pd
 import pyro
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from pyrofair._arviz import to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
@@ -261,12 +262,15 @@ class LearnedMechanisms:
             if draw >= count:
                 raise DataError(f"draw={draw!r} is none of the {count} draws, 0 to {count - 1}.")
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
-        reads, values = [*fit.mechanism.reads], {}
         with neutral_torch(), torch.no_grad():
-            if reads:
-                coded, _ = code_labels(read_table(table, reads, what="the table"), self.graph, both=False)
-                values = {name: encode(self.families[name], coded[name]) for name in reads}
-            return fit.mechanism.at(chosen)(values).expand((len(table),))
+            return fit.mechanism.at(chosen)(self.encoded(table, fit.mechanism.reads)).expand((len(table),))
+
+    def encoded(self, table: pd.DataFrame, columns: Iterable[str]) -> dict[str, Tensor]:
+        """Return some columns of a table with the labels of the one learned from, as a program's values, each (n,)."""
+        if not (names := [*columns]):
+            return {}
+        coded, _ = code_labels(read_table(table, names, what="the table"), self.graph, both=False)
+        return {name: encode(self.families[name], coded[name]) for name in names}
 
     # -- diagnostics --------------------------------------------------------------------------------------------------
 

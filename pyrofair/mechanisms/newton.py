@@ -25,8 +25,10 @@ CONVERGED = 1e-8
 HALVINGS = 30
 SOLVED = 1e-2
 """The equations of a step are solved to this share of their right side, in at most ``MOST_SOLVING`` rounds."""
-MOST_SOLVING = 60
-ARRIVED, MOST_MOVES = 1e-4, 8
+MOST_SOLVING, MIXTURE_SOLVING = 60, 8
+"""Those of a mixture in few rounds: the first follow what rows determine, and later ones directions that are nearly
+flat, along which a whole step leads so far that it is halved to nothing."""
+ARRIVED, MOST_MOVES = 1e-4, 16
 """A mixture has moved far enough if another step would gain this share of the first one's gain."""
 MOST_FACTORED = 4000
 """The curvature of more numbers is not factored, and equations are scaled by its diagonal alone."""
@@ -130,10 +132,10 @@ class LastLayer:
         return replace(self, weight=gathered, rows=(weight > 0).sum(0).double())
 
     def around(self, theta: Tensor) -> LastLayer:
-        """Return the last layer with the slope at some numbers as its tilt, and the curvature there factored."""
+        """Return the last layer with the slope at some numbers as its tilt, and an exact curvature there factored."""
         state = self.evaluate(theta)
         inputs, size, k = self.inputs.float(), self.mechanism.family.size, self.inputs.shape[1]
-        if k * size > MOST_FACTORED:
+        if k * size > MOST_FACTORED or not self._exact:
             return replace(self, tilt=state.gradient)
         times, whole = self._curvature(state).times, torch.zeros(size, k, size, k)
         for j in range(size):
@@ -280,7 +282,7 @@ class LastLayer:
         scaled = scale(left)
         way, product = scaled.clone(), (left * scaled).sum((0, 2))
         enough = SOLVED**2 * product
-        for _ in range(MOST_SOLVING):
+        for _ in range(MOST_SOLVING if self._exact else MIXTURE_SOLVING):
             go = product > enough
             if not go.any():
                 break
