@@ -160,9 +160,9 @@ class ConditionalDistribution:
     def _network_numbers(self, parameters: Sequence[Tensor]) -> Callable[[Mapping[str, Tensor]], Tensor]:
         network, offset = self.numbers, self.family.offset
         assert isinstance(network, Network), "only a network is given weights"
-        return lambda values: network(
-            parameters, [features(family, values[name]) for name, family in self.reads.items()]
-        ) + offset
+        return lambda values: (
+            network(parameters, [features(family, values[name]) for name, family in self.reads.items()]) + offset
+        )
 
     def _checked(self, out: Any) -> Tensor:
         if not isinstance(out, Tensor) or out.ndim == 0 or out.shape[-1] != self.family.size:

@@ -75,14 +75,35 @@ class Density:
             (slope,) = torch.autograd.grad(each.sum(), leaf)
         return each.detach(), slope
 
+    def complete_curvature(self, out: Tensor, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what a mixture's negative log-density curves by if the component of each value were known.
+
+        For numbers and their slopes: the components' probabilities, by which the curvature in their log-weights is that
+        of categories, and the curvatures in their means and scales, (..., k) each. They are as large as those of the
+        mixture or larger (the rest is what the components' being unknown takes away), so that steps are short where
+        values say little of them.
+        """
+        weights, _, wide = out.tensor_split(3, -1)
+        p = weights.softmax(-1)
+        share = (slope[..., : p.shape[-1]] + p).clamp(min=0.0)
+        stretch, scale = self._scales(wide)
+        rounding = 1.0 / (12.0 * self.family.sd**2) if isinstance(self.family, Integer) else 0.0
+        variance = scale.square() + rounding
+        return p, share / variance, 2.0 * share * stretch.square() / variance
+
+    def _scales(self, wide: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the part of components' standard deviations that varies, and these themselves, standardised."""
+        family = self.family
+        stretch = wide.clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE).exp()
+        return stretch, stretch + (LEAST_INTEGER_SCALE / family.sd if isinstance(family, Integer) else LEAST_SCALE)
+
     def _mixture(self, out: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log-density and its slopes of a mixture of normal distributions of the standardised column."""
         weights, loc, wide = out.tensor_split(3, -1)
         family, logs = self.family, weights.log_softmax(-1)
         assert isinstance(family, Continuous | Integer)
         whole = isinstance(family, Integer)
-        stretch = wide.clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE).exp()
-        scale = stretch + (LEAST_INTEGER_SCALE / family.sd if whole else LEAST_SCALE)
+        stretch, scale = self._scales(wide)
         if whole:
             z = ((self.known.unsqueeze(-1) - loc.unsqueeze(-2)) / scale.unsqueeze(-2)).clamp(-FAR, FAR)
             first, last = z.unbind(-2)

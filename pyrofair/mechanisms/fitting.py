@@ -30,8 +30,8 @@ from pyrofair._validation import (
 from pyrofair.exceptions import DataError
 from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting, run_svi
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
-from pyrofair.mechanisms.flat import FlatNetwork
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
+from pyrofair.mechanisms.flat import FlatNetwork
 from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex
 
 __all__ = [
@@ -315,12 +315,10 @@ def _refit(
 
 
 def _refit_last_layer(fit: Fit, many: Sequence[Rows], before: Rows, layer: LastLayer) -> list[Fit | DataError]:
-    column, found = fit.mechanism.column, []
+    column = fit.mechanism.column
+    found: list[Fit | DataError] = []
     layer = layer.weighted(torch.stack([rows.weight[before.train] for rows in many], 1))
-    theta = layer.read(fit.centre).expand(-1, len(many), -1)
-    losses = torch.full((len(many),), math.nan)
-    for theta, losses, _ in layer.steps(theta):
-        pass
+    theta, losses = layer.settle(layer.read(fit.centre).expand(-1, len(many), -1))
     for i, (rows, loss) in enumerate(zip(many, losses.tolist(), strict=True)):
         if not math.isfinite(loss):
             found.append(DataError(f"The loss of {column!r} is {loss} with other weights."))
@@ -407,8 +405,8 @@ class _PointRun(_Steps):
         self.average = _copies(self.own)
 
     def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
-        how = {"average": self.average, "memory": self.settings.memory}
-        return descend(self.flat.loss, self.own, batches, schedule, **how)
+        memory = self.settings.memory
+        return descend(self.flat.loss, self.own, batches, schedule, average=self.average, memory=memory)
 
     def held(self) -> Tensor:
         return self.flat.each(self.average[0], self.rows.held)
@@ -485,9 +483,7 @@ class _Run(_Steps):
                 own.copy_(value)
 
     def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
-        return run_svi(
-            self.loss(), self.own, batches, schedule, average=self.average, memory=self.settings.memory
-        )
+        return run_svi(self.loss(), self.own, batches, schedule, average=self.average, memory=self.settings.memory)
 
     def loss(self) -> Callable[[Tensor], Tensor]:
         """Return the loss of a batch."""
@@ -690,8 +686,7 @@ def marginal_log_likelihood(mechanism: ConditionalDistribution, rows: Rows, sett
             centre = _fit(alone, rows, chosen).centre
         elif not isinstance(mechanism.family, Binary | Categorical):
             last = LastLayer.of(alone, centre, rows)
-            for theta, _, _ in last.steps(last.read(centre)):
-                centre = last.write(theta[:, 0], centre)
+            centre = last.write(last.settle(last.read(centre))[0][:, 0], centre)
         return log_likelihood(alone, centre, rows, rows.held)
 
 

@@ -396,11 +396,11 @@ class LearnedMechanisms:
         fits = iter(refit_mechanisms(self.fits, usable, self.rows, settings, seed_from(random_state), self._layers))
         found: list[LearnedMechanisms | DataError] = []
         for rows in many:
-            fitted = next(fits) if isinstance(rows, Rows) else rows
-            if isinstance(rows, Rows) and not isinstance(fitted, DataError):
-                found.append(replace(self, fits=fitted, rows=rows))
-            else:
-                found.append(fitted)
+            if isinstance(rows, DataError):
+                found.append(rows)
+                continue
+            fitted = next(fits)
+            found.append(fitted if isinstance(fitted, DataError) else replace(self, fits=fitted, rows=rows))
         return found
 
     @cached_property

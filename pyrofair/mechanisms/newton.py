@@ -1,4 +1,4 @@
-"""Newton's method for the last layer: distributions without hidden layers, and stacks of bootstrap replicates of all."""
+"""Newton's method for the last layer: distributions without hidden layers, and stacked bootstrap replicates of all."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ CONVERGED = 1e-8
 HALVINGS = 30
 SOLVED = 1e-2
 """The equations of a step are solved to this share of their right side, in at most ``MOST_SOLVING`` rounds."""
-MOST_SOLVING, MIXTURE_SOLVING = 60, 8
-"""Those of a mixture in few rounds: the first follow what rows determine, and later ones directions that are nearly
-flat, along which a whole step leads so far that it is halved to nothing."""
-ARRIVED, MOST_MOVES = 1e-4, 16
+MOST_SOLVING = 60
+ARRIVED, MOST_MOVES = 1e-4, 8
 """A mixture has moved far enough if another step would gain this share of the first one's gain."""
 MOST_FACTORED = 4000
 """The curvature of more numbers is not factored, and equations are scaled by its diagonal alone."""
@@ -132,17 +130,17 @@ class LastLayer:
         return replace(self, weight=gathered, rows=(weight > 0).sum(0).double())
 
     def around(self, theta: Tensor) -> LastLayer:
-        """Return the last layer with the slope at some numbers as its tilt, and an exact curvature there factored."""
+        """Return the last layer with the slope at some numbers as its tilt, and the curvature there factored."""
         state = self.evaluate(theta)
         inputs, size, k = self.inputs.float(), self.mechanism.family.size, self.inputs.shape[1]
-        if k * size > MOST_FACTORED or not self._exact:
+        if k * size > MOST_FACTORED:
             return replace(self, tilt=state.gradient)
         times, whole = self._curvature(state).times, torch.zeros(size, k, size, k)
         for j in range(size):
             one = torch.zeros_like(state.out)
             one[..., j] = 1.0
             column = times(one)[:, 0].float()
-            for i in range(j, size):
+            for i in (i for i in range(j, size) if column[:, i].any()):
                 whole[i, :, j] = inputs.T @ (column[:, i, None] * inputs)
                 whole[j, :, i] = whole[i, :, j]
             whole[j, :, j].diagonal().add_(self.precision[:, 0, 0].float())
@@ -179,9 +177,9 @@ class LastLayer:
     def steps(self, theta: Tensor, most: int = MOST_STEPS) -> Iterator[tuple[Tensor, Tensor, bool]]:
         """Take at most so many steps of Newton's method, and give all numbers and losses, and whether all converged.
 
-        The curvature is that of the rows' log-likelihoods in the distribution's numbers, its negative parts left out,
-        or of mixtures the products of the rows' slopes, which are as large on average (Fisher's information), so that
-        each step leads downhill; it is halved until the loss falls.
+        The curvature is that of the rows' log-likelihoods in the distribution's numbers, or of mixtures that if their
+        components were known, as in the EM algorithm, so that each step leads downhill; it is halved until the loss
+        falls.
         """
         state, enough = self.evaluate(theta), CONVERGED * self.rows
         theta, losses = state.theta.clone(), state.loss.clone()
@@ -204,6 +202,11 @@ class LastLayer:
             yield theta, losses, not len(left)
             if not len(left):
                 return
+
+    def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the numbers (k + 1, b, size) and losses (b,) where the steps end."""
+        *_, (theta, losses, _) = self.steps(theta)
+        return theta, losses
 
     def _search(self, state: _State, step: Tensor, gain: Tensor, go: Tensor) -> tuple[Tensor, _State]:
         """Halve the steps of some fits until their losses fall; return which fell, at all, and where they are."""
@@ -237,11 +240,8 @@ class LastLayer:
         return (self.inputs.T @ slope.reshape(len(slope), -1)).view(-1, *slope.shape[1:])
 
     def _curvature(self, state: _State) -> _Curvature:
-        """Return the second derivatives of each row's loss in the distribution's numbers, or what takes their place."""
+        """Return the second derivatives of each row's loss in the distribution's numbers, or those that bound them."""
         family, weight = self.mechanism.family, self.weight.unsqueeze(-1)
-        if not self._exact:
-            scaled = state.slope / weight.clamp(min=1e-12).sqrt()
-            return _Curvature(lambda v: scaled * (scaled * v).sum(-1, keepdim=True), scaled.square())
         if isinstance(family, Binary):
             p = state.out.sigmoid()
             known = weight * p * (1.0 - p)
@@ -250,16 +250,16 @@ class LastLayer:
             p = state.out.softmax(-1)
             shares = weight * p
             return _Curvature(lambda v: shares * (v - (p * v).sum(-1, keepdim=True)), shares * (1.0 - p))
-        with torch.enable_grad():
-            out = state.out.detach().requires_grad_()
-            slope = -weight * self.density(out)[1]
-            each = [torch.autograd.grad(slope[..., i].sum(), out, retain_graph=True)[0] for i in range(out.shape[-1])]
-        found = torch.stack(each, -2).detach()
-        known, vectors = torch.linalg.eigh(0.5 * (found + found.transpose(-2, -1)))
-        clipped = vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(-2, -1))
-        return _Curvature(
-            lambda v: (clipped @ v.unsqueeze(-1)).squeeze(-1), clipped.diagonal(dim1=-2, dim2=-1)
-        )
+        each = state.slope / -weight.clamp(min=1e-300)
+        p, by_loc, by_scale = self.density.complete_curvature(state.out, each)
+        shares, rest = weight * p, weight * torch.cat([by_loc, by_scale], -1)
+        k = p.shape[-1]
+
+        def times(v: Tensor) -> Tensor:
+            first = v[..., :k]
+            return torch.cat([shares * (first - (p * first).sum(-1, keepdim=True)), rest * v[..., k:]], -1)
+
+        return _Curvature(times, torch.cat([shares * (1.0 - p), rest], -1))
 
     @property
     def _exact(self) -> bool:
@@ -282,7 +282,7 @@ class LastLayer:
         scaled = scale(left)
         way, product = scaled.clone(), (left * scaled).sum((0, 2))
         enough = SOLVED**2 * product
-        for _ in range(MOST_SOLVING if self._exact else MIXTURE_SOLVING):
+        for _ in range(MOST_SOLVING):
             go = product > enough
             if not go.any():
                 break

@@ -175,7 +175,8 @@ def log_normal_interval(first: Tensor, last: Tensor) -> Tensor:
     flip = first + last > 0
     upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
     gap = (lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
-    return upper + torch.log(-torch.expm1(gap))
+    found: Tensor = upper + torch.log(-torch.expm1(gap))
+    return found
 
 
 def log_normal_step(first: Tensor, last: Tensor, step: Tensor) -> Tensor:

@@ -323,9 +323,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         other.split_ = self.split_.reweighted(other.rows_)
         return other
 
-    def refits(
-        self, sample_weights: Sequence[NDArray[np.float64]]
-    ) -> list[GComputation | DataError | PositivityError]:
+    def refits(self, sample_weights: Sequence[NDArray[np.float64]]) -> list[GComputation | DataError | PositivityError]:
         """Return :meth:`refit` for each of several weights (n,), or why it fails; their mechanisms move at once."""
         found: list[GComputation | DataError | PositivityError] = []
         for weight in sample_weights:

@@ -384,11 +384,11 @@ def _cells(table: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return a position of each different row of a table, and which of them each row is, (n,)."""
     if not len(table.columns):
         return np.zeros(1, dtype=np.int64), np.zeros(len(table), dtype=np.int64)
-    cell = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy()
+    cell: NDArray[Any] = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy(np.int64)
     return _first_of(cell), cell
 
 
-def _first_of(cell: NDArray[np.int64]) -> NDArray[np.int64]:
+def _first_of(cell: NDArray[Any]) -> NDArray[np.int64]:
     """Return a position of each of the cells 0 to k - 1, shape (k,)."""
     first = np.empty(cell.max() + 1, dtype=np.int64)
     first[cell[::-1]] = np.arange(len(cell))[::-1]
