@@ -53,6 +53,8 @@ __all__ = [
 
 WorldScores = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROUNDING = 1e-9
+TOGETHER = 10
+"""So many replicates of a source that does several at once are fitted together."""
 MAX_MISSING_SHARE = 0.2
 """The largest share of replicates that may lack a value for an interval to be given."""
 
@@ -201,20 +203,45 @@ class Estimator:
             notes |= noted
         return values, notes
 
-    def resampled(self, seed: np.random.SeedSequence, bootstrap: Bootstrap) -> dict[Key, float] | str:
-        """Return the estimates on resampled rows, or why they cannot be made."""
-        random = np.random.default_rng(seed)
+    def refits(self, seeds: Sequence[np.random.SeedSequence], bootstrap: Bootstrap) -> list[Any]:
+        """Return the source fitted again for each seed, or its error, if it does several at once; None otherwise."""
+        base: Any = self.sources.get(AUDITED)
+        if not self.refits_together:
+            return [None] * len(seeds)
+        found: list[Any] = base.refits([self._counts(np.random.default_rng(seed), bootstrap)[1] for seed in seeds])
+        return found
+
+    @property
+    def refits_together(self) -> bool:
+        """Whether the source fits several replicates at once."""
+        base = self.sources.get(AUDITED)
+        return isinstance(base, Refittable) and hasattr(base, "refits")
+
+    def _counts(
+        self, random: np.random.Generator, bootstrap: Bootstrap
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how often each audited row and each fitted row counts in a replicate."""
         base: Any = self.sources.get(AUDITED)
         index = self.index if base is not None else np.full(len(self.table), -1)
         n_fitted = base.n_fitted_ if isinstance(base, Refittable) else 0
-        counts, fitted_counts = _resample_both(random, index, n_fitted, bootstrap)
+        return _resample_both(random, index, n_fitted, bootstrap)
+
+    def resampled(
+        self, seed: np.random.SeedSequence, bootstrap: Bootstrap, refitted: Any = None
+    ) -> dict[Key, float] | str:
+        """Return the estimates on resampled rows, or why they cannot be made; of a source fitted to them, if given."""
+        random = np.random.default_rng(seed)
+        base: Any = self.sources.get(AUDITED)
+        counts, fitted_counts = self._counts(random, bootstrap)
         weight = self.weight * counts
         values = self._observed(weight)
         if base is None:
             return values
         try:
+            if isinstance(refitted, Exception):
+                raise refitted
             if isinstance(base, Refittable):
-                base = base.refit(fitted_counts)
+                base = base.refit(fitted_counts) if refitted is None else refitted
             elif all(world.unit is not None for pair in self.worlds[AUDITED] for world in pair):
                 factor = _resample(random, self.worlds[AUDITED][0][0].units, bootstrap)
                 views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[AUDITED])
@@ -367,22 +394,24 @@ def replicate(
     seeds = np.random.SeedSequence(random_state).spawn(n_boot)
     gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
-    def resampled(seed: np.random.SeedSequence) -> dict[Key, float] | str:
+    def resampled(some: Sequence[np.random.SeedSequence]) -> list[dict[Key, float] | str]:
         # These modes are a thread's own: a model must run in those of the caller in every thread.
         with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
-            return estimator.resampled(seed, bootstrap)
+            refitted = estimator.refits(some, bootstrap)
+            return [estimator.resampled(seed, bootstrap, each) for seed, each in zip(some, refitted, strict=True)]
 
+    size = TOGETHER if estimator.refits_together else 1
     with (
         threadpool_limits(1),
         tqdm(total=n_boot, desc="bootstrap", disable=not progress or not n_boot, leave=False) as bar,
     ):
         work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-            delayed(resampled)(seed) for seed in seeds
+            delayed(resampled)(seeds[first : first + size]) for first in range(0, n_boot, size)
         )
         try:
             for each in work:
-                done.append(each)
-                bar.update()
+                done += each
+                bar.update(len(each))
         except KeyboardInterrupt:
             warnings.warn(
                 f"Interrupted: intervals rest on the {len(done)} replicates that were done.",

@@ -324,7 +324,8 @@ class Refittable(PotentialOutcomes, Protocol):
     """A fitted source that can be fitted again on its rows with other weights: a bootstrap replicate.
 
     With it, the intervals of an audit cover the estimation of the nuisances. Without it, they cover only the audited
-    rows or the drawn units, and the audit warns of that.
+    rows or the drawn units, and the audit warns of that. A source with a method ``refits`` besides, which takes a list
+    of weights and returns for each a copy or the error that it raises, is asked for several replicates at once.
     """
 
     @property

@@ -24,6 +24,7 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
+from pyrofair.sources.leaves import Leaves, LeafValues, is_grown
 from pyrofair.sources.models import (
     Design,
     Stack,
@@ -185,10 +186,50 @@ class FromClassifier(Propensity):
 
 
 class Boosted(FromClassifier):
-    """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
+    """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories.
+
+    A refit keeps the trees of each fold, and fits the values of their leaves again (:mod:`pyrofair.sources.leaves`).
+    """
+
+    moved_: list[LeafValues] | None = None
 
     def __init__(self, n: int, seed: int, folds: int = FOLDS) -> None:
         super().__init__(_trees(n, seed), folds, seed, recodes=True)
+
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
+        """Fit a clone for each fold, on the rows that have a weight."""
+        self.__dict__.pop("leaves_", None)
+        self.moved_ = None
+        super().fit(X, a, weight)
+        self.weight_ = np.asarray(weight, dtype=np.float64)
+        return self
+
+    def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Propensity:
+        """Keep the trees, and fit the values of their leaves again; a fold that has lost a group is a DataError."""
+        if self.moved_ is not None or not all(is_grown(model) for model in self.models_):
+            return super().refit(X, a, weight)
+        folds = split_folds(a, self.weight_, self.folds, self.seed)
+        if not hasattr(self, "leaves_"):
+            data = self._typed(X)
+            self.leaves_ = [
+                Leaves.of(model, data, a, self.weight_, train)
+                for model, (train, _) in zip(self.models_, folds, strict=True)
+            ]
+        other = copy.copy(self)
+        other.moved_ = [leaves.refit(a, weight) for leaves in self.leaves_]
+        each = np.array([expit(leaves.raw + moved.at(leaves.codes)) for leaves, moved in zip(self.leaves_, other.moved_, strict=True)])
+        other.fitted = each.mean(axis=0)
+        for chance, (_, test) in zip(each, folds, strict=True):
+            other.fitted[test] = chance[test]
+        return other
+
+    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Average the folds' probabilities."""
+        if self.moved_ is None:
+            return super().predict(X)
+        data = self._typed(X)
+        each = [leaves.predict(data, moved) for leaves, moved in zip(self.leaves_, self.moved_, strict=True)]
+        return np.asarray(np.mean(each, axis=0))
 
 
 class Stacked(FromClassifier):
