@@ -1,0 +1,135 @@
+"""Design matrices of numbers beside categories, held as codes: products and curvatures without a dense matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.special import expit
+
+from pyrofair.tables.encoder import TableEncoder
+
+__all__ = ["CodedDesign", "LogisticTerms", "least_norm_step"]
+
+CHUNK = 65_536
+"""The rows of which a sum is made at once, so that what it needs stays in the processor's cache."""
+COLLINEAR = 1e-12
+"""Directions whose curvature is below this share of the largest are collinear."""
+
+
+@dataclass(frozen=True, eq=False)
+class CodedDesign:
+    """A matrix (n, k) of ones, numbers (n, p) and indicators of categories, which are held as codes (n, c).
+
+    ``levels`` are the numbers of levels of the categories. A row takes 8 bytes a number and 1 or 2 a category, where
+    the dense matrix takes 8 a level.
+
+    >>> design = CodedDesign(np.array([[0.5], [2.0]]), np.array([[1], [0]]), (2,))
+    >>> design @ np.array([1.0, 2.0, 0.0, 10.0])
+    array([12.,  5.])
+    """
+
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.integer[Any]]
+    levels: tuple[int, ...]
+
+    @classmethod
+    def of(cls, encoder: TableEncoder, X: pd.DataFrame) -> CodedDesign:
+        """Return the design of a table by a fitted encoder: the columns of its matrix, after one of ones."""
+        return cls(*encoder.transform_coded(X), tuple(map(len, encoder.categories_.values())))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the dense matrix."""
+        return len(self.numbers), 1 + self.numbers.shape[1] + sum(self.levels)
+
+    @property
+    def _starts(self) -> list[int]:
+        """The column of the matrix at which each category starts."""
+        return list(accumulate(self.levels, initial=1 + self.numbers.shape[1]))[:-1]
+
+    def __matmul__(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the product with coefficients (k,) or (k, q), shape (n,) or (n, q)."""
+        p = self.numbers.shape[1]
+        result = self.numbers @ coef[1 : 1 + p] + coef[0]
+        for j, (start, size) in enumerate(zip(self._starts, self.levels, strict=True)):
+            result += coef[start : start + size][self.codes[:, j]]
+        return result
+
+    def __getitem__(self, rows: Any) -> CodedDesign:
+        """Return the design of some rows."""
+        return CodedDesign(self.numbers[rows], self.codes[rows], self.levels)
+
+    def transposed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the product of the transposed matrix with values (n,), shape (k,)."""
+        parts: list[Any] = [[values.sum()], values @ self.numbers]
+        parts += [np.bincount(self.codes[:, j], values, size) for j, size in enumerate(self.levels)]
+        return np.concatenate(parts)
+
+    def curvature(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return X' diag(values) X, shape (k, k)."""
+        k = self.shape[1]
+        found = np.zeros((k, k))
+        for part, own in self._chunks(values):
+            part._add_curvature(own, found)
+        upper: NDArray[np.float64] = np.triu(found)
+        return upper + np.triu(found, 1).T
+
+    def _chunks(self, values: NDArray[np.float64]) -> Iterator[tuple[CodedDesign, NDArray[np.float64]]]:
+        for start in range(0, len(values), CHUNK):
+            rows = slice(start, start + CHUNK)
+            yield self[rows], values[rows]
+
+    def _add_curvature(self, values: NDArray[np.float64], found: NDArray[np.float64]) -> None:
+        """Add the upper triangle of some rows; a pair of categories has a table of sums."""
+        p, starts = self.numbers.shape[1], self._starts
+        weighted = values[:, None] * self.numbers
+        found[0, 0] += values.sum()
+        found[0, 1 : 1 + p] += weighted.sum(axis=0)
+        found[1 : 1 + p, 1 : 1 + p] += weighted.T @ self.numbers
+        for j, (start, size) in enumerate(zip(starts, self.levels, strict=True)):
+            code = self.codes[:, j].astype(np.int64)
+            own = np.bincount(code, values, size)
+            found[0, start : start + size] += own
+            found[range(start, start + size), range(start, start + size)] += own
+            for i in range(p):
+                found[1 + i, start : start + size] += np.bincount(code, weighted[:, i], size)
+            for other in range(j + 1, len(starts)):
+                first, width = starts[other], self.levels[other]
+                pairs = np.bincount(code * width + self.codes[:, other], values, size * width)
+                found[start : start + size, first : first + width] += pairs.reshape(size, width)
+
+
+@dataclass(frozen=True)
+class LogisticTerms:
+    """The weighted logistic loss of some rows, with its gradient (k,) and curvature (k, k): they add up over rows."""
+
+    loss: float
+    gradient: NDArray[np.float64]
+    curvature: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, X: CodedDesign, a: NDArray[Any], weight: NDArray[np.float64], coef: NDArray[np.float64]
+    ) -> LogisticTerms:
+        """Return the terms of rows with responses in [0, 1] (n,) and weights (n,) at some coefficients."""
+        eta = X @ coef
+        p = expit(eta)
+        loss = float(weight @ (np.logaddexp(0.0, eta) - a * eta))
+        return cls(loss, X.transposed(weight * (a - p)), X.curvature(weight * p * (1.0 - p)))
+
+    def __add__(self, other: LogisticTerms) -> LogisticTerms:
+        return LogisticTerms(
+            self.loss + other.loss, self.gradient + other.gradient, self.curvature + other.curvature
+        )
+
+
+def least_norm_step(curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Newton's step (k,), of least norm where the design is collinear."""
+    return np.asarray(linalg.lstsq(curvature, gradient, cond=COLLINEAR, lapack_driver="gelsy")[0])
