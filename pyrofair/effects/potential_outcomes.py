@@ -29,6 +29,7 @@ __all__ = [
     "Diagnosed",
     "Estimate",
     "GroupSize",
+    "KishSums",
     "MarginalBounds",
     "PotentialOutcomes",
     "Refittable",
@@ -417,11 +418,48 @@ class SampleSplit(PotentialOutcomes, Protocol):
 
 def kish_size(weight: npt.NDArray[Any]) -> float:
     """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
-    largest = float(weight.max(initial=0.0))
-    if not 0.0 < largest < np.inf:
-        return 0.0
-    share = weight / largest  # their squares stay within double precision, however large the weights
-    return float(share.sum() ** 2 / (share @ share))
+    return KishSums.of(weight).size
+
+
+@dataclass(frozen=True)
+class KishSums:
+    """The sums of weights and of their squares, in units of the largest weight; they add up over rows.
+
+    >>> (KishSums.of(np.array([1.0, 1.0])) + KishSums.of(np.array([2.0]))).size
+    2.6666666666666665
+    """
+
+    largest: float
+    sum: float
+    squares: float
+
+    @classmethod
+    def of(cls, weight: npt.NDArray[Any]) -> KishSums:
+        """Return the sums of weights (n,)."""
+        largest = float(weight.max(initial=0.0))
+        if not 0.0 < largest < np.inf:
+            return cls(largest, 0.0, 0.0)
+        share = weight / largest  # their squares stay within double precision, however large the weights
+        return cls(largest, float(share.sum()), float(share @ share))
+
+    def __add__(self, other: KishSums) -> KishSums:
+        largest = max(self.largest, other.largest)
+        if not 0.0 < largest < np.inf:
+            return KishSums(largest, 0.0, 0.0)
+        one, two = self.largest / largest, other.largest / largest
+        return KishSums(
+            largest, one * self.sum + two * other.sum, one**2 * self.squares + two**2 * other.squares
+        )
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights."""
+        return self.largest * self.sum if np.isfinite(self.largest) else self.largest
+
+    @property
+    def size(self) -> float:
+        """Kish's effective number of rows."""
+        return self.sum**2 / self.squares if self.squares > 0.0 else 0.0
 
 
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:
