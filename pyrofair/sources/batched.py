@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.special import expit
 
+from pyrofair._random import EXPONENTIALS, KeyedWeights
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
-from pyrofair.sources.designs import CodedDesign, LogisticTerms, least_norm_step
+from pyrofair.sources.designs import ONE_GROUP, CodedDesign, LogisticTerms, newton_step
 from pyrofair.sources.propensity import (
     GroupOverlap,
     Logistic,
@@ -26,16 +29,26 @@ from pyrofair.sources.propensity import (
     Saturated,
     unsupported_cells,
 )
-from pyrofair.tables.batches import Batches, Moments, batch_weight
+from pyrofair.tables.batches import Batches, Moments, add_sums, batch_weight
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import encode_levels, read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, warn_unused
 
-__all__ = ["BatchNuisances", "RowReader", "fit_in_batches"]
+__all__ = ["BatchNuisances", "ReplicateWeights", "RowReader", "fit_in_batches", "fit_replicates"]
 
 MOST_COLUMNS = 4_000
 """Newton's curvature of so many encoded columns takes 128 MB."""
 TOLERANCE, MOST_PASSES = 1e-12, 60
+BLOCK = EXPONENTIALS
+"""The rows of which the weights of all replicates are held at once."""
+DENSE = 128
+"""Blocks of so many encoded columns are dense matrices, wider ones sparse."""
+CONVERGED, NEWTON_CONVERGED, MOST_REPLICATE_PASSES = 1e-10, 1e-6, 30
+"""Replicates end where a step changes the log-odds by less, or one by their own curvature, whose error is its square."""
+SLOW = 0.3
+"""Replicates whose steps shrink by less get a curvature of their own."""
+FLAT = 1e-10
+"""Directions of less curvature, relative to each column's own, are left out."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +300,7 @@ class _Search:
         self.coef = self.trial
         self.done = self.step is not None and self.loss - loss <= TOLERANCE * (abs(loss) + TOLERANCE)
         self.loss, self.size = loss, 1.0
-        self.step = least_norm_step(terms.curvature / scale, terms.gradient / scale)
+        self.step = newton_step(terms.curvature / scale, terms.gradient / scale)
 
 
 @dataclass(frozen=True)
@@ -394,3 +407,276 @@ def fit_in_batches(
     return BatchNuisances(
         graph, propensity, rows, 0, clip, batches=own, reader=reader, summary=summary, cells=cells
     )
+
+
+# -- replicates -------------------------------------------------------------------------------------------------------
+
+
+World = tuple[str, RegimeEstimand, int | None]
+"""A label, the estimand of a world, and the group that is weighted (None: both)."""
+
+
+@dataclass(frozen=True)
+class ReplicateWeights:
+    """The weight of each row in worlds, by the fit and by its refits on replicates' weights: a function of rows.
+
+    ``worlds`` gives for each label the estimands and groups of both worlds. ``coef`` are the coefficients of logistic
+    propensities (k, 1 + B), and ``shares`` the group shares of cells (cells, 1 + B), the fit's own first.
+    """
+
+    nuisances: BatchNuisances
+    worlds: Mapping[str, tuple[tuple[RegimeEstimand, int | None], tuple[RegimeEstimand, int | None]]]
+    coef: Mapping[Prefix, NDArray[np.float64]]
+    shares: Mapping[Prefix, NDArray[np.float64]]
+    failed: NDArray[np.bool_]
+
+    def arm(self, label: str, world: int) -> int | None:
+        """Return the value of the sensitive attribute that a classifier reads in a world; None: the observed one."""
+        return self.worlds[label][world][0].outcome_arm
+
+    def weights(self, frame: pd.DataFrame) -> dict[tuple[str, int], NDArray[np.float64]]:
+        """Return for each label and world the weights of n rows, (n, 1 + B), 0 outside the weighted group."""
+        rows = self.nuisances.rows_of(frame, None)
+        probability: dict[Prefix, NDArray[np.float64]] = {}
+        clip = self.nuisances.clip
+
+        def of(prefix: Prefix) -> NDArray[np.float64]:
+            if prefix not in probability:
+                p = self._probability(rows, prefix)
+                probability[prefix] = p if clip is None else np.clip(p, clip, 1.0 - clip)
+            return probability[prefix]
+
+        made: dict[tuple[str, int | None], NDArray[np.float64]] = {}
+        found = {}
+        for label, pair in self.worlds.items():
+            for world, (part, group) in enumerate(pair):
+                key = part.regime.name, group
+                if key not in made:
+                    w = np.broadcast_to(part.weight(group).evaluate(of), (len(rows.a), len(self.failed)))
+                    made[key] = np.where(rows.member(group)[:, None] & ~np.isnan(w), w, 0.0)
+                found[label, world] = made[key]
+        return found
+
+    def read_in(self, frame: pd.DataFrame, arm: int | None) -> pd.DataFrame:
+        """Return rows as a classifier reads them in a world where the outcome reads an arm."""
+        rows = self.nuisances.rows_of(frame, None)
+        return rows.as_read(np.arange(len(rows.a)), arm, self.nuisances.graph, self.nuisances.rows)[0]
+
+    def _probability(self, rows: Rows, prefix: Prefix) -> NDArray[np.float64]:
+        model: Any = self.nuisances.model(prefix)
+        columns = rows.table[self.nuisances.graph.columns_of(prefix)]
+        if prefix in self.shares:
+            return self.shares[prefix][model.positions(columns)]
+        return np.asarray(expit(_block_matrix(model.encoder_, columns) @ self.coef[prefix]))
+
+
+def _block_matrix(encoder: TableEncoder, X: pd.DataFrame) -> Any:
+    """Return the design of a block of rows, dense or sparse."""
+    if encoder.width_ > DENSE:
+        return sparse.hstack([sparse.csr_array(np.ones((len(X), 1))), encoder.transform_sparse(X)], format="csr")
+    return CodedDesign.of(encoder, X).dense()
+
+
+def fit_replicates(
+    nuisances: BatchNuisances,
+    worlds: Mapping[str, tuple[tuple[RegimeEstimand, int | None], tuple[RegimeEstimand, int | None]]],
+    keys: KeyedWeights,
+) -> ReplicateWeights:
+    """Return the weights of worlds by the fit and by refits on the weights of replicates, which share each pass."""
+    prefixes = list(dict.fromkeys(p for pair in worlds.values() for part, group in pair for p in part.weight(group).prefixes))
+    nuisances.fit_prefixes(prefixes)
+    logistic = [prefix for prefix in prefixes if isinstance(nuisances.models[prefix], Logistic)]
+    shares = _replicate_shares(nuisances, [prefix for prefix in prefixes if prefix not in logistic], keys)
+    coef, failed = _replicate_coefficients(nuisances, logistic, keys)
+    return ReplicateWeights(nuisances, worlds, coef, shares, failed)
+
+
+def _replicate_shares(
+    nuisances: BatchNuisances, prefixes: list[Prefix], keys: KeyedWeights
+) -> dict[Prefix, NDArray[np.float64]]:
+    """Return the group shares of each prefix's cells (cells, 1 + B), from one pass."""
+    if not prefixes:
+        return {}
+    batches, reader = nuisances._data
+    cells = nuisances.cells
+    if cells is None:
+        sums = np.asarray(batches.total(_CellPass(reader, None, keys)))
+        a = np.array([0, 1])
+        table = pd.DataFrame(index=range(2))
+    else:
+        finest = Saturated().fit(cells.table, cells.a, cells.weight)
+        sums = np.asarray(batches.total(_CellPass(reader, finest, keys)))
+        order = finest.positions(cells.table)
+        sums, a, table = sums[order], cells.a, cells.table
+    found = {}
+    for prefix in prefixes:
+        model: Any = nuisances.models[prefix]
+        at = model.positions(table[nuisances.graph.columns_of(prefix)])
+        total, one = np.zeros((2, len(model.cells_), sums.shape[1]))
+        np.add.at(total, at, sums)
+        np.add.at(one, at[a == 1], sums[a == 1])
+        found[prefix] = one / total
+    return found
+
+
+@dataclass(frozen=True)
+class _CellPass:
+    """The weight of each cell in the fit and in all replicates, (cells, 1 + B); without cells that of either group."""
+
+    reader: RowReader
+    finest: Saturated | None
+    keys: KeyedWeights
+
+    def __call__(self, frame: pd.DataFrame) -> NDArray[np.float64]:
+        rows = self.reader(frame)
+        cell = rows.a.astype(np.int64) if self.finest is None else self.finest.positions(rows.table)
+        size = 2 if self.finest is None else len(self.finest.cells_)
+        found = np.zeros((size, 1 + self.keys.replicates))
+        for at, number in blocks(frame):
+            drawn = self.keys.of(number, number + at.stop - at.start) * rows.weight[at, None]
+            one_hot = sparse.csr_array((np.ones(len(drawn)), (cell[at], np.arange(len(drawn)))), (size, len(drawn)))
+            found += one_hot @ drawn
+        return found
+
+
+def blocks(frame: pd.DataFrame) -> Iterator[tuple[slice, int]]:
+    """Yield the rows of a frame in blocks, and the number of the first row of each."""
+    first = int(frame.index[0])
+    start = 0
+    while start < len(frame):
+        stop = min(start + BLOCK - (first + start) % BLOCK, len(frame))
+        yield slice(start, stop), first + start
+        start = stop
+
+
+def _replicate_coefficients(
+    nuisances: BatchNuisances, prefixes: list[Prefix], keys: KeyedWeights
+) -> tuple[dict[Prefix, NDArray[np.float64]], NDArray[np.bool_]]:
+    """Return the coefficients of each prefix in the fit and in all replicates (k, 1 + B), and which did not converge.
+
+    Each pass makes the gradients of all replicates. A step takes the curvature of the fit, scaled to the diagonal of
+    the replicate's own: the difference is of the order of one over the square root of the rows, by which errors shrink
+    in each pass, and levels of few rows are exact by themselves.
+    """
+    size = 1 + keys.replicates
+    failed = np.zeros(size, dtype=bool)
+    if not prefixes:
+        return {}, failed
+    models: dict[Prefix, Any] = {prefix: nuisances.models[prefix] for prefix in prefixes}
+    coef = {prefix: np.repeat(model.coef_[:, None], size, axis=1) for prefix, model in models.items()}
+    if not keys.replicates:
+        return coef, failed
+    batches, reader = nuisances._data
+    encoders = {prefix: model.encoder_ for prefix, model in models.items()}
+    base = batches.total(_NewtonPass(reader, nuisances.graph, encoders, {p: m.coef_ for p, m in models.items()}))
+    weights = {name: by_group.sum(axis=1) for name, by_group in nuisances._summary.seen.items()}
+    steps = {p: _ReplicateSteps.of(terms.curvature, encoders[p], weights, size) for p, terms in base.items()}
+    for _ in range(MOST_REPLICATE_PASSES):
+        active = {prefix: step for prefix, step in steps.items() if not step.done}
+        if not active:
+            break
+        free = {prefix: step.free for prefix, step in active.items()}
+        own = {prefix: step.slow for prefix, step in active.items()}
+        current = {prefix: coef[prefix] for prefix in active}
+        found = batches.total(_ReplicatePass(reader, nuisances.graph, encoders, current, free, own, keys))
+        for prefix, step in active.items():
+            coef[prefix] = coef[prefix].copy()
+            coef[prefix][step.free] += step.step(*found[prefix])
+    for step in steps.values():
+        failed |= step.open
+    return coef, failed
+
+
+@dataclass
+class _ReplicateSteps:
+    """The steps of all replicates of one propensity; ``free`` are the columns but one reference of each category."""
+
+    free: NDArray[np.int64]
+    inverse: NDArray[np.float64]
+    change: NDArray[np.float64]
+    open: NDArray[np.bool_]
+    slow: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @property
+    def done(self) -> bool:
+        """Whether all replicates have converged."""
+        return not self.open.any()
+
+    @classmethod
+    def of(
+        cls,
+        curvature: NDArray[np.float64],
+        encoder: TableEncoder,
+        weights: Mapping[str, NDArray[np.float64]],
+        size: int,
+    ) -> _ReplicateSteps:
+        """Return the steps by the curvature (k, k) of the fit, and the weights of the levels of each category."""
+        diagonal = np.diag(curvature)
+        kept = diagonal > 0.0
+        start = 1 + len(encoder.numeric_)
+        for name, levels in encoder.categories_.items():
+            own = slice(start, start + len(levels))
+            # Of levels in one group only the likelihood has no maximum, and the fit's end is kept.
+            kept[own] &= diagonal[own] > ONE_GROUP * weights[name]
+            if len(levels):
+                kept[start + int(np.argmax(diagonal[own]))] = False
+            start += len(levels)
+        free = np.flatnonzero(kept)
+        root = np.sqrt(diagonal[free])
+        inverse = linalg.pinvh(curvature[np.ix_(free, free)] / np.outer(root, root), rtol=FLAT)
+        return cls(free, inverse, np.full(size, np.inf), np.arange(size) > 0)
+
+    def step(
+        self, total: NDArray[np.float64], gradient: NDArray[np.float64], diagonal: NDArray[np.float64], own: Any
+    ) -> NDArray[np.float64]:
+        """Return the steps (free, 1 + B), from the weights (1 + B,), gradients and diagonals of all replicates."""
+        root = np.sqrt(np.maximum(diagonal, np.finfo(np.float64).tiny))
+        step = (self.inverse @ (gradient / root)) / root
+        for i, curvature in zip(self.slow, own, strict=True):
+            step[:, i] = newton_step(curvature[np.ix_(self.free, self.free)], gradient[:, i])
+        step[:, 0] = 0.0  # the fit itself
+        before = self.change
+        self.change = np.sqrt(np.maximum(np.einsum("kb,kb->b", step, gradient), 0.0) / total)
+        step[:, ~self.open] = 0.0
+        near = np.full(len(self.change), CONVERGED)
+        near[self.slow] = NEWTON_CONVERGED
+        self.open &= ~(self.change <= near)
+        slow = self.open & (self.change > SLOW * before)
+        self.slow = np.union1d(self.slow[self.open[self.slow]], np.flatnonzero(slow))
+        return step
+
+
+@dataclass(frozen=True)
+class _ReplicatePass:
+    """The gradients of all replicates' likelihoods, the diagonals of their curvatures, and whole ones where asked."""
+
+    reader: RowReader
+    graph: CausalGraph
+    encoders: Mapping[Prefix, TableEncoder]
+    coef: Mapping[Prefix, NDArray[np.float64]]
+    free: Mapping[Prefix, NDArray[np.int64]]
+    own: Mapping[Prefix, NDArray[np.int64]]
+    keys: KeyedWeights
+
+    def __call__(self, frame: pd.DataFrame) -> dict[Prefix, tuple[Any, ...]]:
+        rows = self.reader(frame)
+        found: Any = None
+        for at, number in blocks(frame):
+            drawn = self.keys.of(number, number + at.stop - at.start) * rows.weight[at, None]
+            total = drawn.sum(axis=0)
+            a = rows.a[at, None]
+            of_block: dict[Prefix, tuple[Any, ...]] = {}
+            for prefix, coef in self.coef.items():
+                X = rows.table[self.graph.columns_of(prefix)].iloc[at]
+                matrix = _block_matrix(self.encoders[prefix], X)
+                p = expit(matrix @ coef)
+                curved = drawn * p * (1.0 - p)
+                own: tuple[Any, ...] = ()
+                if len(self.own[prefix]):
+                    design = CodedDesign.of(self.encoders[prefix], X)
+                    own = tuple(design.curvature(curved[:, i]) for i in self.own[prefix])
+                part = matrix[:, self.free[prefix]]
+                squares = part.multiply(part) if sparse.issparse(part) else part**2
+                of_block[prefix] = total, part.T @ (drawn * (a - p)), squares.T @ curved, own
+            found = add_sums(found, of_block)
+        return found  # type: ignore[no-any-return]

@@ -15,12 +15,15 @@ from scipy.special import expit
 
 from pyrofair.tables.encoder import TableEncoder
 
-__all__ = ["CodedDesign", "LogisticTerms", "least_norm_step"]
+__all__ = ["ONE_GROUP", "CodedDesign", "LogisticTerms", "newton_step"]
 
 CHUNK = 65_536
 """The rows of which a sum is made at once, so that what it needs stays in the processor's cache."""
 COLLINEAR = 1e-12
 """Directions whose curvature is below this share of the largest are collinear."""
+
+ONE_GROUP = 1e-7
+"""A level whose mean p (1 - p) is less occurs in one group only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,16 @@ class CodedDesign:
             result += coef[start : start + size][self.codes[:, j]]
         return result
 
+    def dense(self) -> NDArray[np.float64]:
+        """Return the matrix (n, k) itself."""
+        n, p = self.numbers.shape
+        found = np.zeros(self.shape)
+        found[:, 0] = 1.0
+        found[:, 1 : 1 + p] = self.numbers
+        for j, start in enumerate(self._starts):
+            found[np.arange(n), start + self.codes[:, j].astype(np.int64)] = 1.0
+        return found
+
     def __getitem__(self, rows: Any) -> CodedDesign:
         """Return the design of some rows."""
         return CodedDesign(self.numbers[rows], self.codes[rows], self.levels)
@@ -71,6 +84,15 @@ class CodedDesign:
         parts: list[Any] = [[values.sum()], values @ self.numbers]
         parts += [np.bincount(self.codes[:, j], values, size) for j, size in enumerate(self.levels)]
         return np.concatenate(parts)
+
+    def one_group(self, p: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which columns are levels whose rows all have a fitted probability (n,) next to 0 or to 1, (k,).
+
+        They occur in one group only, so that their likelihood has no maximum.
+        """
+        found = self.transposed(p * (1.0 - p)) < ONE_GROUP * self.transposed(np.ones(len(p)))
+        found[: 1 + self.numbers.shape[1]] = False
+        return found
 
     def curvature(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return X' diag(values) X, shape (k, k)."""
@@ -130,6 +152,15 @@ class LogisticTerms:
         )
 
 
-def least_norm_step(curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Newton's step (k,), of least norm where the design is collinear."""
-    return np.asarray(linalg.lstsq(curvature, gradient, cond=COLLINEAR, lapack_driver="gelsy")[0])
+def newton_step(curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Newton's step (k,), of least norm in the scale of each column's curvature where the design is collinear.
+
+    A column without curvature keeps its coefficient. The curvature of a level in one group only, which shrinks with
+    each step, is not taken for collinearity, so that steps end by the likelihood alone.
+    """
+    diagonal = np.diag(curvature)
+    root = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    held = diagonal > 0.0
+    scaled = curvature / np.outer(root, root)
+    found = linalg.lstsq(scaled, np.where(held, gradient / root, 0.0), cond=COLLINEAR, lapack_driver="gelsy")[0]
+    return np.asarray(found / root)

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._random import fresh_state
+from pyrofair._random import KeyedWeights, fresh_state
 from pyrofair._validation import (
     Constraint,
     check_settings,
@@ -33,7 +33,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import Regime, UnfairPaths
-from pyrofair.sources.batched import fit_in_batches
+from pyrofair.sources.batched import BatchNuisances, ReplicateWeights, fit_in_batches, fit_replicates
 from pyrofair.sources.propensity import (
     FOLDS,
     GroupOverlap,
@@ -42,7 +42,7 @@ from pyrofair.sources.propensity import (
     Rows,
     require_propensity,
 )
-from pyrofair.tables.batches import Batches
+from pyrofair.tables.batches import Batches, as_batches
 from pyrofair.tables.reading import read_weight, warn_unused
 
 __all__ = ["IPW"]
@@ -259,6 +259,37 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         rows = self.nuisances_.rows
         other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
         return other
+
+    def replicate_weights(self, keys: KeyedWeights) -> ReplicateWeights:
+        """Return the weights of rows in both worlds, and by each single group, in the fit and in all replicates.
+
+        Replicates are refits on the fitted rows, weighted by the keyed weights of their numbers. It needs logistic or
+        saturated propensities and no trimming, whose terms add up over batches.
+        """
+        check_is_fitted(self, "groups_")
+        source = self if isinstance(self.nuisances_, BatchNuisances) else self._in_batches()
+        nuisances = source.nuisances_
+        assert isinstance(nuisances, BatchNuisances)
+        first, second = self._parts()
+        single = {name: each.groups_ for name, each in source.by_group().items()}
+        groups = {"audited": self.groups_, **single}
+        worlds = {
+            label: ((first, own[first.regime.name]), (second, own[second.regime.name])) for label, own in groups.items()
+        }
+        return fit_replicates(nuisances, worlds, keys)
+
+    def _in_batches(self) -> IPW:
+        """Return the same source, fitted on its rows as batches."""
+        rows = self.nuisances_.rows
+        name = "weight of the row"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return clone(self).fit(as_batches(rows.table.assign(**{name: rows.weight})), sample_weight=name)
+
+    def is_fitted_on(self, batches: Batches) -> bool:
+        """Whether the source was fitted on the rows of these batches, as far as can be seen without reading them."""
+        own = self.nuisances_.batches if isinstance(self.nuisances_, BatchNuisances) else None
+        return own is not None and own.is_same(batches)
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
         """Return for each world the observed groups that it rests on, with their fitted rows."""

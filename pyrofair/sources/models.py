@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from pyrofair.exceptions import DataError
-from pyrofair.sources.designs import CodedDesign, least_norm_step
+from pyrofair.sources.designs import CodedDesign, newton_step
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 
@@ -113,12 +113,14 @@ def newton_logistic(
     *,
     tolerance: float = 1e-12,
     max_steps: int = 60,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
     """Return coefficients that maximise the weighted logistic likelihood of responses in [0, 1] (n,), shape (k,).
 
     Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
     that every refit of a bootstrap converges. Under separation it stops once the likelihood gains no more. With a
-    sparse design conjugate gradients solve for a step, and never leave the design's row space.
+    sparse design conjugate gradients solve for a step, and never leave the design's row space. Some coefficients of
+    another design may be ``fixed``, shape (k,).
     """
     scale = float(weight.sum())
     coef = start
@@ -132,7 +134,10 @@ def newton_logistic(
         p = expit(eta)
         curvature = weight * p * (1.0 - p) / scale
         if isinstance(X, CodedDesign):
-            step = least_norm_step(X.curvature(curvature), X.transposed(weight * (a - p)) / scale)
+            curved = X.curvature(curvature)
+            if fixed is not None:
+                curved[fixed] = curved[:, fixed] = 0.0
+            step = newton_step(curved, X.transposed(weight * (a - p)) / scale)
         else:
             step = _conjugate_gradients(X, curvature, X.T @ (weight * (a - p)) / scale)
         eta_step = X @ step

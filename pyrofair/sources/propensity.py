@@ -30,6 +30,7 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
+from pyrofair.sources.designs import CodedDesign
 from pyrofair.sources.models import (
     Design,
     Stack,
@@ -109,16 +110,20 @@ class Saturated(Propensity):
 
     def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Return the share of each row's cell; a cell that was not fitted on is refused."""
+        return np.asarray(self.share_[self.positions(X)])
+
+    def positions(self, X: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the position of each row's cell among those fitted on, shape (m,)."""
         codes = self._codes(X)
         at = np.minimum(np.searchsorted(self.cells_, codes), len(self.cells_) - 1)
-        found = np.where(self.cells_[at] == codes, self.share_[at], np.nan)
-        if np.isnan(found).any():
-            row = X.iloc[int(np.argmax(np.isnan(found)))].to_dict()
+        unknown = (self.cells_[at] != codes) | np.isnan(self.share_[at])
+        if unknown.any():
+            row = X.iloc[int(np.argmax(unknown))].to_dict()
             raise DataError(
                 f"The cell {row} was not among the rows that the saturated propensity was fitted on, so its group "
                 "shares are unknown. Use propensity='logistic' or 'boosted', or coarsen the columns."
             )
-        return found
+        return np.asarray(at, dtype=np.int64)
 
     def _codes(self, X: pd.DataFrame) -> NDArray[Any]:
         """Return a number for each combination of levels, in their order: an object where 64 bits are too few."""
@@ -146,12 +151,16 @@ class Logistic(Propensity):
         return np.asarray(expit(self._design(X) @ self.coef_))
 
     def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Logistic:
-        """Start from the present coefficients, on the design matrix made once for all refits of this fit."""
+        """Start from the present coefficients, on the design matrix made once for all refits of this fit.
+
+        Those of levels in one group only, which have no best value, are kept.
+        """
         if not hasattr(self, "cached_"):
             self.cached_ = self._design(X)
         other = Logistic()
         other.encoder_ = self.encoder_
-        other.coef_ = newton_logistic(self.cached_, a, weight, self.coef_, tolerance=1e-8)
+        fixed = self.cached_.one_group(self.fitted) if isinstance(self.cached_, CodedDesign) else None
+        other.coef_ = newton_logistic(self.cached_, a, weight, self.coef_, tolerance=1e-11, fixed=fixed)
         other.fitted = expit(self.cached_ @ other.coef_)
         return other
 
