@@ -25,6 +25,7 @@ __all__ = [
     "FEWEST_ROWS",
     "MEAN_WEIGHT",
     "SMALLEST_SHARE",
+    "Additive",
     "CounterfactualSample",
     "Diagnosed",
     "Estimate",
@@ -385,6 +386,25 @@ class Stratified(PotentialOutcomes, Protocol):
 
     def for_outcome(self) -> Any:
         """Return the source for an observed outcome: rows carry weight only under their own sensitive attribute."""
+
+
+@runtime_checkable
+class Additive(Stratified, Protocol):
+    """A fitted source whose weights are functions of a row, and whose refits are sums over rows.
+
+    Worlds, measures and replicates can then be made batch by batch, without holding the rows.
+    """
+
+    def is_fitted_on(self, batches: Any) -> bool:
+        """Return whether these are the rows that it was fitted on."""
+
+    def replicate_weights(self, keys: Any) -> Any:
+        """Return the weights of rows in both worlds as a function of rows, in the fit and in all replicates.
+
+        ``keys`` (``pyrofair._random.KeyedWeights``) gives the weights of fitted rows by their number. The result has
+        ``weights(rows)``, arrays (n, 1 + replicates) by label and world, ``arm(label, world)``, ``read_in(rows, arm)``,
+        ``normalized`` and ``failed``; see :class:`pyrofair.sources.batched.ReplicateWeights`.
+        """
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from pyrofair._random import EXPONENTIALS, KeyedWeights
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
-from pyrofair.sources.designs import ONE_GROUP, CodedDesign, LogisticTerms, newton_step
+from pyrofair.sources.designs import CodedDesign, LogisticTerms, fixed_columns, newton_step
 from pyrofair.sources.propensity import (
     GroupOverlap,
     Logistic,
@@ -421,7 +421,8 @@ class ReplicateWeights:
     """The weight of each row in worlds, by the fit and by its refits on replicates' weights: a function of rows.
 
     ``worlds`` gives for each label the estimands and groups of both worlds. ``coef`` are the coefficients of logistic
-    propensities (k, 1 + B), and ``shares`` the group shares of cells (cells, 1 + B), the fit's own first.
+    propensities (k, 1 + B), and ``shares`` the group shares of cells (cells, 1 + B), the fit's own first; ``failed``
+    (1 + B,) marks replicates that did not converge, and a mean is over weights if ``normalized``, or else over rows.
     """
 
     nuisances: BatchNuisances
@@ -429,6 +430,7 @@ class ReplicateWeights:
     coef: Mapping[Prefix, NDArray[np.float64]]
     shares: Mapping[Prefix, NDArray[np.float64]]
     failed: NDArray[np.bool_]
+    normalized: bool
 
     def arm(self, label: str, world: int) -> int | None:
         """Return the value of the sensitive attribute that a classifier reads in a world; None: the observed one."""
@@ -481,6 +483,8 @@ def fit_replicates(
     nuisances: BatchNuisances,
     worlds: Mapping[str, tuple[tuple[RegimeEstimand, int | None], tuple[RegimeEstimand, int | None]]],
     keys: KeyedWeights,
+    *,
+    normalized: bool,
 ) -> ReplicateWeights:
     """Return the weights of worlds by the fit and by refits on the weights of replicates, which share each pass."""
     prefixes = list(dict.fromkeys(p for pair in worlds.values() for part, group in pair for p in part.weight(group).prefixes))
@@ -488,7 +492,7 @@ def fit_replicates(
     logistic = [prefix for prefix in prefixes if isinstance(nuisances.models[prefix], Logistic)]
     shares = _replicate_shares(nuisances, [prefix for prefix in prefixes if prefix not in logistic], keys)
     coef, failed = _replicate_coefficients(nuisances, logistic, keys)
-    return ReplicateWeights(nuisances, worlds, coef, shares, failed)
+    return ReplicateWeights(nuisances, worlds, coef, shares, failed, normalized)
 
 
 def _replicate_shares(
@@ -612,16 +616,10 @@ class _ReplicateSteps:
     ) -> _ReplicateSteps:
         """Return the steps by the curvature (k, k) of the fit, and the weights of the levels of each category."""
         diagonal = np.diag(curvature)
-        kept = diagonal > 0.0
-        start = 1 + len(encoder.numeric_)
-        for name, levels in encoder.categories_.items():
-            own = slice(start, start + len(levels))
-            # Of levels in one group only the likelihood has no maximum, and the fit's end is kept.
-            kept[own] &= diagonal[own] > ONE_GROUP * weights[name]
-            if len(levels):
-                kept[start + int(np.argmax(diagonal[own]))] = False
-            start += len(levels)
-        free = np.flatnonzero(kept)
+        first = 1 + len(encoder.numeric_)
+        held = np.concatenate([np.zeros(first), *(weights[name] for name in encoder.categories_)])
+        levels = [len(own) for own in encoder.categories_.values()]
+        free = np.flatnonzero(~fixed_columns(diagonal, held, first, levels) & (diagonal > 0.0))
         root = np.sqrt(diagonal[free])
         inverse = linalg.pinvh(curvature[np.ix_(free, free)] / np.outer(root, root), rtol=FLAT)
         return cls(free, inverse, np.full(size, np.inf), np.arange(size) > 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from pyrofair.tables.encoder import TableEncoder
 
-__all__ = ["ONE_GROUP", "CodedDesign", "LogisticTerms", "newton_step"]
+__all__ = ["CodedDesign", "LogisticTerms", "fixed_columns", "newton_step"]
 
 CHUNK = 65_536
 """The rows of which a sum is made at once, so that what it needs stays in the processor's cache."""
@@ -85,14 +85,11 @@ class CodedDesign:
         parts += [np.bincount(self.codes[:, j], values, size) for j, size in enumerate(self.levels)]
         return np.concatenate(parts)
 
-    def one_group(self, p: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which columns are levels whose rows all have a fitted probability (n,) next to 0 or to 1, (k,).
-
-        They occur in one group only, so that their likelihood has no maximum.
-        """
-        found = self.transposed(p * (1.0 - p)) < ONE_GROUP * self.transposed(np.ones(len(p)))
-        found[: 1 + self.numbers.shape[1]] = False
-        return found
+    def fixed(self, p: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return the columns that refits leave as they are at fitted probabilities (n,), shape (k,)."""
+        return fixed_columns(
+            self.transposed(p * (1.0 - p)), self.transposed(np.ones(len(p))), 1 + self.numbers.shape[1], self.levels
+        )
 
     def curvature(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return X' diag(values) X, shape (k, k)."""
@@ -164,3 +161,22 @@ def newton_step(curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -
     scaled = curvature / np.outer(root, root)
     found = linalg.lstsq(scaled, np.where(held, gradient / root, 0.0), cond=COLLINEAR, lapack_driver="gelsy")[0]
     return np.asarray(found / root)
+
+
+def fixed_columns(
+    diagonal: NDArray[np.float64], weight: NDArray[np.float64], first: int, levels: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Return which columns of a design refits leave as they are: one level of each category, and levels in one group.
+
+    ``diagonal`` is the curvature and ``weight`` the weight of each level, (k,); categories start at the ``first``
+    column. The level kept is that of most curvature, to which others are relative. Of a level that occurs in
+    one group only the likelihood has no maximum, so that any end is as good as the fit's.
+    """
+    fixed = np.zeros(len(diagonal), dtype=bool)
+    for size in levels:
+        own = slice(first, first + size)
+        fixed[own] |= diagonal[own] <= ONE_GROUP * weight[own]
+        if size:
+            fixed[first + int(np.argmax(diagonal[own]))] = True
+        first += size
+    return fixed

@@ -276,7 +276,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         worlds = {
             label: ((first, own[first.regime.name]), (second, own[second.regime.name])) for label, own in groups.items()
         }
-        return fit_replicates(nuisances, worlds, keys)
+        return fit_replicates(nuisances, worlds, keys, normalized=self.normalize)
 
     def _in_batches(self) -> IPW:
         """Return the same source, fitted on its rows as batches."""

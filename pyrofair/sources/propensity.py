@@ -159,7 +159,7 @@ class Logistic(Propensity):
             self.cached_ = self._design(X)
         other = Logistic()
         other.encoder_ = self.encoder_
-        fixed = self.cached_.one_group(self.fitted) if isinstance(self.cached_, CodedDesign) else None
+        fixed = self.cached_.fixed(self.fitted) if isinstance(self.cached_, CodedDesign) else None
         other.coef_ = newton_logistic(self.cached_, a, weight, self.coef_, tolerance=1e-11, fixed=fixed)
         other.fitted = expit(self.cached_ @ other.coef_)
         return other
