@@ -599,6 +599,8 @@ class _ReplicateSteps:
     inverse: NDArray[np.float64]
     change: NDArray[np.float64]
     open: NDArray[np.bool_]
+    loss: NDArray[np.float64]
+    last: NDArray[np.float64]
     slow: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
@@ -622,7 +624,8 @@ class _ReplicateSteps:
         free = np.flatnonzero(~fixed_columns(diagonal, held, first, levels) & (diagonal > 0.0))
         root = np.sqrt(diagonal[free])
         inverse = linalg.pinvh(curvature[np.ix_(free, free)] / np.outer(root, root), rtol=FLAT)
-        return cls(free, inverse, np.full(size, np.inf), np.arange(size) > 0)
+        unknown = np.full(size, np.inf)
+        return cls(free, inverse, unknown, np.arange(size) > 0, unknown.copy(), np.zeros((len(free), size)))
 
     def step(
         self, total: NDArray[np.float64], gradient: NDArray[np.float64], diagonal: NDArray[np.float64], own: Any
@@ -630,17 +633,26 @@ class _ReplicateSteps:
         """Return the steps (free, 1 + B), from the weights (1 + B,), gradients and diagonals of all replicates."""
         root = np.sqrt(np.maximum(diagonal, np.finfo(np.float64).tiny))
         step = (self.inverse @ (gradient / root)) / root
-        for i, curvature in zip(self.slow, own, strict=True):
-            step[:, i] = newton_step(curvature[np.ix_(self.free, self.free)], gradient[:, i])
+        halved = []
+        for i, terms in zip(self.slow, own, strict=True):
+            if terms.loss > self.loss[i] * (1.0 + 1e-13):
+                step[:, i] = -self.last[:, i] / 2.0  # back to the middle of a step that was too long
+                halved.append(i)
+            else:
+                self.loss[i] = terms.loss
+                step[:, i] = newton_step(terms.curvature[np.ix_(self.free, self.free)], gradient[:, i])
         step[:, 0] = 0.0  # the fit itself
-        before = self.change
+        before = self.change.copy()
         self.change = np.sqrt(np.maximum(np.einsum("kb,kb->b", step, gradient), 0.0) / total)
+        self.change[halved] = np.inf
         step[:, ~self.open] = 0.0
         near = np.full(len(self.change), CONVERGED)
         near[self.slow] = NEWTON_CONVERGED
         self.open &= ~(self.change <= near)
         slow = self.open & (self.change > SLOW * before)
         self.slow = np.union1d(self.slow[self.open[self.slow]], np.flatnonzero(slow))
+        self.last = step.copy()
+        self.last[:, halved] *= -1.0  # half of the step that was too long is left
         return step
 
 
@@ -671,8 +683,10 @@ class _ReplicatePass:
                 curved = drawn * p * (1.0 - p)
                 own: tuple[Any, ...] = ()
                 if len(self.own[prefix]):
-                    design = CodedDesign.of(self.encoders[prefix], X)
-                    own = tuple(design.curvature(curved[:, i]) for i in self.own[prefix])
+                    own = tuple(
+                        LogisticTerms.of(CodedDesign.of(self.encoders[prefix], X), a[:, 0], drawn[:, i], coef[:, i])
+                        for i in self.own[prefix]
+                    )
                 part = matrix[:, self.free[prefix]]
                 squares = part.multiply(part) if sparse.issparse(part) else part**2
                 of_block[prefix] = total, part.T @ (drawn * (a - p)), squares.T @ curved, own
