@@ -137,7 +137,8 @@ class RunningMean:
 
     As :class:`~pyrofair.classifiers.training.WorldScores` it takes the scores last seen, moved with the mean score by
     as much as a batch's rows have changed; but of rows outside the present frame their sum alone is kept. It serves
-    penalties of the two means, which all penalties are where the population is one unit.
+    penalties of the two means, which all penalties are where the population is one unit. The gradient comes through
+    the rows of a batch, scaled so that it averages over an epoch to that of all rows.
     """
 
     weights: dict[int, float] = field(default_factory=dict)
@@ -145,12 +146,12 @@ class RunningMean:
     drift: float = 0.0
     total: float = 0.0
     frame: int = -1
+    frames: float = 1.0
 
-    def enter(self, frame: int, world: World, scores: Tensor) -> None:
-        """Take up the rows of a frame at their scores."""
-        if self.frame == frame:
-            return
+    def enter(self, frame: int, world: World, scores: Tensor, frames: float) -> None:
+        """Take up the rows of a frame at their scores; all rows are ``frames`` times as many."""
         self.leave()
+        self.frames = frames
         self.frame, self.world, self.last = frame, world, scores.clone()
         if frame in self.weights:
             self.total -= self.weights[frame]
@@ -173,7 +174,8 @@ class RunningMean:
         shift = (weight * (now - self.last[items])).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
         self.last += shift
         self.last[items] = now
-        level = self.last.clamp(0.0, 1.0).index_copy(0, items, now + share.scale * (values - now))
+        scale = share.scale * self.frames
+        level = self.last.clamp(0.0, 1.0).index_copy(0, items, now + scale * (values - now))
         outside = self.total - self.weights[self.frame]
         if outside <= 0.0:
             return Scored(level, self.world.weight)
@@ -204,14 +206,14 @@ def train_in_batches(
         means = (RunningMean(), RunningMean())
         if penalised:
             for frame in batches:
-                _enter(means, module, reader.problem(frame), int(frame.index[0]))
+                _enter(means, module, reader.problem(frame), frame, len(batches))
         for epoch in bar:
             module.train()
             totals, steps = np.zeros(2), 0
             for frame in _shuffled(batches, order):
                 problem = reader.problem(frame)
                 if penalised:
-                    _enter(means, module, problem, int(frame.index[0]))
+                    _enter(means, module, problem, frame, len(batches))
                 for batch in plan_batches(problem, schedule.batch_size, generator, penalised=penalised):
                     loss, extra = _objective(module, problem, batch, penalty if penalised else None, means)
                     objective = loss + strength * extra if penalised else loss
@@ -246,17 +248,20 @@ def _shuffled(batches: Batches, order: np.random.Generator) -> Iterator[pd.DataF
 
 
 @torch.no_grad()
-def _enter(means: tuple[RunningMean, RunningMean], module: nn.Module, problem: Problem, frame: int) -> None:
-    """Score the rows of a frame that is taken up, unless it was the last one."""
+def _enter(
+    means: tuple[RunningMean, RunningMean], module: nn.Module, problem: Problem, frame: pd.DataFrame, rows: int
+) -> None:
+    """Score the rows of a frame that is taken up, unless it was the last one, of so many rows in all."""
     assert problem.worlds is not None
-    if means[0].frame == frame:
+    number = int(frame.index[0])
+    if means[0].frame == number:
         return
     mode = module.training
     module.eval()
     scores = torch.sigmoid(problem.sign * logits_in_parts(module, problem.rows))
     module.train(mode)
     for mean, world in zip(means, problem.worlds, strict=True):
-        mean.enter(frame, world, scores.index_select(0, world.rows))
+        mean.enter(number, world, scores.index_select(0, world.rows), rows / len(frame))
 
 
 def _objective(
