@@ -130,7 +130,7 @@ class _AuditPass:
             return np.full(len(frame), np.nan), {}
         values = read_table(frame, [self.graph.outcome_column], what="The batches")[self.graph.outcome_column]
         weights = pd.Series(s, index=values.index).groupby(values, observed=True).sum()
-        positive = (values == self.graph.positive).to_numpy(dtype=np.float64)
+        positive = np.asarray(values == self.graph.positive, dtype=np.float64)
         return positive, {label: float(each) for label, each in weights.items()}
 
     def _decided(self, scores: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
@@ -249,7 +249,7 @@ def _estimates(
         weight=np.broadcast_to(1.0, (sums.rows,)) if _are_equal(sums) else np.array([1.0, 2.0]),
         threshold=threshold,
         sources=dict.fromkeys(labels, source),
-        worlds=worlds,
+        worlds=worlds,  # type: ignore[arg-type]
         index=np.empty(0, dtype=np.int64),
     )
     made = [_values(audited, sums, labels, weighting.normalized, has_outcome, i) for i in range(1 + n_boot)]

@@ -327,7 +327,7 @@ class Draw:
         if bootstrap == "multinomial":
             return self.random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
         drawn = keyed_exponentials(self.seed, self.replicate, 0, n)
-        return drawn * (n / drawn.sum())
+        return np.asarray(drawn * (n / drawn.sum()))
 
     def both(
         self, index: NDArray[np.int64], n_fitted: int, bootstrap: Bootstrap

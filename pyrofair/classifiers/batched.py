@@ -120,11 +120,11 @@ class FrameReader:
                 made.append(World(torch.tensor(index, device=rows.device), weight, None))
             rows, worlds = torch.cat(stack), (made[0], made[1])
             stratum = torch.as_tensor(a, device=rows.device)
-        weight = batch_weight(frame, self.weight) / self.mean_weight
+        own = batch_weight(frame, self.weight) / self.mean_weight
         return Problem(
             rows,
             to_tensor(target, self.dtype, self.device),
-            to_tensor(weight, self.dtype, self.device),
+            to_tensor(own, self.dtype, self.device),
             worlds,
             stratum,
             self.sign,
@@ -156,7 +156,9 @@ class RunningMean:
         if frame in self.weights:
             self.total -= self.weights[frame]
         self.others = sum(
-            value + (self.drift - since) * self.weights[key] for key, (value, since) in self.sums.items() if key != frame
+            value + (self.drift - since) * self.weights[key]
+            for key, (value, since) in self.sums.items()
+            if key != frame
         )
         self.weights[frame] = float(world.weight.sum())
         self.total += self.weights[frame]
@@ -328,9 +330,7 @@ def fit_in_batches(classifier: Any, batches: Batches, outcome: str | None, weigh
     with neutral_torch():
         first = next(iter(own))
         module = classifier.first_module(reader.problem(first, alone=True))
-        classifier.module_ = train_in_batches(
-            module, own, reader, classifier.penalty, classifier.strength, schedule
-        )
+        classifier.module_ = train_in_batches(module, own, reader, classifier.penalty, classifier.strength, schedule)
     classifier.history_ = pd.DataFrame(schedule.history)
     return classifier
 

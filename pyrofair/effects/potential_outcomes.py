@@ -467,9 +467,7 @@ class KishSums:
         if not 0.0 < largest < np.inf:
             return KishSums(largest, 0.0, 0.0)
         one, two = self.largest / largest, other.largest / largest
-        return KishSums(
-            largest, one * self.sum + two * other.sum, one**2 * self.squares + two**2 * other.squares
-        )
+        return KishSums(largest, one * self.sum + two * other.sum, one**2 * self.squares + two**2 * other.squares)
 
     @property
     def total(self) -> float:

@@ -44,7 +44,7 @@ BLOCK = EXPONENTIALS
 DENSE = 128
 """Blocks of so many encoded columns are dense matrices, wider ones sparse."""
 CONVERGED, NEWTON_CONVERGED, MOST_REPLICATE_PASSES = 1e-10, 1e-6, 30
-"""Replicates end where a step changes the log-odds by less, or one by their own curvature, whose error is its square."""
+"""Replicates end where a step changes the log-odds by less; by their own curvature the error left is its square."""
 SLOW = 0.3
 """Replicates whose steps shrink by less get a curvature of their own."""
 FLAT = 1e-10
@@ -88,11 +88,16 @@ class Summary:
         seen = {}
         for name, dtype in levels.items():
             codes = encode_levels(rows.table[name], dtype.categories)
-            seen[name] = np.column_stack([np.bincount(codes, w, len(dtype.categories)) for w in by_group])
+            sums = [np.bincount(codes, w, len(dtype.categories)) for w in by_group]
+            seen[name] = np.column_stack(sums).astype(np.float64)
         return cls(
             len(rows.a),
             np.array([w.sum() for w in by_group]),
-            {value: [rows.table.iloc[[int(np.argmax(rows.a == value))]]] for value in (0, 1) if (rows.a == value).any()},
+            {
+                value: [rows.table.iloc[[int(np.argmax(rows.a == value))]]]
+                for value in (0, 1)
+                if (rows.a == value).any()
+            },
             Moments.of(numbers.to_numpy(dtype=np.float64), rows.weight),
             seen,
         )
@@ -270,8 +275,12 @@ class BatchNuisances(Nuisances):
             return Rows(empty, self.rows.a[:0], self.rows.weight[:0], self.rows.kept[:0]), seen or {
                 "": self._summary.groups[None, :]
             }
-        self.fit_prefixes(part.weight(None, i).prefixes[j] for part, _ in wanted for i in range(1, len(part.order) + 1)
-                          for j in range(len(part.weight(None, i).prefixes)))
+        self.fit_prefixes(
+            part.weight(None, i).prefixes[j]
+            for part, _ in wanted
+            for i in range(1, len(part.order) + 1)
+            for j in range(len(part.weight(None, i).prefixes))
+        )
         work = _GroupPass(reader, {name: codes for name, codes in absent.items() if len(codes)})
         return _joined(batches.total(work), self.graph), seen
 
@@ -316,7 +325,10 @@ class _NewtonPass:
         rows = self.reader(frame)
         return {
             prefix: LogisticTerms.of(
-                CodedDesign.of(encoder, rows.table[self.graph.columns_of(prefix)]), rows.a, rows.weight, self.coef[prefix]
+                CodedDesign.of(encoder, rows.table[self.graph.columns_of(prefix)]),
+                rows.a,
+                rows.weight,
+                self.coef[prefix],
             )
             for prefix, encoder in self.encoders.items()
         }
@@ -390,8 +402,8 @@ def fit_in_batches(
     if not isinstance(propensity, str) or propensity not in ("logistic", "saturated"):
         name = repr(propensity) if isinstance(propensity, str) else type(propensity).__name__
         raise DataError(
-            f"propensity={name} needs all rows in memory. On batches the propensity is 'logistic' or 'saturated', whose "
-            "terms add up over batches."
+            f"propensity={name} needs all rows in memory. On batches it is 'logistic' or 'saturated', whose terms "
+            "add up over batches."
         )
     reader = RowReader(graph, weight)
     warn_unused(pd.DataFrame(columns=list(batches.columns)), graph, () if weight is None else (weight,))
@@ -404,9 +416,7 @@ def fit_in_batches(
     if not (summary.groups > 0.0).all():
         raise DataError("A group has no row with a weight above 0; both are needed to compare them.")
     cells = _joined(own.total(_GroupPass(reader)), graph) if propensity == "saturated" else None
-    return BatchNuisances(
-        graph, propensity, rows, 0, clip, batches=own, reader=reader, summary=summary, cells=cells
-    )
+    return BatchNuisances(graph, propensity, rows, 0, clip, batches=own, reader=reader, summary=summary, cells=cells)
 
 
 # -- replicates -------------------------------------------------------------------------------------------------------
@@ -468,7 +478,7 @@ class ReplicateWeights:
         model: Any = self.nuisances.model(prefix)
         columns = rows.table[self.nuisances.graph.columns_of(prefix)]
         if prefix in self.shares:
-            return self.shares[prefix][model.positions(columns)]
+            return np.asarray(self.shares[prefix][model.positions(columns)])
         return np.asarray(expit(_block_matrix(model.encoder_, columns) @ self.coef[prefix]))
 
 
@@ -487,7 +497,9 @@ def fit_replicates(
     normalized: bool,
 ) -> ReplicateWeights:
     """Return the weights of worlds by the fit and by refits on the weights of replicates, which share each pass."""
-    prefixes = list(dict.fromkeys(p for pair in worlds.values() for part, group in pair for p in part.weight(group).prefixes))
+    prefixes = list(
+        dict.fromkeys(p for pair in worlds.values() for part, group in pair for p in part.weight(group).prefixes)
+    )
     nuisances.fit_prefixes(prefixes)
     logistic = [prefix for prefix in prefixes if isinstance(nuisances.models[prefix], Logistic)]
     shares = _replicate_shares(nuisances, [prefix for prefix in prefixes if prefix not in logistic], keys)
@@ -538,7 +550,9 @@ class _CellPass:
         found = np.zeros((size, 1 + self.keys.replicates))
         for at, number in blocks(frame):
             drawn = self.keys.of(number, number + at.stop - at.start) * rows.weight[at, None]
-            one_hot = sparse.csr_array((np.ones(len(drawn)), (cell[at], np.arange(len(drawn)))), (size, len(drawn)))
+            one_hot: Any = sparse.csr_array(
+                (np.ones(len(drawn)), (cell[at], np.arange(len(drawn)))), (size, len(drawn))
+            )
             found += one_hot @ drawn
         return found
 
@@ -687,8 +701,8 @@ class _ReplicatePass:
                         LogisticTerms.of(CodedDesign.of(self.encoders[prefix], X), a[:, 0], drawn[:, i], coef[:, i])
                         for i in self.own[prefix]
                     )
-                part = matrix[:, self.free[prefix]]
-                squares = part.multiply(part) if sparse.issparse(part) else part**2
+                part: Any = matrix[:, self.free[prefix]]
+                squares: Any = part.power(2) if hasattr(part, "power") else part**2
                 of_block[prefix] = total, part.T @ (drawn * (a - p)), squares.T @ curved, own
             found = add_sums(found, of_block)
         return found  # type: ignore[no-any-return]

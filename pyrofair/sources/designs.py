@@ -60,7 +60,7 @@ class CodedDesign:
     def __matmul__(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the product with coefficients (k,) or (k, q), shape (n,) or (n, q)."""
         p = self.numbers.shape[1]
-        result = self.numbers @ coef[1 : 1 + p] + coef[0]
+        result: NDArray[np.float64] = np.asarray(self.numbers @ coef[1 : 1 + p] + coef[0])
         for j, (start, size) in enumerate(zip(self._starts, self.levels, strict=True)):
             result += coef[start : start + size][self.codes[:, j]]
         return result
@@ -144,9 +144,7 @@ class LogisticTerms:
         return cls(loss, X.transposed(weight * (a - p)), X.curvature(weight * p * (1.0 - p)))
 
     def __add__(self, other: LogisticTerms) -> LogisticTerms:
-        return LogisticTerms(
-            self.loss + other.loss, self.gradient + other.gradient, self.curvature + other.curvature
-        )
+        return LogisticTerms(self.loss + other.loss, self.gradient + other.gradient, self.curvature + other.curvature)
 
 
 def newton_step(curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -257,7 +257,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """
         other = copy.copy(self)
         rows = self.nuisances_.rows
-        other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
+        own = 1.0 if isinstance(self.nuisances_, BatchNuisances) else rows.weight
+        other.nuisances_ = self.nuisances_.refit(own * read_weight(sample_weight, self.n_fitted_))
         return other
 
     def replicate_weights(self, keys: KeyedWeights) -> ReplicateWeights:
@@ -284,7 +285,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         name = "weight of the row"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return clone(self).fit(as_batches(rows.table.assign(**{name: rows.weight})), sample_weight=name)
+            fitted: IPW = clone(self).fit(as_batches(rows.table.assign(**{name: rows.weight})), sample_weight=name)
+        return fitted
 
     def is_fitted_on(self, batches: Batches) -> bool:
         """Whether the source was fitted on the rows of these batches, as far as can be seen without reading them."""

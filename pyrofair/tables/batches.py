@@ -124,7 +124,7 @@ class Batches(ABC):
 
     def is_same(self, other: object) -> bool:
         """Whether others hold the same rows in the same order, as far as can be seen without reading them."""
-        return type(other) is type(self) and self._identity() == other._identity()  # type: ignore[attr-defined]
+        return type(other) is type(self) and self._identity() == other._identity()
 
     @abstractmethod
     def _identity(self) -> object:
@@ -217,14 +217,14 @@ class _ParquetBatches(Batches):
         import pyarrow.parquet as pq
 
         self.files, self.batch_rows = [file.resolve() for file in files], batch_rows
-        first = pq.read_schema(self.files[0])  # type: ignore[no-untyped-call]
+        first = pq.read_schema(self.files[0])
         self.types = {field.name: _value_type(field.type) for field in first if not field.name.startswith("__index")}
         self.declared = [field.name for field in first if str(field.type).startswith("dictionary")]
         self.columns = tuple(self.types)
         self.parts: list[tuple[Path, list[int]]] = []
         sizes: list[int] = []
         for file in self.files:
-            own = pq.ParquetFile(file)  # type: ignore[no-untyped-call]
+            own = pq.ParquetFile(file)
             types = {f.name: _value_type(f.type) for f in own.schema_arrow if not f.name.startswith("__index")}
             if types != self.types:
                 name = next(each for each in {**self.types, **types} if types.get(each) != self.types.get(each))
@@ -256,8 +256,8 @@ class _ParquetBatches(Batches):
         import pyarrow.parquet as pq
 
         file, groups = self.parts[part]
-        with pq.ParquetFile(file, read_dictionary=self._text()) as opened:  # type: ignore[no-untyped-call]
-            read = opened.iter_batches(  # type: ignore[no-untyped-call]
+        with pq.ParquetFile(file, read_dictionary=self._text()) as opened:
+            read = opened.iter_batches(
                 batch_size=self.batch_rows, row_groups=groups, columns=list(self.columns), use_threads=False
             )
             for each in read:
@@ -372,7 +372,7 @@ class _DaskBatches(Batches):
 
         firsts = np.cumsum([0, *self.sizes])[:-1].tolist()
         work = _PartTotal(function, self.levels, self.columns, self.batch_rows)
-        numbers = dd.from_map(_first_row, firsts, meta=pd.DataFrame({"first": pd.Series(dtype=np.int64)}))
+        numbers = dd.from_map(_first_row, firsts, meta=pd.DataFrame({"first": pd.Series(dtype=np.int64)}))  # type: ignore[no-untyped-call]
         read = self.frame[list(self.columns)]
         parts = read.map_partitions(work, numbers, meta=(None, object), align_dataframes=False).compute()
         found: Any = None
@@ -469,9 +469,7 @@ class Moments:
         if not total > 0.0:
             return self
         gap, share = other.mean - self.mean, other.weight / total
-        return Moments(
-            total, self.mean + share * gap, self.squares + other.squares + self.weight * share * gap**2
-        )
+        return Moments(total, self.mean + share * gap, self.squares + other.squares + self.weight * share * gap**2)
 
     @property
     def variance(self) -> NDArray[np.float64]:

@@ -54,7 +54,11 @@ def adult(n: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def unfair_of(table: str) -> pf.UnfairPaths:
-    return HIRING.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y") if table == "hiring" else pf.datasets.load_adult().unfair
+    return (
+        HIRING.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
+        if table == "hiring"
+        else pf.datasets.load_adult().unfair
+    )
 
 
 def write(table: str, n: int, path: Path) -> None:
