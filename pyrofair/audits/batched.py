@@ -17,7 +17,7 @@ from pyrofair.audits.bootstrap import AUDITED, GROUPED, Estimator, Key, Replicat
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.effects.potential_outcomes import CounterfactualSample, KishSums
 from pyrofair.effects.scoring import DECISIONS, decide
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph
 from pyrofair.tables.batches import Batches, add_sums, batch_weight
 from pyrofair.tables.labels import read_outcome, read_sensitive, show_labels
@@ -182,7 +182,7 @@ def audit_batches(
     sums = own.total(work)
     labels = _outcome_labels(sums.outcomes, graph)
     if labels:
-        warnings.warn(labels, stacklevel=2)
+        warnings.warn(labels, PyrofairWarning, stacklevel=2)
     return _estimates(audited, source, sums, weighting, has_outcome, threshold, n_boot, same)
 
 

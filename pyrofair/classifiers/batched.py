@@ -115,7 +115,11 @@ class FrameReader:
                     index[changed] = size + np.arange(int(changed.sum()))
                     size += int(changed.sum())
                     stack.append(self.encode(self.weighting.read_in(frame.iloc[kept[changed]], arm)))
-                total = (float(w.sum()) or 1.0) if alone else self.totals[world]
+                total = self.totals[world]
+                if alone:
+                    total = (
+                        float(w.sum() if self.weighting.normalized else batch_weight(frame, self.weight).sum()) or 1.0
+                    )
                 weight = torch.tensor(w[kept] / total, dtype=rows.dtype, device=rows.device)
                 made.append(World(torch.tensor(index, device=rows.device), weight, None))
             rows, worlds = torch.cat(stack), (made[0], made[1])

@@ -257,8 +257,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """
         other = copy.copy(self)
         rows = self.nuisances_.rows
-        own = 1.0 if isinstance(self.nuisances_, BatchNuisances) else rows.weight
-        other.nuisances_ = self.nuisances_.refit(own * read_weight(sample_weight, self.n_fitted_))
+        if isinstance(self.nuisances_, BatchNuisances):
+            other.nuisances_ = self.nuisances_.refit(read_weight(sample_weight, self.n_fitted_))
+        else:
+            other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
         return other
 
     def replicate_weights(self, keys: KeyedWeights) -> ReplicateWeights:
