@@ -2,8 +2,9 @@
 
 World 0 is the baseline, ``Y_{A<=0}``; world 1 switches the unfair paths, ``Y_{A<=1||pi}``. Sources build the two
 samples, classifiers score their rows, functionals compare the scores; none of them imports the others. What a source
-can do beyond :class:`PotentialOutcomes` is declared by four optional protocols, each checked by ``isinstance`` on a
-fitted source: :class:`Refittable`, :class:`Diagnosed`, :class:`Stratified` and :class:`SampleSplit`.
+can do beyond :class:`PotentialOutcomes` is declared by five optional protocols, each checked by ``isinstance`` on a
+fitted source: :class:`Refittable`, :class:`Diagnosed`, :class:`Stratified`, :class:`Additive` and
+:class:`SampleSplit`.
 """
 
 from __future__ import annotations
