@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
-from pyrofair.audits.batched import audit_batches
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.large_tables import audit_batches
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.report import (

@@ -35,8 +35,8 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
-from pyrofair.classifiers.batched import fit_in_batches
 from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.large_tables import fit_in_batches
 from pyrofair.classifiers.training import (
     Optimizer,
     Penalty,

@@ -404,7 +404,7 @@ class Additive(Stratified, Protocol):
 
         ``keys`` (``pyrofair._random.KeyedWeights``) gives the weights of fitted rows by their number. The result has
         ``weights(rows)``, arrays (n, 1 + replicates) by label and world, ``arm(label, world)``, ``read_in(rows, arm)``,
-        ``normalized`` and ``failed``; see :class:`pyrofair.sources.batched.ReplicateWeights`.
+        ``normalized`` and ``failed``; see :class:`pyrofair.sources.large_tables.ReplicateWeights`.
         """
 
 

@@ -33,7 +33,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import Regime, UnfairPaths
-from pyrofair.sources.batched import BatchNuisances, ReplicateWeights, fit_in_batches, fit_replicates
+from pyrofair.sources.large_tables import BatchNuisances, ReplicateWeights, fit_in_batches, fit_replicates
 from pyrofair.sources.propensity import (
     FOLDS,
     GroupOverlap,

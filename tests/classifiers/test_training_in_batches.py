@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pyrofair as pf
-from pyrofair.classifiers.batched import RunningMean
+from pyrofair.classifiers.large_tables import RunningMean
 from pyrofair.classifiers.training import Share, World
 from pyrofair.exceptions import DataError
 from pyrofair.tables import TableEncoder, as_batches
@@ -122,7 +122,7 @@ def test_a_table_is_no_batches() -> None:
 
 
 def test_open_epochs_read_two_million_rows() -> None:
-    from pyrofair.classifiers.batched import epochs_of
+    from pyrofair.classifiers.large_tables import epochs_of
 
     schedule = made(epochs=None, batch_size=1000, random_state=0)
     schedule.seed_ = 0
