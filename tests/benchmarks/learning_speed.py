@@ -1,8 +1,8 @@
 """What learning mechanisms and their replicates cost, as ratios of CPU times to another checkout, taken in turns.
 
 ``python tests/benchmarks/learning_speed.py --against PATH`` runs every task as a process of its own, in this checkout
-and in that at PATH, one after the other, and prints the ratios beside their bars. Tasks: the fit of ``GComputation`` and
-its audit with 200 replicates, on ``hiring`` (n = 5,000) and Adult; held-out log-likelihoods of the learned mechanisms
+and in that at PATH, one after the other, and prints the ratios beside their bars. Tasks: the fit of ``GComputation``
+and its audit with 200 replicates, on ``hiring`` (n = 5,000) and Adult; held-out log-likelihoods of the learned mechanisms
 there and on German Credit; a replicate of boosted propensities, against a fit from scratch in the same checkout.
 
 On Adult an audit is measured with few replicates and none, and the time of 200 follows; ``--full`` runs all 200 in this
@@ -72,10 +72,10 @@ def fit(name: str, seed: int, _: int) -> dict[str, Any]:
 
 
 def audit(name: str, seed: int, n_boot: int) -> dict[str, Any]:
-    import pyrofair as pf
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
+    import pyrofair as pf
     from pyrofair.tables.encoder import TableEncoder
 
     _, source, df = fitted(name, seed)
@@ -91,6 +91,7 @@ def audit(name: str, seed: int, n_boot: int) -> dict[str, Any]:
 
 def boosted(name: str, seed: int, replicates: int) -> dict[str, Any]:
     import numpy as np
+
     import pyrofair as pf
 
     df, unfair = rows(name, seed)
@@ -135,8 +136,11 @@ def compare(against: Path, seeds: int, *, full: bool) -> None:
         if f"fit {name}" in BARS:
             tell(f"fit {name}", here, there, f"({steps} steps, mean of {seeds} seeds)")
         gains = [pair[0]["held_out"] - pair[1]["held_out"] for pair in pairs]
-        print(f"held out, {name}: here less there {mean(gains):+.4f} nats a row; by seed "
-              + ", ".join(f"{gain:+.4f}" for gain in gains), flush=True)
+        print(
+            f"held out, {name}: here less there {mean(gains):+.4f} nats a row; by seed "
+            + ", ".join(f"{gain:+.4f}" for gain in gains),
+            flush=True,
+        )
     for name in ("hiring", "adult"):
         many = name == "hiring"
         one = measured(HERE, "audit", name, 0, REPLICATES if many or full else FEW["here"])
