@@ -2,11 +2,10 @@
 
 ``python tests/benchmarks/learning_speed.py --against PATH`` runs every task as a process of its own, in this checkout
 and in that at PATH, one after the other, and prints the ratios beside their bars. Tasks: the fit of ``GComputation``
-and its audit with 200 replicates, on ``hiring`` (n = 5,000) and Adult; held-out log-likelihoods of the learned mechanisms
-there and on German Credit; a replicate of boosted propensities, against a fit from scratch in the same checkout.
-
-On Adult an audit is measured with few replicates and none, and the time of 200 follows; ``--full`` runs all 200 in this
-checkout.
+and its audit with 200 replicates, on ``hiring`` (n = 5,000) and Adult; held-out log-likelihoods of the learned
+mechanisms there and on German Credit; a replicate of boosted propensities, against a fit from scratch in the same
+checkout. On Adult an audit is measured with few replicates and none, and the time of 200 follows; ``--full`` runs all
+200 in this checkout.
 """
 
 from __future__ import annotations
