@@ -192,7 +192,7 @@ def test_two_dask_workers_make_the_same_sums(processes: bool, tmp_path: Path) ->
     model = make_pipeline(TableEncoder(), LogisticRegression()).fit(df[["A", "Q", "D", "M"]], df["Y"])
     asked: dict[str, Any] = {"n_boot": 12, "level": 0.6, "random_state": 3, "progress": False}
     memory = pf.audit({"model": model}, pf.IPW(unfair), df, **asked)
-    place: dict[str, Any] = {"dashboard_address": None, "local_directory": str(tmp_path), "processes": processes}
+    place: dict[str, Any] = {"dashboard_address": ":0", "local_directory": str(tmp_path), "processes": processes}
     place["silence_logs"] = 60
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **place) as cluster, distributed.Client(cluster):
         batches = as_batches(dd.from_pandas(df, npartitions=4), batch_rows=200)
