@@ -128,10 +128,10 @@ class Rows:
 
     @cached_property
     def source(self) -> Any:
-        """The source of an audit, fitted to the rows of the fit."""
+        """The source of an audit, fitted to the rows audited, as an audit does with one that is not fitted."""
         asked = self.plan.measurement.audit
         made = OneStep(self.scenario.unfair, random_state=self.seeds.fit) if asked is True else asked(self.scenario)
-        return made.fit(self.train)
+        return made.fit(self.test)
 
 
 def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:

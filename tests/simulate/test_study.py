@@ -118,7 +118,7 @@ def test_audits_and_measures_are_columns() -> None:
     train = given.draw(400, seeds.train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
-        source = pf.IPW(given.unfair, propensity="logistic").fit(train)
+        source = pf.IPW(given.unfair, propensity="logistic")
         report = pf.audit({"m": logistic(train, given, 0)}, source, given.draw(500, seeds.test), n_boot=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
     assert row["estimated_piu_upper"] == pytest.approx(table["estimate"]["piu_upper"])
