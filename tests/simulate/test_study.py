@@ -493,7 +493,7 @@ def test_a_dask_cluster_of_which_a_worker_is_killed_gives_the_numbers_of_one_pro
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=60,
             local_directory=str(tmp_path / "workers"),
         ) as cluster,
