@@ -300,7 +300,7 @@ class _Training:
                 own = score if self.sign == 1 else 1 - score
                 extra, pull = self._own_pull(whole, at, own) if self.means is None else self.means.pull(at, own)
                 extras.append(extra)
-                slope = torch.addcmul(slope, pull, score - score * score)
+                slope = slope + torch.ops.aten.sigmoid_backward(pull, score)
             self.stack.descend(logits, slope)
             self.optimizer.step()
         logits = torch.stack([widen(each, whole.rows.shape[2], 0) for each in known])
@@ -446,7 +446,7 @@ class WorldMeans:
         places, share, total, scale = self.batches[at]
         now = scores.unsqueeze(1)
         moved = (share * (now - self.last.gather(2, places))).sum(2, keepdim=True)
-        self.last += moved / total
+        self.last.addcdiv_(moved, total)
         self.last.scatter_(2, places, now.expand_as(places))
         means = (self.weight * self.last.clamp(0.0, 1.0)).sum(2)
         slope = self.formula.slope(means) * scale

@@ -249,8 +249,7 @@ def study(
         As in :meth:`pyrofair.SEM.truth` and :class:`pyrofair.SEM`.
     audit
         Whether effects are also estimated on the test rows, as :func:`pyrofair.audit` does: by
-        :class:`pyrofair.OneStep`, or by the source that a function returns for a scenario. It is fitted to the rows
-        that the methods were fitted to.
+        :class:`pyrofair.OneStep`, or by the source that a function returns for a scenario, fitted to these rows.
     n_boot
         The bootstrap replicates of such an audit, for sources without influence values.
     measures

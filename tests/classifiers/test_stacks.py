@@ -36,12 +36,12 @@ def quiet() -> Iterator[None]:
 
 
 @functools.cache
-def rows(n: int = 240) -> tuple[pd.DataFrame, pd.Series[int]]:
+def rows(n: int = 160) -> tuple[pd.DataFrame, pd.Series[int]]:
     df = HIRING.draw(n, random_state=0)
     return df[READS], df["Y"]
 
 
-def bootstrap(copies: int, n: int = 240) -> list[np.ndarray[Any, Any]]:
+def bootstrap(copies: int, n: int = 160) -> list[np.ndarray[Any, Any]]:
     rng = np.random.default_rng(0)
     return [rng.multinomial(n, np.full(n, 1 / n)).astype(float) for _ in range(copies)]
 
@@ -54,8 +54,8 @@ def own(one: Scored, other: Scored) -> torch.Tensor:
 IPW = pf.IPW(HIRING.unfair, arm="paper")
 POOLED = pf.IPW(HIRING.unfair, arm="pooled")
 SHARED = pf.SEM(HIRING.program, HIRING.unfair, unit="shared", draws=3)
-MODELS = {
-    "paper": {"source": IPW},
+MODELS: dict[str, dict[str, Any]] = {
+    "paper": {"source": IPW, "starts": 2},
     "pooled": {"source": POOLED},
     "units": {"source": SHARED, "penalty": pf.effect_gap},
     "upper end": {"source": POOLED, "penalty": pf.piu_upper},
@@ -65,6 +65,7 @@ MODELS = {
     "held out": {"source": IPW, "validation_fraction": 0.3, "patience": 4},
     "plain": {},
 }
+MODELS = {name: {"starts": 1} | settings for name, settings in MODELS.items()}
 
 
 def equal(one: Any, other: Any, within: float = 1e-6) -> None:
@@ -77,12 +78,12 @@ def equal(one: Any, other: Any, within: float = 1e-6) -> None:
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("model", ["network", "logistic"])
 def test_a_stack_is_as_many_single_fits(model: Any, settings: dict[str, Any]) -> None:
-    n = 120 if settings.get("source") is SHARED else 240
+    n = 100 if settings.get("source") is SHARED else 160
     X, y = rows(n)
     weights = [None, None, *bootstrap(2, n)]
     models = [
         pf.PenalizedClassifier(
-            model, epochs=20, batch_size=50, starts=2, strength=strength, random_state=seed, progress=False, **settings
+            model, epochs=20, batch_size=50, strength=strength, random_state=seed, progress=False, **settings
         )
         for strength, seed in ((0.4, 0), (1.7, 0), (1.0, 1), (2.5, 2))
     ]
@@ -268,7 +269,7 @@ def test_a_penalty_that_raises_and_weights_that_are_unfit_are_reported_in_their_
 
     settings: dict[str, Any] = {"source": IPW, "starts": 1, "epochs": 1, "progress": False, "random_state": 0}
     models = [pf.PenalizedClassifier("logistic", penalty=each, **settings) for each in (broken, own, own)]
-    found = fit_many(models, X, y, [None, -np.ones(240), None], errors="return")
+    found = fit_many(models, X, y, [None, -np.ones(160), None], errors="return")
     assert [type(each).__name__ for each in found] == ["ZeroDivisionError", "DataError", "PenalizedClassifier"]
 
 

@@ -118,7 +118,7 @@ def test_audits_and_measures_are_columns() -> None:
     train = given.draw(400, seeds.train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
-        source = pf.IPW(given.unfair, propensity="logistic").fit(train)
+        source = pf.IPW(given.unfair, propensity="logistic")
         report = pf.audit({"m": logistic(train, given, 0)}, source, given.draw(500, seeds.test), n_boot=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
     assert row["estimated_piu_upper"] == pytest.approx(table["estimate"]["piu_upper"])
@@ -232,6 +232,22 @@ def test_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     same(whole, spread)
     assert spread.failures[[*CELL, "error"]].equals(whole.failures[[*CELL, "error"]])
     assert "odd" in spread.failures["traceback"][0]
+
+
+def test_what_a_method_computes_by_joblib_stays_in_its_process() -> None:
+    seen: list[str] = []
+
+    def nested(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        seen.append(type(joblib.parallel.get_active_backend()[0]).__name__)
+        return logistic(train, given, seed)
+
+    how: dict[str, Any] = {"sizes": 100, "seeds": 6, **QUICK}
+    one = study("hiring", {"m": nested}, **how)
+    with joblib.parallel_config("threading", n_jobs=2):
+        two = study("hiring", {"m": nested}, **how)
+        assert type(joblib.parallel.get_active_backend()[0]).__name__ == "ThreadingBackend"
+    assert seen == ["SequentialBackend"] * 12
+    same(one, two)
 
 
 def local_methods() -> dict[str, Callable[..., Any]]:
@@ -462,9 +478,11 @@ def test_a_dask_cluster_of_which_a_worker_is_killed_gives_the_numbers_of_one_pro
     def slow(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
         import time
 
+        import joblib
         from sklearn.linear_model import LogisticRegression
 
         time.sleep(0.05)
+        joblib.Parallel()(joblib.delayed(abs)(each) for each in range(2))  # on the cluster, it would wait for itself
         return LogisticRegression(max_iter=1000).fit(train[given.graph.input_columns], train["Y"])
 
     how: dict[str, Any] = {"sizes": 100, "seeds": 40, **QUICK}
