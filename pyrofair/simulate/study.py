@@ -478,8 +478,11 @@ def _compute_alone(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: in
 
 
 def _is_loss(error: Exception, names: Set[str] = LOST) -> bool:
-    """Return whether an error of a backend of joblib, or one that it derives from, has one of the names."""
-    return not names.isdisjoint(each.__name__ for each in type(error).__mro__)
+    """Return whether an error of a backend of joblib, or one that it derives from, has one of the names.
+
+    A pool is also called broken where a worker cannot load what it is sent, which it never will.
+    """
+    return "un-serialize" not in str(error) and not names.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 
 def _first_line(error: Exception) -> str:

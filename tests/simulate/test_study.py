@@ -417,9 +417,10 @@ def test_a_cluster_that_is_gone_ends_a_study_with_what_is_finished(monkeypatch: 
     assert (len(found.table), found.unfinished) == (1, 3)
 
 
-def test_an_error_of_the_study_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "_results", losing(lambda key: OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+@pytest.mark.parametrize("error", [OSError("disk full"), TerminatedWorkerError("A task has failed to un-serialize.")])
+def test_an_error_of_the_study_itself_is_raised(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "_results", losing(lambda key: error))
+    with pytest.raises(type(error), match=str(error)):
         study("hiring", {"m": logistic}, 100, 1, **QUICK)
 
 
