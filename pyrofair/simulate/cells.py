@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
@@ -127,10 +128,10 @@ class Rows:
 
     @cached_property
     def source(self) -> Any:
-        """The source of an audit, fitted to the rows of the fit."""
+        """The source of an audit, fitted to the rows audited, as an audit does with one that is not fitted."""
         asked = self.plan.measurement.audit
         made = OneStep(self.scenario.unfair, random_state=self.seeds.fit) if asked is True else asked(self.scenario)
-        return made.fit(self.train)
+        return made.fit(self.test)
 
 
 def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:
@@ -143,9 +144,11 @@ def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:
         rows = Rows(plan, task)
         for key in task.cells():
             said: dict[str, Any] = {"depends": plan.depends(key), "warnings": []}  # filled by the cell
-            with one_thread(), threadpool_limits(1):
+            # A method that uses joblib would wait for workers that wait for it.
+            with one_thread(), threadpool_limits(1), joblib.parallel_config("sequential"):
                 make = _Maker(plan, rows, key, said["warnings"])
-                yield attempt(key, make, said) if plan.folder is None else plan.folder.once(key, make, said)
+                result = attempt(key, make, said) if plan.folder is None else plan.folder.once(key, make, said)
+            yield result
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +164,7 @@ class _Maker:
         method = self.plan.methods[self.key["method"]]
         if self.key["strength"] is not None:
             method = method.with_strength(self.key["strength"])
-        with warnings.catch_warnings(record=True) as caught, isolated(self.rows.seeds.fit):
+        with isolated(self.rows.seeds.fit), warnings.catch_warnings(record=True) as caught:  # threads wait here
             warnings.simplefilter("always")
             try:
                 model = method.fit(self.rows.train.copy(), self.rows.scenario, self.rows.seeds.fit)
