@@ -509,7 +509,7 @@ def test_rows_without_weight_count_as_copies_that_others_replace() -> None:
     half = pd.DataFrame({"A": a, "M": a + rng.normal(size=100)})
     frame = pd.concat([half, half], ignore_index=True)
     learned = learn_mechanisms(
-        frame, CausalGraph("A -> M -> Y", sensitive="A", outcome="Y"), nodes=["M"], hidden=(8,), steps=100,
+        frame, pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y"), nodes=["M"], hidden=(8,), steps=100,
         validation_fraction=0.0, progress=False, random_state=0,
     )  # fmt: skip
     replicate, *_ = learned.refits([np.repeat([2.0, 0.0], 100)], random_state=0)
