@@ -775,7 +775,10 @@ class _Trace:
                 [model.fit_of(module, problem) for module in model.first_modules(problem)]
                 for model, problem in zip(models, problems, strict=True)
             ]
-            modules = choose_starts(starts, self.max_stack)
+            for chosen in choose_starts(starts, self.max_stack):
+                if isinstance(chosen, Exception):
+                    raise chosen
+                modules.append(chosen)
         for strength in strengths:
             models = [copy.copy(model) for model in models]
             fits = []

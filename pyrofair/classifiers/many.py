@@ -14,7 +14,7 @@ from pyrofair._random import PYRO_LOCK, neutral_torch
 from pyrofair._validation import listed, optional, require_choice, require_integer, require_jobs, shown
 from pyrofair.classifiers.batches import Problem, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.classifiers.training import choose_starts, train_many
+from pyrofair.classifiers.training import Fit, choose_starts, train_many
 from pyrofair.exceptions import DataError, PositivityWarning
 
 __all__ = ["fit_many"]
@@ -129,26 +129,34 @@ def _fit_together(
 ) -> list[Fitted]:
     found: list[Fitted] = []
     problems: dict[int, Problem] = {}
+    starts: dict[int, list[Fit]] = {}
     with neutral_torch():
-        for classifier, weight in tasks:
+        for at, (classifier, weight) in enumerate(tasks):
             model = copy.copy(classifier).set_params(progress=False)
             try:
-                problems[len(found)] = share_rows(model.prepare(X, y, weight), problems.values())
-            except Exception as failure:  # whatever a source or an encoder raises: the others go on
+                problems[at] = share_rows(model.prepare(X, y, weight), problems.values())
+                starts[at] = [model.fit_of(module, problems[at]) for module in model.first_modules(problems[at])]
+            except Exception as failure:  # whatever a source, an encoder or a module raises: the others go on
                 found.append(failure)
             else:
                 found.append(model)
-        models = {at: model for at, model in enumerate(found) if isinstance(model, PenalizedClassifier)}
-        starts = {
-            at: [model.fit_of(module, problems[at]) for module in model.first_modules(problems[at])]
-            for at, model in models.items()
-        }
         several = [at for at, fits in starts.items() if len(fits) > 1]
-        chosen = dict(zip(several, choose_starts([starts[at] for at in several], max_stack), strict=True))
-        fits = [model.fit_of(chosen.get(at, starts[at][0].module), problems[at]) for at, model in models.items()]
-        for (at, model), fit, error in zip(models.items(), fits, train_many(fits, max_stack), strict=True):
-            if error is not None:
-                found[at] = error
-            elif text := model.finish(fit):
-                warnings.warn(text, PositivityWarning, stacklevel=1)
+        chosen = choose_starts([starts[at] for at in several], max_stack)
+        modules = {at: fits[0].module for at, fits in starts.items()} | dict(zip(several, chosen, strict=True))
+        trained: list[tuple[int, PenalizedClassifier, Fit]] = []
+        for at, module in modules.items():
+            model = found[at]
+            if isinstance(module, Exception):
+                found[at] = module
+            elif isinstance(model, PenalizedClassifier):
+                trained.append((at, model, model.fit_of(module, problems[at])))
+        errors = train_many([fit for *_, fit in trained], max_stack)
+        for (at, model, fit), error in zip(trained, errors, strict=True):
+            try:
+                if error is not None:
+                    raise error
+                if text := model.finish(fit):
+                    warnings.warn(text, PositivityWarning, stacklevel=1)
+            except Exception as failure:
+                found[at] = failure
     return found
