@@ -66,7 +66,7 @@ def attempt(key: Key, make: Callable[[], pd.DataFrame], about: Mapping[str, Any]
     started = time.perf_counter()
     try:
         table = make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
         text = "".join(traceback.format_exception(error))
         return Failure(dict(key), _error(error), text, {**(about or {}), "seconds": seconds})
