@@ -135,8 +135,11 @@ def compare(against: Path, seeds: int, *, full: bool) -> None:
         if f"fit {name}" in BARS:
             tell(f"fit {name}", here, there, f"({steps} steps, mean of {seeds} seeds)")
         gains = [pair[0]["held_out"] - pair[1]["held_out"] for pair in pairs]
-        print(f"held out, {name}: here less there {mean(gains):+.4f} nats a row; by seed "
-              + ", ".join(f"{gain:+.4f}" for gain in gains), flush=True)
+        print(
+            f"held out, {name}: here less there {mean(gains):+.4f} nats a row; by seed "
+            + ", ".join(f"{gain:+.4f}" for gain in gains),
+            flush=True,
+        )
     for name in ("hiring", "adult"):
         many = name == "hiring"
         one = measured(HERE, "audit", name, 0, REPLICATES if many or full else FEW["here"])
