@@ -24,7 +24,7 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
-from pyrofair.sources.leaves import Leaves, LeafValues, is_grown
+from pyrofair.sources.leaves import LeafValues, Leaves, is_grown
 from pyrofair.sources.models import (
     Design,
     Stack,

@@ -39,7 +39,7 @@ def some_values(family: Any) -> torch.Tensor:
         found = family.distribution(family.offset.double().expand(N, -1)).sample().double()
     if isinstance(family, Integer):
         found[:2] = torch.tensor([family.low, family.high], dtype=torch.float64)
-    return found
+    return torch.as_tensor(found)
 
 
 @each_family
@@ -58,8 +58,9 @@ def test_log_densities_and_slopes_are_those_of_the_distribution(family: Any) -> 
 @pytest.mark.parametrize("hidden", [(), (4,), (5, 4)])
 def test_slopes_of_a_network_are_those_of_autograd(family: Any, hidden: tuple[int, ...]) -> None:
     torch.manual_seed(1)
-    reads = {"A": Binary(0.5), "Q": Continuous(0.0, 2.0)}
-    mechanism = ConditionalDistribution("M", family, reads, Network((1, 1), hidden, family.size, direct=True))
+    reads: dict[str, Any] = {"A": Binary(0.5), "Q": Continuous(0.0, 2.0)}
+    network = Network((1, 1), hidden, family.size, direct=True)
+    mechanism = ConditionalDistribution("M", family, reads, network)
     columns = {"A": torch.randint(0, 2, (N,)).float(), "Q": torch.randn(N), "M": some_values(family).float()}
     rows = Rows(columns, torch.rand(N) + 0.5, torch.arange(N), torch.arange(0))
     flat, batch = FlatNetwork(mechanism, rows), torch.arange(0, N, 3)
@@ -69,12 +70,11 @@ def test_slopes_of_a_network_are_those_of_autograd(family: Any, hidden: tuple[in
     own = {name: value.requires_grad_() for name, value in flat.named(flat.numbers).items()}
     values = rows.at(batch)
     each = mechanism.of([*own.values()])(values).log_prob(values["M"])
-    prior = sum(
-        (0.5 * network.precisions(layer)[:-1].unsqueeze(1) * own[f"M__weight_{layer}"].square()).sum()
-        + (0.5 * network.precisions(layer)[-1] * own[f"M__bias_{layer}"].square()).sum()
-        for network in [mechanism.numbers]
-        for layer in range(1, len(network.shapes) + 1)
-    )
+    prior = torch.zeros(())
+    for layer in range(1, len(network.shapes) + 1):
+        *weight, bias = network.precisions(layer)
+        prior = prior + 0.5 * (torch.stack(weight).unsqueeze(1) * own[f"M__weight_{layer}"].square()).sum()
+        prior = prior + 0.5 * bias * own[f"M__bias_{layer}"].square().sum()
     loss = prior - (rows.scale(batch) * each).sum()
     gradient = torch.cat([each.reshape(-1) for each in torch.autograd.grad(loss, [*own.values()])])
     assert found.item() == pytest.approx(loss.item(), rel=1e-5)
