@@ -1,7 +1,7 @@
 """What learning mechanisms and their replicates cost, as ratios of CPU times to another checkout, taken in turns.
 
 ``python tests/benchmarks/learning_speed.py --against PATH`` runs every task as a process of its own, in this checkout
-and in that at PATH, one after the other, and prints the ratios beside their bars. Tasks: the fit of ``GComputation`` and
+and in that at PATH, one after the other, and prints the ratios beside their bars. Tasks: ``GComputation.fit`` and
 its audit with 200 replicates, on ``hiring`` (n = 5,000) and Adult; held-out log-likelihoods of the learned mechanisms
 there and on German Credit; a replicate of boosted propensities, against a fit from scratch in the same checkout.
 
