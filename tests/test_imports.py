@@ -16,15 +16,16 @@ import pyrofair as pf
 
 PACKAGE = Path(__file__).resolve().parents[1] / "pyrofair"
 FLOORS = [
-    {"exceptions", "_validation", "_random", "_arviz", "_figures", "_version"},
+    {"exceptions", "_validation", "_random", "_arviz", "_figures", "_cells", "_version"},
     {"graph"},
     {"tables"},
     {"effects", "programs", "datasets"},
     {"inference"},
-    {"mechanisms", "simulate"},
+    {"mechanisms"},
     {"sources"},
     {"classifiers"},
     {"audits"},
+    {"simulate"},
     {"reproduce"},
     {"__main__"},
 ]

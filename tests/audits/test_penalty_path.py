@@ -3,8 +3,10 @@ from __future__ import annotations
 import itertools
 import pickle
 import sys
+import warnings
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -93,18 +95,19 @@ def test_the_strongest_is_an_ordinary_fit() -> None:
 
 def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each start is the module fitted before, but strength 0 starts cold."""
-    honest, starts, ends = MODULE.train, [], []
+    honest, starts, ends = MODULE.train_many, [], []
 
     def state(net: nn.Module) -> NDArray[np.float64]:
         return np.concatenate([each.detach().numpy().ravel() for each in net.parameters()])
 
-    def spy(net: nn.Module, problem: Any, penalty: Any, strength: float, schedule: Any) -> nn.Module:
-        starts.append((strength, state(net)))
-        fitted = honest(net, problem, penalty, strength, schedule)
-        ends.append(state(fitted))
-        return fitted
+    def spy(fits: Any, max_stack: Any) -> list[Exception | None]:
+        (fit,) = fits
+        starts.append((fit.strength, state(fit.module)))
+        errors: list[Exception | None] = honest(fits, max_stack)
+        ends.append(state(fit.module))
+        return errors
 
-    monkeypatch.setattr(MODULE, "train", spy)
+    monkeypatch.setattr(MODULE, "train_many", spy)
     trace(seeds=[5])
     assert [strength for strength, _ in starts] == [2.0, 0.5, 0.0]
     cold = starts[0][1]
@@ -148,14 +151,14 @@ def test_the_bound_falls_as_the_penalty_grows() -> None:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    honest, calls = MODULE.train, itertools.count()
+    honest, calls = MODULE.train_many, itertools.count()
 
-    def train(*args: Any) -> nn.Module:
+    def train(*args: Any) -> list[Exception | None]:
         if next(calls) == after:
             raise KeyboardInterrupt
-        return honest(*args)
+        return honest(*args)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(MODULE, "train", train)
+    monkeypatch.setattr(MODULE, "train_many", train)
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -165,19 +168,70 @@ def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatc
         with pytest.warns(
             PyrofairWarning, match=rf"Interrupted in seed {after // 3}; .* Pass it as resume=\.\.\. to go"
         ):
-            part = trace()
+            part = trace(max_stack=1)
     assert len(part.table) == 2 * after
     assert list(part.unfinished) == ([after // 3] if after % 3 else [])
     if after:
         pd.testing.assert_frame_equal(part.table, WHOLE.table.iloc[: 2 * after])
     part = pickle.loads(pickle.dumps(part))
     calls = []
-    honest = MODULE.train
-    monkeypatch.setattr(MODULE, "train", lambda *args: calls.append(args[3]) or honest(*args))
-    rest = trace(resume=part)
+    honest = MODULE.train_many
+    monkeypatch.setattr(MODULE, "train_many", lambda *args: calls.append(args) or honest(*args))
+    rest = trace(resume=part, max_stack=1)
     assert len(calls) == 6 - after  # nothing is fitted twice
     pd.testing.assert_frame_equal(rest.table, WHOLE.table)
     assert rest.unfinished == {}
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_seeds_that_are_trained_together_are_interrupted_together(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    together = trace(seeds=3)
+    pd.testing.assert_frame_equal(together.table, trace(seeds=3, max_stack=1).table, rtol=1e-9)
+    with monkeypatch.context() as patched:
+        interrupt(patched, after)
+        with pytest.warns(PyrofairWarning, match="Interrupted in seed 0, 1, 2; what was finished is returned"):
+            part = trace(seeds=3)
+    assert len(part.table) == 6 * after
+    assert list(part.unfinished) == ([0, 1, 2] if after else [])
+    rest = trace(seeds=3, resume=pickle.loads(pickle.dumps(part)))
+    pd.testing.assert_frame_equal(rest.table, together.table)
+    assert list(rest.models) == list(together.models)
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_any_number_of_processes_gives_the_same_path() -> None:
+    settings: dict[str, Any] = {"seeds": 2, "n_boot": 2, "test": draw(80, 1)}
+    whole = trace(**settings)
+    with joblib.parallel_config("threading", n_jobs=2):
+        divided = trace(**settings)
+    first = trace(**settings | {"seeds": [1]})
+    resumed = trace(**settings, resume=first, n_jobs=1)
+    for other in (divided, resumed):
+        for name in ("table", "intervals", "groups"):
+            by = ["seed", "strength", "decisions"][: 3 if name == "table" else 2]
+            one, two = (
+                getattr(path, name).sort_values(by, kind="stable").reset_index(drop=True) for path in (whole, other)
+            )
+            pd.testing.assert_frame_equal(one, two, rtol=1e-9)
+    assert list(divided.table["seed"].unique()) == [0, 1]
+    assert list(resumed.table["seed"].unique()) == [1, 0]
+
+
+def test_what_workers_warn_of_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(self: Any, *given: Any, **named: Any) -> Any:
+        warnings.warn("few rows", PyrofairWarning, stacklevel=2)
+        return honest(self, *given, **named)
+
+    honest = pf.IPW.fit
+    monkeypatch.setattr(pf.IPW, "fit", warn)
+    with joblib.parallel_config("threading", n_jobs=2), pytest.warns(PyrofairWarning, match="few rows") as caught:
+        trace()
+    assert len(caught) == 1
+
+
+def test_a_fit_that_diverges_is_an_error() -> None:
+    with pytest.raises(DataError, match="diverged"):
+        penalty_path(classifier(optimizer="sgd", learning_rate=1e6), X, Y, test=(X, Y), seeds=2, progress=False)
 
 
 def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,6 +380,25 @@ def test_select_takes_the_size_of_an_effect() -> None:
     assert path.select(at_most=0.3) == (1.0, 1)
 
 
+def test_select_takes_the_fairest_at_a_price_in_accuracy() -> None:
+    path = made((0.0, 0, 0.80, 0.5, 0.4), (0.0, 1, 0.79, 0.5, 0.3), (1.0, 0, 0.75, 0.5, 0.1), (1.0, 1, 0.7, 0.5, 0.05))
+    assert path.select(accuracy_loss=0.0) == (0.0, 0)
+    assert path.select(accuracy_loss=0.02) == (0.0, 1)
+    assert path.select(accuracy_loss=0.06) == (1.0, 0)
+    assert path.select(accuracy_loss=0.5) == (1.0, 1)
+    unknown = made((0.0, 0, 0.80, 0.5, np.nan), (1.0, 0, 0.75, 0.5, 0.1))
+    with pytest.raises(
+        DataError, match=r"has an accuracy of at least 0\.79 and piu_upper up to"
+    ):  # the best has no interval
+        unknown.select(accuracy_loss=0.01)
+
+
+@pytest.mark.parametrize("given", [{}, {"at_most": 0.1, "accuracy_loss": 0.1}])
+def test_select_takes_one_limit(given: Any) -> None:
+    with pytest.raises(DataError, match="give one of them"):
+        PATH.select(**given)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -363,7 +436,7 @@ def test_select_reports_what_is_not_available() -> None:
         PATH.select(at_most=0.05)
     with pytest.raises(DataError, match="quantity='piu' is not known"):
         PATH.select("piu", at_most=0.5)
-    with pytest.raises(DataError, match="none has an interval"):
+    with pytest.raises(DataError, match="has an interval of piu_upper"):
         made((1.0, 0, 0.8, 0.5, np.nan)).select(at_most=0.5)
     with pytest.raises(DataError, match="has no intervals to judge by"):
         WHOLE.select(at_most=0.5)
@@ -395,7 +468,7 @@ def test_a_share_of_the_rows_is_measured_on_and_not_trained_on() -> None:
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_intervals_and_classifiers_survive_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"n_boot": 5, "test": draw(80, 1)}
+    settings = {"n_boot": 5, "test": draw(80, 1), "max_stack": 1}
     whole = trace(**settings)
     with monkeypatch.context() as patched:
         interrupt(patched, 4)
@@ -496,7 +569,7 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
 
 
 def test_plot() -> None:
-    assert len(WHOLE.plot().axes) == 3
+    assert len(WHOLE.plot().axes) == 4
     line = WHOLE.plot("score").axes[0].lines[0]
     np.testing.assert_allclose(line.get_ydata(), WHOLE.summary()["accuracy"])
 
@@ -559,7 +632,9 @@ def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None
 
 
 MANY, OUTCOMES = draw(600, 5)
-JUDGED: dict[str, Any] = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(600, 6)}
+JUDGED: dict[str, Any] = {
+    "strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(600, 6), "max_stack": 1
+}  # fmt: skip
 
 
 def judged(**settings: Any) -> PenaltyPath:
@@ -628,7 +703,7 @@ def test_another_source_judges() -> None:
 
 
 def test_a_judge_that_refuses_does_so_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(MODULE, "train_many", lambda *_: pytest.fail("trained"))
     monkeypatch.setattr(pf.OneStep, "fit", lambda *_, **__: (_ for _ in ()).throw(DataError("Too few rows.")))
     with pytest.raises(
         DataError, match=r"OneStep cannot judge the rows measured on: Too few rows\. Name another judge"
