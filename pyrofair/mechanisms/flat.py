@@ -55,7 +55,7 @@ class FlatNetwork:
         """Return the log-likelihood of some rows."""
         return self.density.at(at)(self._forward(self._split(numbers), self._at(at))[-1])[0]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def loss(self, at: Tensor) -> Tensor:
         """Return the loss of a batch in nats, but for a constant, and leave its slopes with the numbers."""
         read, parts, slopes = self._at(at), self.parts, self.slope_parts
