@@ -1,12 +1,7 @@
-"""The paper's comparisons on real data: every method beside every other, in tables and figures.
-
-In comes the name of a packaged data set; out goes a :class:`Comparison`: audits of the paper's methods on test rows,
-the trade-off over penalty strengths, and a text that describes both. The command line saves it to a folder.
-"""
+"""The paper's methods on packaged data: every method beside every other, in tables and figures."""
 
 from __future__ import annotations
 
-import copy
 import json
 import tempfile
 import time
@@ -25,9 +20,11 @@ from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
 from pyrofair.datasets import Dataset, load_adult, load_german
 from pyrofair.effects import disagreement, effect_gap
 from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.reproduce.fits import MODES, modes
+from pyrofair.reproduce.printed import printed
 from pyrofair.sources import IPW, OneStep
 
-__all__ = ["Comparison", "claim_folder", "compare", "methods", "modes", "settings_of"]
+__all__ = ["SETTINGS", "STRENGTHS", "Comparison", "claim_folder", "compare", "methods", "settings_of"]
 
 
 PATIENCE = 8
@@ -35,15 +32,6 @@ FILES = ("audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", 
 MARKER = "settings.json"
 """The file that identifies the run that wrote a folder."""
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
-MODES = {
-    "PSCF": "replays each unit with the noise that its row implies on the fair edges (scores are means over 100 draws "
-    "of it)",
-    "PSCF (one draw)": "decides by one draw of that noise instead of the mean, as predict does by default",
-    "PSCF (latents from the posterior)": "infers the latent variables alone and draws all other noise anew (Chiappa)",
-    "PSCF (latents from the prior)": "draws all noise anew, 5 times, so that of the columns on unfair paths nothing is "
-    "left (the paper)",
-}
-"""The modes of one fitted PSCF, and what each does."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +48,22 @@ class Setting:
     pscf: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _accuracies(data: str) -> dict[str, float]:
+    return {method: claim.value for method, claim in printed("table1", data).items()}
+
+
 SETTINGS = {
     "adult": Setting(
         load_adult,
         batch_size=1000,
         epochs=30,
-        printed={"Proposed": 75.2, "FIO": 81.2, "PSCF": 73.4, "Unconstrained": 83.2, "Remove": 74.7},
+        printed=_accuracies("adult"),
     ),
     "german": Setting(
         load_german,
         batch_size=100,
         epochs=60,
-        printed={"Proposed": 75.0, "FIO": 78.0, "PSCF": 76.0, "Unconstrained": 81.0, "Remove": 73.0},
+        printed=_accuracies("german"),
     ),
 }
 
@@ -263,13 +255,6 @@ def methods(
             for label, penalty in penalties.items()
         },
     )
-
-
-def modes(fitted: PSCF) -> dict[str, PSCF]:
-    """Return a fitted PSCF in each of its :data:`MODES`, which differ in predictions alone."""
-    posterior, prior = copy.copy(fitted), copy.copy(fitted)
-    posterior.latents, prior.latents = "posterior", "prior"
-    return dict(zip(MODES, (fitted, fitted.one_draw(), posterior, prior), strict=True))
 
 
 def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame) -> str:

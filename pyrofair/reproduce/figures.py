@@ -46,8 +46,9 @@ def draw_accuracies(
                 axes.errorbar(claim.value, at, xerr=claim.sd, fmt="none", ecolor="black", capsize=2)
                 axes.plot(claim.value, at, linestyle="", **PRINTED_MARK)
         axes.axvline(rates.loc[data, "majority"], color=GREY, linestyle="--", linewidth=1)
-        if np.isfinite(rates.loc[data, "bayes"]):
-            axes.axvline(rates.loc[data, "bayes"], color=GREEN, linestyle=":", linewidth=1.5)
+        bayes: Any = rates.loc[data, "bayes"]
+        if np.isfinite(bayes):
+            axes.axvline(bayes, color=GREEN, linestyle=":", linewidth=1.5)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("test accuracy, %")
         axes.grid(axis="x", alpha=0.3)
@@ -100,9 +101,7 @@ def draw_effects(
     return figure
 
 
-def draw_path(
-    rows: pd.DataFrame, methods: Sequence[str], majority: float, printed: Mapping[str, Printed]
-) -> Figure:
+def draw_path(rows: pd.DataFrame, methods: Sequence[str], majority: float, printed: Mapping[str, Printed]) -> Figure:
     """Draw accuracy, positive rate, mean unfair effect and bound against the strength; the paper's figure 5.
 
     Solid lines are of thresholded decisions, dashed ones of scores.

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,19 @@ from pyrofair.effects import disagreement, effect_gap
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, Split, bayes_rates, paper_source, split
 from pyrofair.sources import IPW, SEM, GComputation
 
-__all__ = ["METHODS", "MODES", "PAPER_MODE", "RATES", "Job", "Method", "modes", "run"]
+__all__ = [
+    "DELTA",
+    "METHODS",
+    "MODES",
+    "PAPER_MODE",
+    "RATES",
+    "Job",
+    "Method",
+    "Model",
+    "choose_strength",
+    "modes",
+    "run",
+]
 
 MODES = {
     "PSCF": "replays each unit with the noise that its row implies on the fair edges (scores are means over 100 draws "
@@ -37,6 +49,9 @@ RATES = "rates"
 COUNTED = ("accuracy", "positive_rate", "majority_rate")
 WEIGHTED = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper")
 PSCF_UNITS = 5000
+DELTA = 0.05
+"""The levels of the choice of a strength: the penalty at most this, and FIO's effect at most half, as in figure 2."""
+Model = Literal["network", "logistic"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +113,7 @@ class Job:
     data: str
     method: str
     seed: int
-    model: str = "network"
+    model: Model = "network"
     strengths: tuple[float, ...] = ()
 
     @property
@@ -140,10 +155,10 @@ def _measured(job: Job, sizes: Sizes) -> pd.DataFrame:
         model = PenalizedClassifier(job.model, columns=method.reads(data.unfair), **_training(job, sizes))
         fitted = {(job.method, np.nan): model.fit(data.X, data.y)}
     else:
-        short = {"epochs": sizes.epochs, "samples": 2} if sizes.quick else {}
+        short: dict[str, Any] = {"epochs": sizes.epochs, "samples": 2} if sizes.quick else {}
         pscf = PSCF(data.unfair, progress=False, random_state=job.seed, **short).fit(data.X, data.y)
         fitted = {(mode, np.nan): each for mode, each in modes(pscf).items()}
-    return _measure(fitted, data, job.seed, sizes)
+    return _measure(fitted, job.method, data, job.seed, sizes)
 
 
 def _training(job: Job, sizes: Sizes) -> dict[str, Any]:
@@ -156,9 +171,7 @@ def _training(job: Job, sizes: Sizes) -> dict[str, Any]:
 def _path(job: Job, data: Split, method: Method, sizes: Sizes) -> dict[tuple[str, float], Any]:
     """Return the classifiers of a penalty by method and strength, each started from the next stronger one."""
     assert method.source is not None, "a penalty has a source"
-    start = PenalizedClassifier(
-        job.model, source=method.source(data), penalty=method.penalty, **_training(job, sizes)
-    )
+    start = PenalizedClassifier(job.model, source=method.source(data), penalty=method.penalty, **_training(job, sizes))
     test = (data.test.drop(columns=data.outcome), data.test[data.outcome])
     path = penalty_path(
         start, data.X, data.y, strengths=job.strengths, seeds=[job.seed], test=test, judge=data.paper, n_boot=0,
@@ -167,7 +180,9 @@ def _path(job: Job, data: Split, method: Method, sizes: Sizes) -> dict[tuple[str
     return {(job.method, strength): model for (strength, _), model in path.models.items()}
 
 
-def _measure(fitted: Mapping[tuple[str, float], Any], data: Split, seed: int, sizes: Sizes) -> pd.DataFrame:
+def _measure(
+    fitted: Mapping[tuple[str, float], Any], method: str, data: Split, seed: int, sizes: Sizes
+) -> pd.DataFrame:
     """Measure classifiers on test rows and training rows by the paper's weights, and by what is better known."""
     names = {f"{method} {strength}": (method, strength) for method, strength in fitted}
     models = dict(zip(names, fitted.values(), strict=True))
@@ -176,8 +191,13 @@ def _measure(fitted: Mapping[tuple[str, float], Any], data: Split, seed: int, si
         train = _audited(models, data.paper, data.X.assign(**{data.outcome: data.y}), seed)
         chosen = ["accuracy", "mean_unfair_effect", "piu_paper_bound"]
         found = found.join(train[chosen].add_prefix("train_"))
+        decided: Any = found.xs("threshold", level="decisions")
+        best = choose_strength(method, decided.set_axis([names[name][1] for name in decided.index]))
+        found["chosen"] = [names[name][1] == best for name, _ in found.index]
     if data.one_step is not None:
-        judged = _audited(models, data.one_step, data.test, seed, ends=True)
+        traced = data.problem.judged_throughout or "chosen" not in found
+        wanted = {name: model for name, model in models.items() if traced or found["chosen"].loc[name].any()}
+        judged = _audited(wanted, data.one_step, data.test, seed, ends=True)
         found = found.join(judged.drop(columns=list(COUNTED)).add_prefix("one_step_"))
     if data.truth is not None:
         truths = {name: _truth(model, data, seed, sizes) for name, model in models.items()}
@@ -187,10 +207,26 @@ def _measure(fitted: Mapping[tuple[str, float], Any], data: Split, seed: int, si
     return labels.join(found.drop(columns="model")).assign(n_test=len(data.test))
 
 
+def choose_strength(method: str, decided: pd.DataFrame) -> float:
+    """Return the strength of a method that stands for it in tables, from its measures on the training rows by strength.
+
+    It is the most accurate among those whose penalty by the paper's weights is small enough (:data:`DELTA`), or else
+    the strongest. Methods given S have strength 1, for their penalty is not the paper's.
+    """
+    if method.endswith("given S") and 1.0 in decided.index:
+        return 1.0
+    if method == "FIO":
+        allowed = decided[decided["train_mean_unfair_effect"].abs() <= DELTA / 2.0]
+    else:
+        allowed = decided[decided["train_piu_paper_bound"] <= 2.0 * DELTA]
+    best: Any = decided.index.max() if allowed.empty else allowed["train_accuracy"].idxmax()
+    return float(best)
+
+
 def _audited(models: Mapping[str, Any], source: Any, rows: pd.DataFrame, seed: int, ends: bool = False) -> pd.DataFrame:
     """Return the quantities of an audit by model and decisions, with the ends of the effect's interval if asked for."""
     table = audit(models, source, rows, n_boot=0, progress=False, random_state=seed).table
-    wide = table.pivot(index=["model", "decisions"], columns="quantity", values="estimate")
+    wide = table.set_index(["model", "decisions", "quantity"])["estimate"].unstack()  # noqa: PD010 - as it is
     alike = ["accuracy", "majority_rate"]  # which the table has once for a model, with thresholded decisions
     wide[alike] = wide[alike].groupby(level="model").transform("max")
     if ends:

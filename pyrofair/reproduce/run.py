@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import joblib
 import pandas as pd
@@ -15,9 +14,10 @@ from pyrofair._cells import Cell, CellFolder, Failure
 from pyrofair._validation import require_integer
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import identify
-from pyrofair.reproduce.experiments import EXPERIMENTS, FULL, QUICK, Outcome, Results, Scale, Table, markdown
+from pyrofair.reproduce.experiments import EXPERIMENTS
 from pyrofair.reproduce.fits import Job, run
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, unfair_paths
+from pyrofair.reproduce.results import FULL, QUICK, Outcome, Results, Scale, Table, markdown
 from pyrofair.reproduce.verdicts import verdict_table
 
 __all__ = ["claim_cells", "reproduce"]
@@ -81,7 +81,8 @@ def reproduce(
         if lacking:
             report(f"{name} is left out, for want of {'; '.join(lacking)}")
             continue
-        results = Results(pd.concat([found[job].table for job in needed[name]], ignore_index=True))  # type: ignore[union-attr]
+        tables = [cell.table for job in needed[name] if isinstance(cell := found[job], Cell)]
+        results = Results(pd.concat(tables, ignore_index=True))
         report(f"writing {name}")
         paths += _write(name, EXPERIMENTS[name].assemble(results), results, folder, scale)
     paths.append(_write_report(folder))
@@ -108,7 +109,7 @@ def _compute(
         clock = time.perf_counter() - started
         spent += float(cell.about["seconds"])
         rest = clock / number * (len(left) - number)
-        what = "failed: " + cell.error if isinstance(cell, Failure) else f"{cell.about['seconds']:.1f} s"
+        what = f"failed: {cell.error:.120}" if isinstance(cell, Failure) else f"{cell.about['seconds']:.1f} s"
         report(f"[{clock:5.0f} s] {number}/{len(left)} {job} ({what}); about {rest / 60:.0f} min left")
     return found
 
