@@ -80,7 +80,9 @@ def draw_effects(
         own = rows[rows["data"] == data].set_index("method").reindex(methods)
         for axes, (name, label) in zip(line, STATISTICS.items(), strict=True):
             if own[name].isna().all():
-                axes.text(0.5, 0.5, "needs the model", transform=axes.transAxes, ha="center", color=GREY, fontsize=9)
+                axes.text(0.5, 0.5, f"{label}:\nneeds the equations", transform=axes.transAxes, ha="center", color=GREY)
+                axes.set_axis_off()
+                continue
             axes.barh(height, own[name], xerr=own[f"{name}_sd"], height=0.6, color=BLUE, alpha=0.75, capsize=2)
             if name == "true_piu":
                 for (where, method), claim in (printed or {}).items():
@@ -151,13 +153,14 @@ def draw_region(points: Mapping[str, pd.DataFrame]) -> Figure:
     plot_feasible_region((0.2, 0.8), panels[0])
     axes = panels[1]
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
-    for colour, (name, own) in zip((RED, BLUE, GREEN, "#CC79A7"), points.items(), strict=False):
+    styles = zip((RED, BLUE, GREEN, "#CC79A7"), ("o", "s", "^", "D"), points.items(), strict=False)
+    for colour, marker, (name, own) in styles:
         line = own.sort_values("strength")
         axes.plot(line["p_y0"], line["p_ypi"], "-", color=colour, linewidth=1, alpha=0.6)
         size = 15 + 45 * line["strength"] / max(line["strength"].max(), 1e-9)
-        axes.scatter(line["p_y0"], line["p_ypi"], s=size, color=colour, label=name)
+        axes.scatter(line["p_y0"], line["p_ypi"], s=size, color=colour, marker=marker, label=name)
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="P(Y0 = 1)", ylabel="P(Ypi = 1)", aspect="equal")
-    axes.set_title("trained classifiers, test rows: larger dots are stronger penalties", fontsize=9)
+    axes.set_title("trained classifiers, test rows: larger marks are stronger penalties", fontsize=9)
     axes.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
