@@ -499,7 +499,7 @@ EXPERIMENTS = {
     "testsetbound": Experiment("Appendix: test set bounds", _bounded, _testsetbound),
     "additive": Experiment(
         "Appendix: data with additive noise",
-        lambda scale: scale.jobs("additive", (*PAPER, "Oracle", "Proposed, free group", "Proposed given S")),
+        lambda scale: scale.jobs("additive", (*PAPER[:4], "PSCF", "Proposed, free group", "Proposed given S")),
         _additive,
     ),
     "oracle": Experiment(

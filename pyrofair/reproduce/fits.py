@@ -58,13 +58,15 @@ Model = Literal["network", "logistic"]
 class Method:
     """A method: the columns that it reads or, if it pays a penalty, its source and the penalty.
 
-    ``beyond`` marks those that the paper does not have.
+    ``beyond`` marks those that the paper does not have; ``by_unit`` those whose penalty is a mean over units: it has no
+    two basins, so that one start and fewer epochs serve.
     """
 
     reads: Callable[[Any], list[str]] | None = None
     source: Callable[[Split], Any] | None = None
     penalty: Callable[..., Any] = disagreement
     beyond: bool = False
+    by_unit: bool = False
 
 
 def _weights(**settings: Any) -> Callable[[Split], IPW]:
@@ -78,7 +80,7 @@ def _paper(data: Split) -> IPW:
 
 def _given_shared(data: Split) -> GComputation:
     parameters: Any = "linear" if data.sizes.quick else "network"
-    return GComputation(data.unfair, draws=2 if data.sizes.quick else 20, parameters=parameters, progress=False)
+    return GComputation(data.unfair, draws=2 if data.sizes.quick else 10, parameters=parameters, progress=False)
 
 
 def _true_model(data: Split) -> SEM:
@@ -93,12 +95,12 @@ METHODS = {
     "Proposed": Method(source=_paper),
     "FIO": Method(source=_paper, penalty=effect_gap),
     "PSCF": Method(),
-    "Oracle": Method(source=_true_model),
+    "Oracle": Method(source=_true_model, by_unit=True),
     "Proposed, free group": Method(source=_weights(arm="auto"), beyond=True),
     "Proposed, both groups": Method(source=_weights(arm="pooled"), beyond=True),
     "Proposed, boosted propensities": Method(source=_weights(arm="auto", propensity="boosted"), beyond=True),
-    "Proposed given S": Method(source=_given_shared, beyond=True),
-    "FIO given S": Method(source=_given_shared, penalty=effect_gap, beyond=True),
+    "Proposed given S": Method(source=_given_shared, beyond=True, by_unit=True),
+    "FIO given S": Method(source=_given_shared, penalty=effect_gap, beyond=True, by_unit=True),
 }
 """All methods by name."""
 
@@ -163,6 +165,8 @@ def _measured(job: Job, sizes: Sizes) -> pd.DataFrame:
 
 def _training(job: Job, sizes: Sizes) -> dict[str, Any]:
     own = dict(PROBLEMS[job.data].training)
+    if METHODS[job.method].by_unit:
+        own = {"starts": 1, "epochs": 60, **own}
     if sizes.epochs is not None:
         own["epochs"] = sizes.epochs
     return {"dtype": "float32", "progress": False, "random_state": job.seed, **own}
