@@ -57,7 +57,7 @@ class Failure:
 def cell_name(key: Key) -> str:
     """Return a name for the file of a cell, of at most 90 ASCII characters, distinct for distinct keys."""
     text = _json(dict(key), "The key of a cell")
-    words = re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join(str(value) for value in key.values())).strip("._-")
+    words = re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join(str(key[name]) for name in sorted(key))).strip("._-")
     return f"{words[:56] or 'cell'}-{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
@@ -297,13 +297,13 @@ def _read_cell(path: Path, key: Key) -> Cell:
     if digest != _digest(table, _json(content, "What is said about a cell")):
         raise ValueError("its content is not what was written")
     _require_key(content["key"], key)
-    return Cell(content["key"], table.to_pandas(), content["about"])
+    return Cell(dict(key), table.to_pandas(), content["about"])
 
 
 def _read_failure(path: Path, key: Key) -> Failure:
     content = json.loads(path.read_text(encoding="utf-8"))
     _require_key(content["key"], key)
-    return Failure(content["key"], content["error"], content["traceback"], content["about"])
+    return Failure(dict(key), content["error"], content["traceback"], content["about"])
 
 
 def _require_key(found: Key, key: Key) -> None:

@@ -113,8 +113,8 @@ class PenaltyPath:
         return f"<PenaltyPath of {strengths} strength(s) and {seeds} seed(s); print it for a summary>"
 
     def plot(self, decisions: Decisions = "threshold") -> Figure:
-        """Draw the trade-off (the paper's figure 3)."""
-        return plot_trade_off(self.table, decisions)
+        """Draw accuracy, mean unfair effect and PIU by strength (the paper's figure 3), and accuracy against PIU."""
+        return plot_trade_off(self.table, decisions, self.intervals)
 
     def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
         """Return means over seeds by strength (NaN where one seed's value is), and whether seeds fall into two groups.
@@ -132,26 +132,35 @@ class PenaltyPath:
         return mean_by_strength(rows.drop(columns=["decisions", "seed"])).assign(bimodal=apart)
 
     def select(
-        self, quantity: str = "piu_upper", *, at_most: float, decisions: Decisions = "threshold"
+        self,
+        quantity: str = "piu_upper",
+        *,
+        at_most: float | None = None,
+        accuracy_loss: float | None = None,
+        decisions: Decisions = "threshold",
     ) -> PenalizedClassifier:
-        """Return the most accurate classifier of the path whose quantity is small enough beyond its uncertainty.
+        """Return the most accurate classifier that is fair enough, or the fairest that is accurate enough.
 
-        Judged is the end of the quantity's 95 % interval that is farther from 0, on rows that were not trained on. The
-        chosen one of many looks a little better on these rows than it is: report its numbers on further rows.
+        How fair is judged by the end of the quantity's 95 % interval that is farther from 0, on rows that were not
+        trained on. The chosen one of many looks a little better on these rows than it is: report its numbers on further
+        rows.
 
         Parameters
         ----------
         quantity
             A quantity of ``intervals`` but accuracy and the majority rate; its absolute value counts.
         at_most
-            The largest value allowed.
+            The largest far end allowed; of these, the most accurate is returned.
+        accuracy_loss
+            In place of ``at_most``: the accuracy that may be lost against the most accurate classifier of the path,
+            such as 0.01; of these, the one of the smallest far end is returned.
         decisions
             ``"threshold"`` or ``"score"``.
 
         Raises
         ------
         DataError
-            If there are no intervals, or none lies low enough.
+            If there are no intervals, or none lies low enough, or not exactly one limit is given.
 
         Warns
         -----
@@ -160,7 +169,41 @@ class PenaltyPath:
             doubt by the diagnostics of a stage, or the two observed groups disagree about it.
         """
         require_choice("decisions", decisions, DECISIONS)
-        require_real("at_most", at_most)
+        if (at_most is None) == (accuracy_loss is None):
+            raise DataError(
+                f"at_most={at_most!r} and accuracy_loss={accuracy_loss!r}: give one of them, at_most=0.1 for the most "
+                "accurate classifier up to that quantity, or accuracy_loss=0.01 for the least quantity at that price."
+            )
+        if at_most is not None:
+            require_real("at_most", at_most)
+        else:
+            require_real("accuracy_loss", accuracy_loss, least=0.0, below=1.0)
+        far_end = self._far_ends(quantity, decisions)
+        decided = self.table[self.table["decisions"] == "threshold"].set_index(["strength", "seed"])
+        accuracy = decided["accuracy"].reindex(far_end.index)
+        least = -math.inf if accuracy_loss is None else decided["accuracy"].max() - accuracy_loss
+        allowed = far_end[(accuracy >= least) & (far_end <= (math.inf if at_most is None else at_most))]
+        if allowed.empty:
+            nearest: Any = far_end.idxmin()
+            if at_most is None:
+                asked = f"an accuracy of at least {least:.3g} and {quantity}"
+            else:
+                asked = f"{quantity} below {at_most:g} (at_most)"
+            raise DataError(
+                f"No classifier of the path has {asked} up to the end of its interval; the smallest end is "
+                f"{far_end.min():.3g}, at strength {nearest[0]:g}, seed {nearest[1]}. Fit stronger penalties, or "
+                "measure on more rows."
+            )
+        best: Any = accuracy[allowed.index].idxmax() if accuracy_loss is None else allowed.idxmin()
+        for text in self._check(best, decided.loc[best]):
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        return self.models[best]
+
+    def _far_ends(self, quantity: str, decisions: Decisions) -> pd.Series[float]:
+        """Return the end of the interval of a quantity that is farther from 0, by strength and seed where there is one.
+
+        It is a DataError if there is none at all.
+        """
         if self.intervals.empty:
             raise DataError(
                 "This path has no intervals to judge by: its judge needs replicates and it was made with n_boot=0, or "
@@ -170,22 +213,13 @@ class PenaltyPath:
         better_large = ("accuracy", "majority_rate")
         require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in better_large])
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
-        size = own[["lower", "upper"]].abs().max(axis=1, skipna=False)
-        allowed = size.index[size <= at_most]
-        if allowed.empty:
-            least = "none has an interval"
-            if size.notna().any():
-                nearest: Any = size.idxmin()
-                least = f"the smallest end is {size.min():.3g}, at strength {nearest[0]:g}, seed {nearest[1]}"
+        size = own[["lower", "upper"]].abs().max(axis=1, skipna=False).dropna()
+        if size.empty:
             raise DataError(
-                f"No classifier of the path has {quantity} below {at_most:g} (at_most) up to the end of its interval; "
-                f"{least}. Fit stronger penalties, or measure on more rows."
+                f"No classifier of the path has an interval of {quantity}. Fit other penalties, or measure on more "
+                "rows."
             )
-        decided = self.table[self.table["decisions"] == "threshold"].set_index(["strength", "seed"])
-        best = decided.loc[allowed, "accuracy"].idxmax()
-        for text in self._check(best, decided.loc[best]):
-            warnings.warn(text, PyrofairWarning, stacklevel=2)
-        return self.models[best]
+        return size
 
     def _check(self, key: tuple[float, int], row: pd.Series[Any]) -> Iterator[str]:
         """Yield what speaks against the classifier of a strength and seed."""

@@ -22,6 +22,8 @@ __all__ = ["mean_by_strength", "plot_audit", "plot_feasible_region", "plot_stage
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"
 COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
+BAND = 0.18
+"""How opaque a band over seeds is."""
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
@@ -158,42 +160,91 @@ def mean_by_strength(rows: pd.DataFrame) -> pd.DataFrame:
     return groups.mean().where(groups.count().eq(groups.size(), axis=0))  # mean(skipna=False) is new in pandas 3
 
 
-def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
-    """Draw accuracy, mean unfair effect and the bounds on PIU of a penalty path's table against the strength.
+def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold", intervals: pd.DataFrame | None = None) -> Figure:
+    """Draw a penalty path's table: accuracy, mean unfair effect and PIU by strength, and accuracy against PIU.
 
-    The line is the mean over seeds, each dot one seed, so that two groups of solutions show as two. A line
-    has a gap where a seed has no value. With a column ``method`` each method has its colour (the paper's figure 3).
+    Lines are means over seeds, bands reach from the lowest seed to the highest, and each dot is one seed, so that two
+    groups of solutions show as two. A line has a gap where a seed has no value. With a column ``method`` each method
+    has its colour. Where the path's ``intervals`` are given, the frontier shows how far the 95 % interval of the upper
+    end reaches. The first three panels are the paper's figure 3.
     """
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
     rows = rows if "method" in rows else rows.assign(method="penalised")
-    figure = ShownFigure(figsize=(12.0, 3.9), layout="constrained")
-    panels = figure.subplots(1, 3)
-    titles = {"accuracy": "accuracy", "mean_unfair_effect": "mean unfair effect", "piu_upper": "PIU: where it can lie"}
-    for axes, (quantity, title) in zip(panels, titles.items(), strict=True):
-        for colour, (_, own) in zip(cycle(COLOURS), rows.groupby("method", sort=False), strict=False):
-            mean = mean_by_strength(own[["strength", *dict.fromkeys([quantity, "piu_lower", "piu_paper_bound"])]])
-            axes.plot(mean.index, mean[quantity], color=colour)
-            axes.plot(own["strength"], own[quantity], ".", color=colour, alpha=0.6)
-            if quantity == "piu_upper":
-                axes.plot(mean.index, mean["piu_lower"], "--", color=colour, linewidth=1)
-                axes.plot(mean.index, mean["piu_paper_bound"], ":", color=colour)
-        axes.set_title(title, fontsize=10)
+    reach = None if intervals is None or intervals.empty else _far_ends(intervals, decisions)
+    figure = ShownFigure(figsize=(11.0, 7.6), layout="constrained")
+    (accuracy, effect), (piu, frontier) = figure.subplots(2, 2)
+    for colour, (_, own) in zip(cycle(COLOURS), rows.groupby("method", sort=False), strict=False):
+        _draw_by_strength(accuracy, own, "accuracy", colour)
+        _draw_by_strength(effect, own, "mean_unfair_effect", colour)
+        _draw_by_strength(piu, own, "piu_upper", colour)
+        mean = mean_by_strength(own[["strength", "accuracy", "piu_lower", "piu_upper", "piu_paper_bound"]])
+        piu.plot(mean.index, mean["piu_lower"], "--", color=colour, linewidth=1)
+        piu.plot(mean.index, mean["piu_paper_bound"], ":", color=colour)
+        _draw_frontier(frontier, own, mean, reach, colour)
+    frontier.set_ylim(frontier.get_ylim())  # as large as the frontier is: the first panel has the majority class
+    for axes in (accuracy, frontier):
+        axes.axhline(rows["majority_rate"].mean(), color=GREY, linestyle="--", linewidth=1)
+        axes.set_ylabel("accuracy")
+    effect.axhline(0.0, color=GREY, linewidth=0.8)
+    effect.set_ylabel("mean unfair effect")
+    piu.set_ylim(0.0, 1.05 * max(min(1.0, rows["piu_paper_bound"].max()), 0.1))
+    piu.set_ylabel("PIU: where it can lie")
+    frontier.set_xlabel("PIU: where it can lie, and its upper end")
+    frontier.set_xlim(left=min(0.0, frontier.get_xlim()[0]))
+    for axes in (accuracy, effect, piu):
         axes.set_xlabel("strength of the penalty")
+    for axes in figure.axes:
         _finish(axes, "both")
-    panels[0].axhline(rows["majority_rate"].mean(), color=GREY, linestyle="--", linewidth=1)
-    panels[1].axhline(0.0, color=GREY, linewidth=0.8)
-    panels[2].set_ylim(0.0, 1.05 * max(min(1.0, rows["piu_paper_bound"].max()), 0.1))
     methods = zip(cycle(COLOURS), dict.fromkeys(rows["method"]), strict=False)
     handles = [
         *(Line2D([], [], color=colour, marker=".", label=method) for colour, method in methods),
-        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="left: majority class"),
-        Line2D([], [], color=GREY, label="right: sharp upper end"),
-        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="right: sharp lower end"),
-        Line2D([], [], color=GREY, linestyle=":", label="right: the paper's upper bound"),
+        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="accuracy: majority class"),
+        Line2D([], [], color=GREY, label="PIU: sharp upper end"),
+        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="PIU: sharp lower end"),
+        Line2D([], [], color=GREY, linestyle=":", label="PIU: the paper's upper bound"),
+        Patch(color=GREY, alpha=BAND, label="lowest to highest seed"),
+        Line2D([], [], color=GREY, linewidth=4, alpha=0.3, label="frontier: lower to upper end of PIU"),
     ]
-    figure.legend(handles=handles, ncols=min(8, 4 + rows["method"].nunique()), **LEGEND)
+    if reach is not None:
+        handles.append(Line2D([], [], color=GREY, marker="|", label="frontier: 95 % interval of the upper end"))
+    figure.legend(handles=handles, ncols=4, **LEGEND)
     return figure
+
+
+def _draw_by_strength(axes: Axes, own: pd.DataFrame, quantity: str, colour: str) -> None:
+    """Draw the mean over seeds of a quantity against the strength, a band over them, and each seed as a dot."""
+    mean = mean_by_strength(own[["strength", quantity]])[quantity]
+    seeds = own.groupby("strength")[quantity]
+    axes.plot(mean.index, mean, color=colour)
+    axes.plot(own["strength"], own[quantity], ".", color=colour, alpha=0.6)
+    if seeds.size().max() > 1:
+        low, high = (each.where(mean.notna()) for each in (seeds.min(), seeds.max()))
+        axes.fill_between(mean.index, low, high, color=colour, alpha=BAND, linewidth=0)
+
+
+def _draw_frontier(
+    axes: Axes, own: pd.DataFrame, mean: pd.DataFrame, reach: pd.Series[float] | None, colour: str
+) -> None:
+    """Draw accuracy against PIU: each seed's upper end, and for each strength the mean interval of PIU."""
+    axes.plot(own["piu_upper"], own["accuracy"], ".", color=colour, alpha=0.4)
+    axes.hlines(mean["accuracy"], mean["piu_lower"], mean["piu_upper"], color=colour, linewidth=4, alpha=0.3)
+    if reach is not None:
+        ends = reach.reindex(mean.index)
+        axes.hlines(mean["accuracy"], mean["piu_upper"], ends, color=colour, linewidth=1)
+        axes.plot(ends, mean["accuracy"], "|", color=colour)
+    axes.plot(mean["piu_upper"], mean["accuracy"], "o-", color=colour, markersize=4)
+    known = mean.dropna(subset=["piu_upper", "accuracy"])
+    for strength in known.index[[0, -1]] if len(known) > 1 else known.index:
+        at = known.loc[strength]
+        axes.annotate(f"{strength:g}", (at["piu_upper"], at["accuracy"]), xytext=(5, 4), textcoords="offset points",
+                      fontsize=8, color=colour)  # fmt: skip
+
+
+def _far_ends(intervals: pd.DataFrame, decisions: str) -> pd.Series[float]:
+    """Return the mean over seeds, by strength, of the upper end of the interval of PIU's upper end."""
+    own = intervals[(intervals["decisions"] == decisions) & (intervals["quantity"] == "piu_upper")]
+    return mean_by_strength(own[["strength", "upper"]])["upper"]
 
 
 def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes | None = None) -> Axes:

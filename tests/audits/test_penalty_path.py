@@ -326,6 +326,25 @@ def test_select_takes_the_size_of_an_effect() -> None:
     assert path.select(at_most=0.3) == (1.0, 1)
 
 
+def test_select_takes_the_fairest_at_a_price_in_accuracy() -> None:
+    path = made((0.0, 0, 0.80, 0.5, 0.4), (0.0, 1, 0.79, 0.5, 0.3), (1.0, 0, 0.75, 0.5, 0.1), (1.0, 1, 0.7, 0.5, 0.05))
+    assert path.select(accuracy_loss=0.0) == (0.0, 0)
+    assert path.select(accuracy_loss=0.02) == (0.0, 1)
+    assert path.select(accuracy_loss=0.06) == (1.0, 0)
+    assert path.select(accuracy_loss=0.5) == (1.0, 1)
+    unknown = made((0.0, 0, 0.80, 0.5, np.nan), (1.0, 0, 0.75, 0.5, 0.1))
+    with pytest.raises(
+        DataError, match=r"has an accuracy of at least 0\.79 and piu_upper up to"
+    ):  # the best has no interval
+        unknown.select(accuracy_loss=0.01)
+
+
+@pytest.mark.parametrize("given", [{}, {"at_most": 0.1, "accuracy_loss": 0.1}])
+def test_select_takes_one_limit(given: Any) -> None:
+    with pytest.raises(DataError, match="give one of them"):
+        PATH.select(**given)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -363,7 +382,7 @@ def test_select_reports_what_is_not_available() -> None:
         PATH.select(at_most=0.05)
     with pytest.raises(DataError, match="quantity='piu' is not known"):
         PATH.select("piu", at_most=0.5)
-    with pytest.raises(DataError, match="none has an interval"):
+    with pytest.raises(DataError, match="has an interval of piu_upper"):
         made((1.0, 0, 0.8, 0.5, np.nan)).select(at_most=0.5)
     with pytest.raises(DataError, match="has no intervals to judge by"):
         WHOLE.select(at_most=0.5)
@@ -496,7 +515,7 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
 
 
 def test_plot() -> None:
-    assert len(WHOLE.plot().axes) == 3
+    assert len(WHOLE.plot().axes) == 4
     line = WHOLE.plot("score").axes[0].lines[0]
     np.testing.assert_allclose(line.get_ydata(), WHOLE.summary()["accuracy"])
 

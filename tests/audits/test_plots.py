@@ -212,12 +212,14 @@ def test_trade_off(methods: tuple[str, ...], decisions: str) -> None:
     figure = plot_trade_off(table, decisions)
     rows = table[table["decisions"] == decisions]
     count = max(1, len(methods))
-    for axes, quantity in zip(figure.axes, ["accuracy", "mean_unfair_effect", "piu_upper"], strict=True):
+    for axes, quantity in zip(figure.axes, ["accuracy", "mean_unfair_effect", "piu_upper"], strict=False):
         each = 4 if quantity == "piu_upper" else 2
         assert len(axes.lines) == count * each + (quantity != "piu_upper")
+        assert len(axes.collections) == count
         for position in range(count):
             own = rows[rows["method"] == methods[position]] if methods else rows
-            mean = own.groupby("strength")[[quantity, "piu_lower", "piu_paper_bound"]].mean()
+            seeds = own.groupby("strength")[[quantity, "piu_lower", "piu_paper_bound"]]
+            mean = seeds.mean()
             line, dots, *ends = axes.lines[position * each : (position + 1) * each]
             np.testing.assert_allclose(line.get_ydata(), mean[quantity])
             np.testing.assert_array_equal(line.get_xdata(), [0.0, 0.5, 1.0])
@@ -226,16 +228,50 @@ def test_trade_off(methods: tuple[str, ...], decisions: str) -> None:
             assert {each.get_color() for each in (line, dots, *ends)} == {COLOURS[position]}
             for end, name in zip(ends, ["piu_lower", "piu_paper_bound"], strict=False):
                 np.testing.assert_allclose(end.get_ydata(), mean[name])
+            band = axes.collections[position]
+            assert isinstance(band, PolyCollection)
+            corners = {tuple(corner) for corner in band.get_paths()[0].vertices.round(9).tolist()}
+            for each_seed in (seeds.min(), seeds.max()):
+                assert {(x, round(y, 9)) for x, y in each_seed[quantity].items()} <= corners
     assert figure.axes[0].lines[-1].get_ydata()[0] == pytest.approx(0.7)
     assert figure.axes[2].get_ylim() == pytest.approx((0.0, 1.05 * min(1.0, rows["piu_paper_bound"].max())))
     assert texts(figure)[:count] == list(methods or ["penalised"])
     assert texts(figure)[count:] == [
-        "left: majority class",
-        "right: sharp upper end",
-        "right: sharp lower end",
-        "right: the paper's upper bound",
+        "accuracy: majority class",
+        "PIU: sharp upper end",
+        "PIU: sharp lower end",
+        "PIU: the paper's upper bound",
+        "lowest to highest seed",
+        "frontier: lower to upper end of PIU",
     ]
     inside(figure)
+
+
+def test_frontier() -> None:
+    """Accuracy against PIU: a line through the strengths, an interval for each, and the far end of its uncertainty."""
+    table = path_table()
+    rows = table[table["decisions"] == "threshold"]
+    mean = rows.groupby("strength")[["accuracy", "piu_lower", "piu_upper"]].mean()
+    intervals = rows[["strength", "seed", "decisions"]].assign(quantity="piu_upper", upper=rows["piu_upper"] + 0.04)
+    axes = plot_trade_off(table, "threshold", intervals).axes[3]
+    ends, line = axes.lines[1:3]
+    np.testing.assert_allclose(line.get_xydata(), mean[["piu_upper", "accuracy"]])
+    np.testing.assert_allclose(ends.get_xdata(), mean["piu_upper"] + 0.04)
+    wide, thin = ([segment.tolist() for segment in each.get_segments()] for each in axes.collections)
+    for strength, (_, row) in enumerate(mean.iterrows()):
+        at = row["accuracy"]
+        np.testing.assert_allclose(wide[strength], [(row["piu_lower"], at), (row["piu_upper"], at)])
+        np.testing.assert_allclose(thin[strength], [(row["piu_upper"], at), (row["piu_upper"] + 0.04, at)])
+    assert [text.get_text() for text in axes.texts] == ["0", "1"]
+    assert axes.get_ylim()[0] > 0.7  # the frontier is not squeezed by the majority class
+    inside(axes.figure)
+    plain = plot_trade_off(table, "threshold", pd.DataFrame())
+    assert len(plain.axes[3].collections) == 1
+    assert "frontier: 95 % interval of the upper end" not in texts(plain)
+
+
+def test_one_seed_has_no_band() -> None:
+    assert [len(axes.collections) for axes in plot_trade_off(path_table(seeds=1)).axes] == [0, 0, 0, 1]
 
 
 def test_a_line_has_a_gap_where_a_seed_has_no_value() -> None:

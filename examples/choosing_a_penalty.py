@@ -1,0 +1,135 @@
+# %% [markdown]
+# # How strong should the penalty be?
+#
+# A penalty buys fairness with accuracy, and its strength sets the price. Accuracy alone always chooses strength 0. So
+# look at the whole path with its uncertainty, state what you accept, and let the choice follow. Three ways: a path of
+# strengths, scikit-learn's grid search, and an Optuna study. Run it as `python examples/choosing_a_penalty.py
+# [FOLDER]`; two pictures and a table are written to FOLDER (`build/examples` by default). It takes about a minute, and
+# Optuna must be installed for the last part.
+
+# %%
+import sys
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pandas as pd
+from matplotlib.figure import Figure
+from sklearn.model_selection import GridSearchCV, KFold, train_test_split
+
+import pyrofair as pf
+
+folder = Path("build") / "examples"
+if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
+    folder = Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
+
+# %% [markdown]
+# ## A hiring table
+#
+# Sex `A` and qualification `Q`, children `D`, physical strength `M`; unfair are the direct path and the one through
+# children. The table is drawn from a model with additive noise, so that overlap is no trouble here.
+
+# %%
+hiring = pf.simulate.scenario("additive")
+df = hiring.draw(3_000, random_state=0)
+X, X_new, y, y_new = train_test_split(df.drop(columns="Y"), df["Y"], test_size=1_000, random_state=0)
+print(hiring.unfair)
+
+# %% [markdown]
+# ## The path
+#
+# `GComputation` learns the mechanisms of the children's column from the table, and the penalty is taken given what both
+# worlds share. Each strength starts from the one above; a quarter of the rows is measured on, not trained on.
+
+# %%
+source = pf.GComputation(hiring.unfair, draws=20, progress=False, random_state=0)
+classifier = pf.PenalizedClassifier(
+    "logistic", source=source, penalty=pf.disagreement, epochs=40, learning_rate=0.05, progress=False, random_state=0
+)
+path = pf.penalty_path(classifier, X, y, strengths=np.linspace(0, 2, 6), seeds=2, progress=False)
+print(path)
+figure = path.plot()
+figure.savefig(folder / "choosing-path.png", dpi=120)
+figure
+
+# %% [markdown]
+# Below, right: how much accuracy is bought per unit of unfairness. The whiskers are the far ends of 95 % intervals, on
+# rows that were not trained on. `select` judges by these far ends, not by estimates. Either say how much unfairness you
+# accept, or how much accuracy you give away.
+
+# %%
+accepted = path.select(at_most=0.15)
+cheap = path.select(accuracy_loss=0.01)
+print(f"PIU at most .15: strength {accepted.strength:g}; at most .01 of accuracy lost: strength {cheap.strength:g}")
+
+# %% [markdown]
+# ## A grid search
+#
+# `AuditScorer` scores each candidate on each fold by accuracy, by the quantity, and by the far end of its interval. Its
+# `choose` takes the most accurate candidate that is fair enough. The judge is fitted once, on all rows: its nuisances
+# are cross-fitted, so that each row is judged by models that did not see it.
+
+# %%
+judge = pf.OneStep(hiring.unfair, random_state=0).fit(X)
+scorer = pf.audits.AuditScorer(judge, at_most=0.15)
+search = GridSearchCV(
+    classifier,
+    {"strength": [0.0, 0.5, 2.0]},
+    scoring=scorer,
+    refit=scorer.choose,
+    cv=KFold(2, shuffle=True, random_state=0),
+).fit(X, y)
+results = pd.DataFrame(search.cv_results_)[["param_strength", *(f"mean_test_{name}" for name in scorer.names)]]
+print(results.round(3).to_string(index=False))
+print("chosen:", search.best_params_)
+results.to_csv(folder / "choosing-grid.csv", index=False)
+
+# %% [markdown]
+# ## An Optuna study
+#
+# Two objectives, accuracy up and the far end down: what is left is the set of trials that none beats in both.
+
+# %%
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+fitting, X_held, y_fitting, y_held = train_test_split(X, y, test_size=0.4, random_state=1)
+
+
+def objective(trial: optuna.Trial) -> tuple[float, float]:
+    strength = trial.suggest_float("strength", 0.01, 4.0, log=True)
+    rate = trial.suggest_float("learning_rate", 0.01, 0.1, log=True)
+    model = pf.PenalizedClassifier(
+        "logistic", source=source, strength=strength, learning_rate=rate, epochs=40, progress=False, random_state=0
+    )
+    accuracy, _, far_end = scorer(model.fit(fitting, y_fitting), X_held, y_held).values()
+    return accuracy, far_end
+
+
+study = optuna.create_study(directions=["maximize", "minimize"], sampler=optuna.samplers.TPESampler(seed=0))
+study.optimize(objective, n_trials=8)
+names = {"params_strength": "strength", "params_learning_rate": "rate", "values_0": "accuracy", "values_1": "far_end"}
+trials = study.trials_dataframe()[list(names)].rename(columns=names)
+best = {each.number for each in study.best_trials}
+print(trials[trials.index.isin(best)].sort_values("accuracy").round(3).to_string())
+
+drawn = Figure(figsize=(5.5, 4), layout="constrained")
+axes = drawn.subplots()
+axes.plot(trials["far_end"], trials["accuracy"], "o", color="#666666", label="trial")
+front = trials[trials.index.isin(best)].sort_values("far_end")
+axes.plot(front["far_end"], front["accuracy"], "o-", color="#D55E00", label="not beaten in both")
+axes.axvline(0.15, color="#666666", linestyle="--", linewidth=1, label="accepted")
+axes.set(xlabel="PIU: far end of the interval of its upper end", ylabel="accuracy on held-out rows")
+axes.legend(frameon=False)
+drawn.savefig(folder / "choosing-optuna.png", dpi=120)
+
+# %% [markdown]
+# ## What the numbers rest on
+#
+# The chosen one of many looks a little better than it is, on the rows it was chosen by. So the last word has an audit
+# on rows that took no part in training or in choosing.
+
+# %%
+report = pf.audit({"grid search": search.best_estimator_, "path": accepted}, pf.OneStep(hiring.unfair, random_state=0),
+                  X_new.assign(Y=y_new), progress=False, random_state=0)  # fmt: skip
+print(report)
+print(f"wrote choosing-path.png, choosing-grid.csv and choosing-optuna.png to {folder}")

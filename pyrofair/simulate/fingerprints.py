@@ -1,0 +1,103 @@
+"""Fingerprints of what the numbers of a study depend on: functions by name and source, objects by their settings."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import json
+import textwrap
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import torch
+
+__all__ = ["fingerprint"]
+
+
+def fingerprint(value: object) -> str:
+    """Return a digest of what a value is: equal in another process, and after a change of comments or layout.
+
+    Of a function it holds the qualified name, the source (the byte code, where there is none), the defaults and what it
+    closes over; of an estimator the class and the settings; of a frozen dataclass the fields; of tables, arrays and
+    tensors the numbers. Functions that a function calls by a global name, the classes of objects, and the releases of
+    libraries are not part of it.
+    """
+    text = json.dumps(_described(value, ()), sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _described(value: Any, above: tuple[int, ...]) -> Any:
+    """Return a value as JSON holds it; what holds itself is described once."""
+    if value is None or isinstance(value, bool | int | float | str | bytes | complex):
+        return f"{type(value).__name__} {value!r}"
+    if id(value) in above:
+        return f"again {above.index(id(value))}"
+    inner = functools.partial(_described, above=(*above, id(value)))
+    if isinstance(value, np.ndarray | np.generic | pd.DataFrame | pd.Series | pd.Index):
+        return str(joblib.hash(value))
+    if isinstance(value, torch.Tensor):
+        return ["tensor", str(joblib.hash(value.detach().cpu().numpy()))]
+    if isinstance(value, Mapping):
+        return ["mapping", sorted(json.dumps([inner(key), inner(each)], sort_keys=True) for key, each in value.items())]
+    if isinstance(value, Set):
+        return ["set", sorted(json.dumps(inner(each), sort_keys=True) for each in value)]
+    if isinstance(value, list | tuple | range):
+        return [type(value).__name__, [inner(each) for each in value]]
+    if isinstance(value, functools.partial):
+        return ["partial", inner(value.func), inner(value.args), inner(value.keywords)]
+    if isinstance(value, MethodType):
+        return ["method", value.__name__, inner(value.__self__)]
+    if isinstance(value, FunctionType):
+        return _function(value, inner)
+    if isinstance(value, type | BuiltinFunctionType | ModuleType):
+        return f"{getattr(value, '__module__', '')} {getattr(value, '__qualname__', value.__name__)}"
+    return [_described(type(value), ()), inner(_settings(value))]
+
+
+def _settings(value: Any) -> Mapping[str, Any]:
+    """Return the settings of an object: of a dataclass, of an estimator, of a module of torch, or all it holds."""
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
+    if hasattr(value, "get_params"):
+        return dict(value.get_params(deep=False))
+    if isinstance(value, torch.nn.Module):
+        return {"module": repr(value), **value.state_dict()}
+    return dict(getattr(value, "__dict__", {}))
+
+
+def _function(function: FunctionType, inner: Any) -> Any:
+    closed = [_content(cell) for cell in function.__closure__ or ()]
+    name = f"{function.__module__} {function.__qualname__}"
+    return ["function", name, _source(function), inner(function.__defaults__), inner(function.__kwdefaults__),
+            [inner(each) for each in closed]]  # fmt: skip
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet set
+        return None
+
+
+def _source(function: FunctionType) -> Any:
+    """Return the source without comments and layout, or the byte code."""
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return _code(function.__code__)
+    try:
+        return ast.unparse(ast.parse(text))
+    except SyntaxError:  # the lines of a lambda are part of a statement
+        return text
+
+
+def _code(code: CodeType) -> Any:
+    constants = [_code(each) if isinstance(each, CodeType) else _described(each, ()) for each in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), constants]

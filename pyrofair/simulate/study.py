@@ -1,0 +1,635 @@
+"""Studies: methods x sizes x seeds on scenarios with known truth, resumable, in one process or many."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+from joblib.parallel import get_active_backend
+from matplotlib.figure import Figure
+from tqdm.auto import tqdm
+
+from pyrofair._cells import Cell, CellFolder, Failure, Key, cell_name
+from pyrofair._figures import ShownFigure
+from pyrofair._validation import (
+    listed,
+    require_callable,
+    require_choice,
+    require_flag,
+    require_integer,
+    require_names,
+    require_real,
+    require_units,
+    shown,
+)
+from pyrofair._version import __version__
+from pyrofair.effects.scoring import DECISIONS, Decisions
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph import UnfairPaths
+from pyrofair.programs.couplings import Coupling, require_couplings
+from pyrofair.simulate.cells import ESTIMATED, Measure, Measurement, Plan, Task, run
+from pyrofair.simulate.fingerprints import fingerprint
+from pyrofair.simulate.methods import Method, as_method
+from pyrofair.simulate.scenarios import SCENARIOS, Scenario, scenario
+from pyrofair.sources import SEM
+from pyrofair.sources.truth import DecisionRule, ScoreNoise
+
+__all__ = ["Study", "study"]
+
+KEY = ("scenario", "method", "strength", "n", "seed")
+MEASURED = ("accuracy", "positive_rate", "majority_rate", "mean_unfair_effect", "piu", "conditional_sd")
+TASK_SECONDS = 5.0
+"""The computing time that a task is to take, where cells are cheap."""
+TASK_ROWS = 20
+"""The most replicates (scenario, size and seed) in a task."""
+LOST = {"BrokenExecutor", "KilledWorker", "CancelledError", "FutureCancelledError", "WorkerCrashedError"}
+"""The errors, by name, with which backends of joblib report that a process has died."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Study:
+    """The result of :func:`study`; print it for a summary.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row for each finished cell: scenario, method, strength (NaN where the strengths of the study play no part),
+        n, seed; accuracy, positive_rate and majority_rate on test rows; the truth of the model by the program,
+        mean_unfair_effect, piu and conditional_sd; with a Monte Carlo standard error ``..._error``, those of a study's
+        own measures apart. With ``audit``, what is estimated on test rows, ``estimated_piu_upper`` and the like, with
+        an interval from ``..._low`` to ``..._high``. Then the measures, and the seconds that the cell took.
+    failures : DataFrame
+        A row for each cell that ended in an error: scenario, method, strength, n, seed, error, traceback, seconds.
+    warnings : DataFrame
+        A row for each warning of a cell: scenario, method, strength, n, seed, warning.
+    unfinished : int
+        The number of cells that were not computed, after an interrupt or the loss of workers.
+    """
+
+    table: pd.DataFrame
+    failures: pd.DataFrame
+    warnings: pd.DataFrame
+    unfinished: int = 0
+
+    @property
+    def quantities(self) -> list[str]:
+        """The columns of the table that are measured of a model."""
+        uncertain = ("_error", "_low", "_high")
+        return [name for name in self.table.columns[len(KEY) : -1] if not name.endswith(uncertain)]
+
+    def summary(self) -> pd.DataFrame:
+        """Return for each scenario, method, strength, size and quantity what it is over seeds.
+
+        Columns: scenario, method, strength, n, quantity, mean, sd, error (the Monte Carlo standard error of the mean,
+        sd / sqrt(count)), count (of the seeds with a value), failed (those without a result), lowest, median, highest:
+        where these show two groups of solutions, the mean describes neither.
+        """
+        by = list(KEY[:-1])
+        long = self.table.melt([*KEY], self.quantities, "quantity").dropna(subset=["value"])
+        statistics = {
+            "mean": "mean",
+            "sd": "std",
+            "count": "count",
+            "lowest": "min",
+            "median": "median",
+            "highest": "max",
+        }
+        named = {name: ("value", statistic) for name, statistic in statistics.items()}
+        found = long.groupby([*by, "quantity"], sort=False, dropna=False).agg(**named)
+        found.insert(2, "error", found["sd"] / np.sqrt(found["count"]))
+        failed = self.failures[by].value_counts(sort=False, dropna=False).rename("failed").reset_index()
+        found = found.reset_index().merge(failed, on=by, how="left")
+        found["failed"] = found["failed"].fillna(0).astype(np.int64)
+        order = ["mean", "sd", "error", "count", "failed", "lowest", "median", "highest"]
+        return found[[*by, "quantity", *order]]
+
+    def to_xarray(self) -> Any:
+        """Return the table as an :class:`xarray.Dataset`: a variable for each of its columns.
+
+        The dimensions are scenario, method, n and seed, and strength if the study has strengths: a method without a
+        penalty has the same numbers at each. Cells without a result are NaN. As ``method`` is an argument of xarray's
+        ``sel``, choose by ``sel({"method": "FIO"})``.
+        """
+        table, dims = self.table, [*KEY]
+        strengths = table["strength"].dropna().unique()
+        if len(strengths):
+            same = (
+                table[table["strength"].isna()]
+                .drop(columns="strength")
+                .merge(pd.DataFrame({"strength": strengths}), how="cross")
+            )
+            table = pd.concat([table.dropna(subset=["strength"]), same], ignore_index=True)
+        else:
+            table, dims = table.drop(columns="strength"), [name for name in KEY if name != "strength"]
+        found = table.set_index(dims).to_xarray()
+        order = {name: list(dict.fromkeys(self.table[name])) for name in ("scenario", "method")}
+        return found.reindex(order)
+
+    def plot(self, quantities: Sequence[str] = ("accuracy", "piu")) -> Figure:
+        """Draw means over seeds against the size, with two standard errors: a panel for each quantity and scenario."""
+        names = require_names("quantities", quantities, "quantities", one=True)
+        for name in names:
+            require_choice("quantities", name, self.quantities)
+        table = self.summary()
+        scenarios = list(dict.fromkeys(table["scenario"]))
+        size = (1.0 + 3.6 * max(len(scenarios), 1), 2.6 * len(names))
+        figure = ShownFigure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(names), max(len(scenarios), 1), squeeze=False, sharex="col", sharey="row")
+        for (row, name), (column, place) in product(enumerate(names), enumerate(scenarios)):
+            axes = panels[row, column]
+            chosen = table[(table["quantity"] == name) & (table["scenario"] == place)]
+            for (label, strength), line in chosen.groupby(["method", "strength"], sort=False, dropna=False):
+                text = label if pd.isna(strength) else f"{label}, strength {strength:g}"
+                axes.errorbar(line["n"], line["mean"], 2.0 * line["error"].fillna(0.0), marker="o", ms=3, label=text)
+            axes.set_xscale("log")
+            axes.set_xticks(sorted(set(table["n"])), sorted(set(table["n"])))
+            axes.minorticks_off()
+            axes.set_xlabel("units" if row == len(names) - 1 else "")
+            axes.set_ylabel("" if column else name)
+            axes.set_title("" if row else place, fontsize=10)
+            axes.spines[["top", "right"]].set_visible(False)
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
+        return figure
+
+    def __str__(self) -> str:
+        lines = [f"Study: {len(self.table)} cell{'s' * (len(self.table) != 1)} finished{self._left()}."]
+        if len(self.table):
+            wide = self.summary()
+            wide = wide[wide["quantity"].isin(["accuracy", "mean_unfair_effect", "piu"])]
+            text = [f"{row.mean:.3f} ± {row.error:.3f}" for row in wide.itertuples()]
+            wide = wide.assign(shown=text).pivot_table(
+                index=[name for name in KEY[:-1] if name != "strength" or wide["strength"].notna().any()],
+                columns="quantity",
+                values="shown",
+                aggfunc="first",
+                sort=False,
+                dropna=False,
+            )
+            wide = wide.dropna(how="all").rename_axis(columns=None)
+            lines += ["Means over seeds ± Monte Carlo standard errors; effects are true ones, by the program:"]
+            lines += [wide.to_string()]
+        if len(self.failures):
+            errors = self.failures.groupby(["scenario", "method", "error"], sort=False)
+            lines += ["Failed, with tracebacks in .failures:"]
+            lines += [f"  {len(rows)} of {place}, {name}: {error:.200}" for (place, name, error), rows in errors]
+        if len(self.warnings):
+            lines += [f"{len(self.warnings)} warnings of cells are in .warnings."]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Study of {len(self.table)} finished cells{self._left()}; print it for a summary>"
+
+    def _left(self) -> str:
+        failed = f", {len(self.failures)} failed" if len(self.failures) else ""
+        return failed + (f", {self.unfinished} not computed" if self.unfinished else "")
+
+
+def study(
+    scenarios: Any,
+    methods: Any,
+    sizes: int | Sequence[int] = 5_000,
+    seeds: int | Sequence[int] = 10,
+    *,
+    strengths: Sequence[float] | None = None,
+    test_size: int = 10_000,
+    truth_size: int = 100_000,
+    decisions: Decisions = "threshold",
+    threshold: float = 0.5,
+    score_noise: ScoreNoise = "shared",
+    coupling: Coupling = "gumbel",
+    audit: bool | Callable[[Scenario], Any] = False,
+    n_boot: int = 0,
+    measures: Mapping[str, Measure] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    retry: bool = True,
+    n_jobs: int | None = None,
+    progress: bool = True,
+) -> Study:
+    """Fit methods to rows drawn from scenarios, and measure each model by the truth of its scenario.
+
+    A cell is one method fitted to ``n`` rows of one scenario with one seed. All methods of a scenario, size and seed
+    have the same rows. The numbers of a cell depend on its scenario (the name seeds the rows), method, size and seed,
+    and not on the order, the other cells, the number of workers or the caller's random state.
+
+    Parameters
+    ----------
+    scenarios
+        Names of the paper's (``"hiring"``, ``"additive"``, ``"latent"``), :class:`Scenario` objects, or a dictionary
+        from names to these or to pairs ``(program, unfair)`` of a Pyro program and its unfair paths.
+    methods
+        Names (see :func:`method`), what :func:`method` returns, unfitted classifiers (cloned, with the seed in each of
+        their ``random_state``), or functions ``(train, scenario, seed)`` that return a fitted model; a list, or a
+        dictionary by name.
+    sizes, seeds
+        The numbers of rows to fit to; the seeds, or their number: 10 are the seeds 0 to 9.
+    strengths
+        Strengths of the penalty for each method that has one: named ones, classifiers with a source, functions with an
+        argument ``strength``. By default each has its own.
+    test_size, truth_size
+        The number of rows that accuracy and rates are measured on, and that of the units of the truth.
+    decisions, threshold, score_noise, coupling
+        As in :meth:`pyrofair.SEM.truth` and :class:`pyrofair.SEM`.
+    audit
+        Whether effects are also estimated on the test rows, as :func:`pyrofair.audit` does: by
+        :class:`pyrofair.OneStep`, or by the source that a function returns for a scenario. It is fitted to the rows
+        that the methods were fitted to.
+    n_boot
+        The bootstrap replicates of such an audit, for sources without influence values.
+    measures
+        Further measures by name: functions ``(model, test, scenario)`` that return a number.
+    folder
+        Where finished cells are kept. The same call with the same folder goes on where another ended, however that
+        was; scenarios, methods, sizes, seeds and strengths may be added. By default results are kept in memory alone.
+    overwrite
+        Whether finished cells of other settings in the folder are deleted, and those of a changed method or scenario
+        computed again. They are refused otherwise.
+    retry
+        Whether cells that failed before are tried again.
+    n_jobs
+        Processes, as joblib counts them. By default those of ``joblib.parallel_config``, whose backend is used in any
+        case, Dask's or Ray's, too; one otherwise.
+    progress
+        Whether to show a bar with an estimate of the time that is left.
+
+    Returns
+    -------
+    Study
+        A cell that ends in an error is in ``failures``, with its traceback, and the rest goes on. After an interrupt,
+        or the loss of workers, it is what was finished, with a warning.
+
+    Raises
+    ------
+    DataError, GraphError
+        Before any work: if a setting is unfit, a program does not fit its graph, or the folder holds cells of another
+        study, or of a method or scenario that has changed (see :func:`pyrofair.simulate.fingerprints.fingerprint` for
+        what is noticed).
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> found = study("hiring", {"logistic": LogisticRegression()}, 500, 2, truth_size=1_000, progress=False)
+    >>> found.table[["scenario", "method", "n", "seed"]].values.tolist()
+    [['hiring', 'logistic', 500, 0], ['hiring', 'logistic', 500, 1]]
+    """
+    places = _scenarios(scenarios)
+    fitted = _methods(methods)
+    rows = _integers("sizes", sizes, require_units)
+    drawn = _seeds(seeds)
+    measurement = Measurement(
+        test_size=require_units("test_size", test_size),
+        truth_size=require_units("truth_size", truth_size),
+        decisions=decisions,
+        threshold=threshold,
+        score_noise=score_noise,
+        coupling=coupling,
+        audit=audit if isinstance(audit, bool | np.bool_) else _audited(audit),
+        n_boot=require_integer("n_boot", n_boot, least=0),
+        measures=_measures(measures),
+    )
+    require_choice("decisions", decisions, DECISIONS)
+    DecisionRule(decisions, threshold, score_noise)
+    require_couplings([coupling])
+    for name, value in {"overwrite": overwrite, "retry": retry, "progress": progress}.items():
+        require_flag(name, value)
+    if n_jobs is not None and require_integer("n_jobs", n_jobs, least=-1_000, most=1_000) == 0:
+        raise DataError("n_jobs=0 leaves no process to work in; -1 takes one for each processor.")
+    tried = None if strengths is None else _strengths(strengths)
+    for each in places.values():
+        each.draw(20, random_state=0)
+        SEM(each.program, each.unfair, coupling=coupling).equations()
+    marks = {
+        "scenario": {name: fingerprint(each) for name, each in places.items()},
+        "method": {name: fingerprint(each) for name, each in fitted.items()},
+    }
+    store = None if folder is None else CellFolder.claimed(folder, _run(measurement), overwrite=overwrite)
+    plan = Plan(places, fitted, measurement, marks, store)
+    chosen = [
+        (name, strength)
+        for name, each in fitted.items()
+        for strength in (tried if tried is not None and each.penalised else [None])
+    ]
+    tasks = [Task(place, n, seed, tuple(chosen)) for place in places for n in rows for seed in drawn]
+    keys = [key for task in tasks for key in task.cells()]
+    done = _Results(plan, keys)
+    done.read(retry=retry, overwrite=overwrite)
+    _compute(plan, tasks, done, n_jobs, progress=progress)
+    return done.study()
+
+
+class _Results:
+    """The results of a study by the names of cells, as they come."""
+
+    def __init__(self, plan: Plan, keys: Sequence[Key]) -> None:
+        self.plan = plan
+        self.keys = {cell_name(key): key for key in keys}
+        self.found: dict[str, Cell | Failure] = {}
+
+    def read(self, *, retry: bool, overwrite: bool) -> None:
+        """Read what is finished in the folder; cells of a changed method or scenario are a DataError."""
+        folder = self.plan.folder
+        if folder is None:
+            return
+        changed: dict[tuple[str, str], int] = {}
+        for name, key in self.keys.items():
+            result = folder.read(key)
+            if result is None or (isinstance(result, Failure) and retry):
+                continue
+            depends = self.plan.depends(key)
+            others = [kind for kind in depends if result.about.get("depends", {}).get(kind) != depends[kind]]
+            if not others:
+                self.found[name] = result
+            elif overwrite:
+                folder.path(key).unlink(missing_ok=True)
+            else:
+                for kind in others:
+                    changed[kind, key[kind]] = changed.get((kind, key[kind]), 0) + 1
+        if changed:
+            text = "; ".join(f"{count} of the {kind} {name!r}" for (kind, name), count in changed.items())
+            raise DataError(
+                f"The folder {str(folder.folder)!r} holds finished cells from before a change of source, closure or "
+                f"settings: {text}. Give what has changed another name, name another folder, or pass overwrite=True to "
+                "compute these cells again."
+            )
+
+    def add(self, result: Cell | Failure) -> None:
+        """Take a result; one that a worker wrote where this process cannot see it is written again."""
+        folder = self.plan.folder
+        if folder is not None and isinstance(result, Cell) and not folder.has(result.key):
+            folder.write(result)
+        self.found[cell_name(result.key)] = result
+
+    def left(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks with the cells that are not done."""
+        found = []
+        for task in tasks:
+            open_ = [
+                method
+                for method, key in zip(task.methods, task.cells(), strict=True)
+                if cell_name(key) not in self.found
+            ]
+            if open_:
+                found.append(task._replace(methods=tuple(open_)))
+        return found
+
+    def study(self) -> Study:
+        """Return the results as tables, in the order of the call."""
+        results = [self.found[name] for name in self.keys if name in self.found]
+        cells = [each for each in results if isinstance(each, Cell)]
+        measured = [f"{name}{end}" for name in MEASURED for end in ("", "_error")]
+        columns = [name for name in measured if name not in ("positive_rate_error", "majority_rate_error")]
+        if self.plan.measurement.audit:
+            columns += [f"estimated_{name}{end}" for name in ESTIMATED for end in ("", "_low", "_high")]
+        columns += list(self.plan.measurement.measures)
+        tables = [{**each.key, **each.table.iloc[0].to_dict(), "seconds": each.about["seconds"]} for each in cells]
+        failed = [
+            {**each.key, "error": each.error, "traceback": each.traceback, "seconds": each.about["seconds"]}
+            for each in results
+            if isinstance(each, Failure)
+        ]
+        warned = [{**each.key, "warning": text} for each in results for text in each.about.get("warnings", [])]
+        return Study(
+            table=_table(tables, [*columns, "seconds"]),
+            failures=_table(failed, ["error", "traceback", "seconds"]),
+            warnings=_table(warned, ["warning"]),
+            unfinished=len(self.keys) - len(results),
+        )
+
+
+def _table(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
+    types = {"strength": np.float64, "n": np.int64, "seed": np.int64}
+    return pd.DataFrame(rows, columns=[*KEY, *columns]).astype(types)
+
+
+# -- computing --------------------------------------------------------------------------------------------------------
+
+
+def _compute(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: int | None, *, progress: bool) -> None:
+    """Compute the cells that are left, in this process or by joblib's backend, and start again after a lost worker."""
+    bar = tqdm(
+        total=len(done.keys), initial=len(done.found), desc="study", unit="cell", disable=not progress, leave=False
+    )
+    with bar:
+        idle = 0
+        while (left := done.left(tasks)) and idle < 2:
+            before = len(done.found)
+            try:
+                for result in _results(plan, left, n_jobs):
+                    done.add(result)
+                    bar.update()
+            except KeyboardInterrupt:
+                _collect(done, left)
+                _warn(f"Interrupted: {len(done.found)} of {len(done.keys)} cells are finished.", plan)
+                return
+            except Exception as error:
+                if not LOST & {each.__name__ for each in type(error).__mro__}:
+                    raise
+                _collect(done, left)
+                bar.update(len(done.found) - bar.n)
+                _warn(f"A worker was lost ({type(error).__name__}: {error}): its cells are computed again.")
+            idle = idle + 1 if len(done.found) == before else 0
+        if left:
+            _warn(f"Workers were lost again and again: {len(done.found)} of {len(done.keys)} cells are finished.", plan)
+
+
+def _warn(text: str, plan: Plan | None = None) -> None:
+    if plan is not None and plan.folder is not None:
+        text += " The same call goes on from there."
+    warnings.warn(text, PyrofairWarning, stacklevel=4)
+
+
+def _collect(done: _Results, tasks: Sequence[Task]) -> None:
+    """Take what workers finished and wrote, and did not hand over."""
+    folder = done.plan.folder
+    for task in tasks:
+        for key in task.cells():
+            if folder is not None and cell_name(key) not in done.found and folder.has(key):
+                result = folder.read(key)
+                if isinstance(result, Cell):
+                    done.add(result)
+
+
+def _results(plan: Plan, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[Cell | Failure]:
+    """Yield the results of tasks as they are finished."""
+    backend, configured = get_active_backend()
+    jobs = configured if n_jobs is None else n_jobs
+    if jobs in (1, None) and type(backend).__module__ == "joblib._parallel_backends":
+        yield from run(plan, list(tasks))
+        return
+    workers = joblib.effective_n_jobs(n_jobs)
+    batches = _Batches(tasks, workers)
+    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    with closing(parallel(joblib.delayed(_run_all)(plan, batch) for batch in batches)) as work:
+        for results in work:
+            batches.measure(results)
+            yield from results
+
+
+def _run_all(plan: Plan, tasks: list[Task]) -> list[Cell | Failure]:
+    return list(run(plan, tasks))
+
+
+class _Batches:
+    """Tasks in batches that take about :data:`TASK_SECONDS`, by the cells that are finished, and less at the end."""
+
+    def __init__(self, tasks: Sequence[Task], workers: int) -> None:
+        parts = math.ceil(4 * workers / len(tasks))
+        self.tasks = [part for task in tasks for part in _parts(task, parts)]
+        self.workers = workers
+        self.seconds = TASK_SECONDS
+
+    def measure(self, results: Sequence[Cell | Failure]) -> None:
+        """Take the mean time of a task from the results of a batch."""
+        cells = np.mean([len(task.methods) for task in self.tasks[-TASK_ROWS:]] or [1])
+        self.seconds = float(np.mean([each.about["seconds"] for each in results]) * cells)
+
+    def __iter__(self) -> Iterator[list[Task]]:
+        while self.tasks:
+            affordable = int(TASK_SECONDS / max(self.seconds, 1e-9))
+            size = min(affordable, TASK_ROWS, len(self.tasks) // (2 * self.workers))
+            batch, self.tasks = self.tasks[: max(size, 1)], self.tasks[max(size, 1) :]
+            yield batch
+
+
+def _parts(task: Task, parts: int) -> Iterator[Task]:
+    """Yield a task in at most so many parts."""
+    size = math.ceil(len(task.methods) / parts)
+    for start in range(0, len(task.methods), size):
+        yield task._replace(methods=task.methods[start : start + size])
+
+
+# -- reading the call -------------------------------------------------------------------------------------------------
+
+
+def _named(what: str, given: Any, single: type | tuple[type, ...]) -> list[tuple[str | None, Any]]:
+    """Return one value, a sequence or a dictionary as pairs of names and values."""
+    if isinstance(given, Mapping):
+        for name in given:
+            if not isinstance(name, str) or not name:
+                raise DataError(f"{what} has the name {shown(name)}: names are text.")
+        found: list[tuple[str | None, Any]] = list(given.items())
+    elif isinstance(given, single) or (values := listed(given)) is None:
+        found = [(None, given)]
+    else:
+        found = [(None, each) for each in values]
+    if not found:
+        raise DataError(f"{what}={shown(given)} names nothing to study.")
+    return found
+
+
+def _unique(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise DataError(f"{what} has {', '.join(map(repr, twice))} more than once. Give a dictionary from names.")
+    return dict(pairs)
+
+
+def _scenarios(given: Any) -> dict[str, Scenario]:
+    found = []
+    for label, each in _named("scenarios", given, (str, Scenario)):
+        if isinstance(each, str):
+            require_choice("scenarios", each, tuple(SCENARIOS))
+            made = scenario(each)
+        elif isinstance(each, Scenario):
+            made = each
+        elif label is not None and isinstance(each, tuple) and len(each) == 2 and isinstance(each[1], UnfairPaths):
+            require_callable(f"The program of the scenario {label!r}", each[0], "a Pyro program of the number of units")
+            made = Scenario(label, each[0], each[1].graph, each[1])
+        else:
+            raise DataError(
+                f"The scenario {shown(label or each)} must be a name such as 'hiring', a Scenario, or in a dictionary "
+                "from names a pair (program, unfair) of a Pyro program and its unfair paths."
+            )
+        found.append((label or made.name, made))
+    return _unique("scenarios", found)
+
+
+def _methods(given: Any) -> dict[str, Method]:
+    if hasattr(given, "get_params") or callable(given):
+        given = [given]
+    found = []
+    for label, each in _named("methods", given, (str, Method)):
+        made = as_method(each, repr(label) if label else shown(each))
+        found.append((label or made.name, made))
+    return _unique("methods", found)
+
+
+def _integers(name: str, given: Any, check: Callable[[str, Any], int]) -> list[int]:
+    values = [given] if isinstance(given, int | np.integer) else listed(given)
+    if values is None or isinstance(given, str | bytes | Mapping) or not values:
+        raise DataError(f"{name}={shown(given)} must be an integer, or a list of them.")
+    found = [check(f"{name}[{index}]" if len(values) > 1 else name, each) for index, each in enumerate(values)]
+    if len(set(found)) != len(found):
+        raise DataError(f"{name}={shown(given)} holds a value more than once.")
+    return found
+
+
+def _seeds(given: Any) -> list[int]:
+    if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        return list(range(require_integer("seeds", given)))
+    return _integers("seeds", given, lambda name, value: require_integer(name, value, least=0, most=2**63 - 1))
+
+
+def _strengths(given: Any) -> list[float]:
+    values = listed(given)
+    if values is None or isinstance(given, str | bytes | Mapping) or not values:
+        raise DataError(f"strengths={shown(given)} must be a list of numbers, such as [0.5, 1.0].")
+    found = [require_real(f"strengths[{index}]", each, least=0.0) for index, each in enumerate(values)]
+    if len(set(found)) != len(found):
+        raise DataError(f"strengths={shown(given)} holds a value more than once.")
+    return found
+
+
+def _audited(given: Any) -> Any:
+    require_callable("audit", given, "True, False, or a function of a scenario that returns a source")
+    return given
+
+
+def _measures(given: Any) -> dict[str, Measure]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"measures={shown(given)} must be a dictionary from names to functions (model, test, scenario)."
+        )
+    taken = {*KEY, "quantity", "seconds", *MEASURED}
+    for name, each in given.items():
+        if not isinstance(name, str) or not name or name in taken or name.startswith("estimated_"):
+            raise DataError(
+                f"measures has the name {shown(name)}: names are text, and none of {', '.join(sorted(taken))}."
+            )
+        if name.endswith(("_error", "_low", "_high")):
+            raise DataError(f"measures has the name {name!r}: _error, _low and _high end the names of uncertainties.")
+        require_callable(f"measures[{name!r}]", each, "a function (model, test, scenario) that returns a number")
+    return dict(given)
+
+
+def _run(measurement: Measurement) -> dict[str, Any]:
+    """Return the settings that all cells of a study depend on."""
+    return {
+        "study": {
+            "pyrofair": __version__,
+            "test_size": measurement.test_size,
+            "truth_size": measurement.truth_size,
+            "decisions": measurement.decisions,
+            "threshold": float(measurement.threshold),
+            "score_noise": measurement.score_noise,
+            "coupling": measurement.coupling,
+            "audit": bool(measurement.audit)
+            if isinstance(measurement.audit, bool | np.bool_)
+            else fingerprint(measurement.audit),
+            "n_boot": measurement.n_boot,
+            "measures": {name: fingerprint(each) for name, each in measurement.measures.items()},
+        }
+    }
