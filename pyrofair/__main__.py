@@ -70,7 +70,7 @@ def _compare(options: argparse.Namespace, parser: argparse.ArgumentParser, lines
         parser.error(str(error))
     if replaced:
         lines.write(f"replacing {', '.join(replaced)} in {folder}")
-    result = compare(options.data, report=lines.write, **settings)
+    result = compare(options.data, folder=folder, report=lines.write, **settings)
     paths = result.save(folder, overwrite=options.overwrite)
     lines.write(result.text)
     for path in paths:

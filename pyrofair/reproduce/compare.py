@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
+from pyrofair._cells import CellFolder, made_folder
 from pyrofair.audits import Audit, audit, penalty_path
 from pyrofair.audits.plots import plot_trade_off
 from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
@@ -21,16 +21,15 @@ from pyrofair.datasets import Dataset, load_adult, load_german
 from pyrofair.effects import disagreement, effect_gap
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.reproduce.fits import MODES, modes
+from pyrofair.reproduce.kept import Training, keep_audit, keep_table
 from pyrofair.reproduce.printed import printed
-from pyrofair.sources import IPW, OneStep
+from pyrofair.sources import IPW, GComputation, OneStep
 
 __all__ = ["SETTINGS", "STRENGTHS", "Comparison", "claim_folder", "compare", "methods", "settings_of"]
 
 
 PATIENCE = 8
 FILES = ("audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", "trade-off.png", "reading.txt")
-MARKER = "settings.json"
-"""The file that identifies the run that wrote a folder."""
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 
 
@@ -93,13 +92,12 @@ class Comparison:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> list[Path]:
-        """Write the tables as CSV, the figures as PNG, the reading as text and the settings, and return their paths.
+        """Write the tables as CSV, the figures as PNG and the reading as text, and return their paths.
 
         The folder is made if it does not exist. A DataError is raised if it cannot be written to, or holds files of a
         run with other settings, unless ``overwrite``.
         """
         claim_folder(folder, self.settings, overwrite=overwrite)
-        (folder / MARKER).write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
         audits = {"one-step": self.audit, "ipw": self.paper}
         tables = {
             f"{name}.csv": pd.concat(
@@ -118,7 +116,7 @@ class Comparison:
         }
         for name, figure in figures.items():
             figure.savefig(folder / name, dpi=150)
-        return [folder / name for name in (*FILES, MARKER)]
+        return [folder / name for name in FILES]
 
 
 def settings_of(
@@ -140,25 +138,14 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool =
 
     A DataError refuses a folder that cannot be made or written to, or with files of a run of other :func:`settings_of`.
     """
-    above = next((each for each in (folder, *folder.parents) if each.exists() and not each.is_dir()), None)
-    if above is not None:
-        raise DataError(f"The output folder {str(folder)!r} cannot be made: {str(above)!r} is a file. Name another.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise DataError(f"The output folder {str(folder)!r} cannot be written to: {error}. Name another.") from error
-    found = [name for name in (*FILES, MARKER) if (folder / name).exists()]
-    try:
-        known = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = None
-    if found and not overwrite and known != settings:
+    made_folder(folder)
+    found = [name for name in FILES if (folder / name).exists()]
+    if found and not overwrite and not CellFolder(folder).is_of(settings):
         raise DataError(
             f"The output folder {str(folder)!r} holds {', '.join(found)} of another run. Name another folder, or pass "
             "--overwrite (overwrite=True) to replace them."
         )
+    CellFolder.claimed(folder, settings, overwrite=overwrite)
     return found
 
 
@@ -169,6 +156,7 @@ def compare(
     strengths: Sequence[float] = STRENGTHS,
     n_boot: int = 50,
     seed: int = 0,
+    folder: Path | None = None,
     report: Callable[[str], None] = print,
 ) -> Comparison:
     """Compare the paper's methods on a packaged data set.
@@ -183,13 +171,16 @@ def compare(
         Bootstrap replicates of the audit by the paper's weights; one-step estimates need none.
     seed
         Seeds the split, the training, the one-step estimates and the bootstrap.
+    folder
+        Where each classifier's scores, each audit and each trade-off are kept as soon as they are finished, and found
+        by a later call with the same settings, however this one ends. By default nothing is kept.
     report
         Receives progress, a line at a time.
 
     Raises
     ------
     DataError
-        If there is no such data set, or a strength is unfit.
+        If there is no such data set, a strength is unfit, or the folder holds what another run has finished.
     """
     if name not in SETTINGS:
         raise DataError(f"There is no packaged data set {name!r}; choose one of {', '.join(map(repr, SETTINGS))}.")
@@ -199,7 +190,10 @@ def compare(
     train, test = data.split(random_state=seed)
     X, y = train.drop(columns=target), train[target]
     held_out = test.drop(columns=target), test[target]
+    settings = settings_of(name, strength=strength, strengths=strengths, n_boot=n_boot, seed=seed)
+    cells = None if folder is None else CellFolder.claimed(folder, settings)
     plain, penalised = methods(data, setting, strength, seed)
+    given = _given_shared(data, penalised["Proposed"])
     started = time.perf_counter()
 
     def step(text: str) -> None:
@@ -207,26 +201,45 @@ def compare(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap
+        source, weights = OneStep(data.unfair, random_state=seed).fit(X), IPW(data.unfair).fit(X)
+        training = Training(cells, X, y, lambda model: _score(model, source, weights, test, seed), step)
         models: dict[str, Any] = {}
-        for label, model in {**plain, **penalised}.items():
-            step(f"training {label}")
-            models[label] = model.fit(X, y)
-        step("training PSCF")
-        models |= modes(PSCF(data.unfair, progress=False, random_state=seed, **setting.pscf).fit(X, y))
+        for label, model in {**plain, **penalised, "Proposed given S": given}.items():
+            models |= training.finish(label, model)
+        models |= training.finish("PSCF", PSCF(data.unfair, progress=False, random_state=seed, **setting.pscf), modes)
         step(f"auditing on {len(test):,} test rows, one-step estimates")
-        source = OneStep(data.unfair, random_state=seed).fit(X)
-        audited = audit(models, source, test, random_state=seed)
+        audited = keep_audit(cells, "one-step", data.graph, lambda: audit(models, source, test, random_state=seed))
         step(f"auditing again by the paper's weights, {n_boot} bootstrap replicates")
-        paper = audit(models, IPW(data.unfair).fit(X), test, n_boot=n_boot, random_state=seed)
+        paper = keep_audit(
+            cells, "ipw", data.graph, lambda: audit(models, weights, test, n_boot=n_boot, random_state=seed)
+        )
         tables = []
         for label, model in penalised.items():
             step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
-            traced = penalty_path(model, X, y, strengths=strengths, seeds=[seed], test=held_out, judge=source)
-            tables.append(traced.table.assign(method=label))
+            tables.append(
+                keep_table(
+                    cells,
+                    {"part": "trade-off", "model": label},
+                    lambda label=label, model=model: penalty_path(  # type: ignore[misc]
+                        model, X, y, strengths=strengths, seeds=[seed], test=held_out, judge=source
+                    ).table.assign(method=label),
+                )
+            )
     step("done")
     path = pd.concat(tables, ignore_index=True)
-    settings = settings_of(name, strength=strength, strengths=strengths, n_boot=n_boot, seed=seed)
     return Comparison(audited, paper, path, _describe(setting, audited, paper, path), settings)
+
+
+def _score(model: Any, source: OneStep, weights: IPW, test: pd.DataFrame, seed: int) -> None:
+    """Let both audits ask a model for its scores."""
+    audit({"model": model}, source, test, random_state=seed, progress=False)
+    audit({"model": model}, weights, test, n_boot=0, progress=False)
+
+
+def _given_shared(data: Dataset, proposed: PenalizedClassifier) -> PenalizedClassifier:
+    """Return the proposed method given what both worlds share: one start, for its penalty has no two basins."""
+    given: PenalizedClassifier = clone(proposed)
+    return given.set_params(source=GComputation(data.unfair, draws=5, progress=False), starts=1)  # type: ignore[no-any-return]
 
 
 def methods(

@@ -43,12 +43,11 @@ OF_PAPER = {"Remove (touched)": "Remove", "Remove (descendants)": "Remove", PAPE
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is computed: the seeds (``beyond``: of methods that the paper does not have) and sizes by data set, and
-    strengths.
+    """How much is computed: seeds and sizes by data set, and strengths.
 
-    ``grid`` is for the paper's two penalties, ``fine`` for figure 5, ``some`` for other weights and the Oracle, ``few``
-    for learned mechanisms. ``skipped`` are left out: models
-    and methods.
+    ``beyond`` has the seeds of methods that the paper does not have. ``grid`` is for the paper's two penalties,
+    ``fine`` for figure 5, ``some`` for other weights and the Oracle, ``few`` for learned mechanisms. ``skipped`` pairs
+    of a model and a method are left out.
     """
 
     seeds: Mapping[str, int]

@@ -18,15 +18,16 @@ from PIL import Image
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import pyrofair
-from pyrofair import reproduce
+from pyrofair import _cells
 from pyrofair.__main__ import main
+from pyrofair._cells import CellFolder
 from pyrofair.classifiers import PSCF
 from pyrofair.datasets.uci import load_german
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, modes
+from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, modes, settings_of
 from pyrofair.sources import propensity
 
-TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "PSCF"]
+TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "Proposed given S", "PSCF"]
 METHODS = [*TRAINED, "PSCF (one draw)", "PSCF (latents from the posterior)", "PSCF (latents from the prior)"]
 
 
@@ -124,7 +125,7 @@ def test_the_text(result: Comparison) -> None:
     assert table[1].split()[1:] == [
         "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
     ]  # fmt: skip
-    assert [line.split("  ")[0] for line in table[3:12]] == METHODS
+    assert [line.split("  ")[0] for line in table[3:13]] == METHODS
     assert "and by the paper's weights (inverse probabilities, logistic propensities):" in text
     groups = text[text.index("Either observed group alone (decisions)") : text.index("Trade-off over")]
     assert "and the paper's logistic ones:" in groups
@@ -134,9 +135,9 @@ def test_the_text(result: Comparison) -> None:
 
 def test_progress_is_reported(result: Comparison, quick: list[str]) -> None:
     steps = [line.partition("s] ")[2] for line in quick]
-    assert steps[:6] == [f"training {model}" for model in TRAINED]
-    assert steps[6] == "auditing on 100 test rows, one-step estimates"
-    assert steps[7] == "auditing again by the paper's weights, 40 bootstrap replicates"
+    assert steps[:7] == [f"training {model}" for model in TRAINED]
+    assert steps[7] == "auditing on 100 test rows, one-step estimates"
+    assert steps[8] == "auditing again by the paper's weights, 40 bootstrap replicates"
     assert steps[-1] == "done"
 
 
@@ -145,10 +146,9 @@ def test_files(result: Comparison, tmp_path: Path) -> None:
     paths = result.save(folder)
     names = [
         "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", "trade-off.png", "reading.txt",
-        "settings.json",
     ]  # fmt: skip
     assert paths == [folder / name for name in names]
-    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "run.json", "cells", "failures"])
     empty = {name: [""] for name in ("estimate", "lower", "upper")}
     read = pd.read_csv(folder / "audit.csv", keep_default_na=False, na_values=empty)
     for source, report in [("one-step", result.audit), ("ipw", result.paper)]:
@@ -167,9 +167,9 @@ def test_files(result: Comparison, tmp_path: Path) -> None:
         DataError, match=r"holds audit\.csv, .* of another run\. Name another folder, or pass --overwrite"
     ):
         other.save(folder)
-    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 1
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["run"]["seed"] == 1
     other.save(folder, overwrite=True)
-    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 2
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["run"]["seed"] == 2
 
 
 def test_unknown_data() -> None:
@@ -205,14 +205,16 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
 def test_compare_by_default(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", "adult"])
-    assert calls == [(("adult",), {"strength": 1.0, "n_boot": 50, "seed": 0}), Path("compare-adult")]
+    folder = Path("compare-adult")
+    assert calls == [(("adult",), {"strength": 1.0, "n_boot": 50, "seed": 0, "folder": folder}), folder]
     out = capsys.readouterr().out
     assert out == f"[    0 s] done\nthe reading\nwrote {Path('compare-adult') / 'audit.csv'}\n"
 
 
 def test_compare_with_options(calls: list[Any]) -> None:
     main(["compare", "german", "--strength", "0", "--replicates", "70", "--seed", "3", "--output", "elsewhere"])
-    assert calls == [(("german",), {"strength": 0.0, "n_boot": 70, "seed": 3}), Path("elsewhere")]
+    folder = Path("elsewhere")
+    assert calls == [(("german",), {"strength": 0.0, "n_boot": 70, "seed": 3, "folder": folder}), folder]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_an_output_that_is_a_file_or_below_one_is_refused_first(
     for output in ("file", "file/below", "file/far/below"):
         with pytest.raises(SystemExit, match="2"):
             main(["compare", "adult", "--output", output])
-        assert "cannot be made: 'file' is a file. Name another." in capsys.readouterr().err
+        assert f"cannot be made: {str(Path('file').absolute())!r} is a file. Name another." in capsys.readouterr().err
     assert calls == []
     assert Path("file").read_text() == "mine"
 
@@ -257,7 +259,7 @@ def test_an_output_that_cannot_be_written_to_is_refused_first(
     def refused(**_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(reproduce.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(_cells.tempfile, "TemporaryFile", refused)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "locked"])
     assert "The output folder 'locked' cannot be written to: [Errno 13] Permission denied" in capsys.readouterr().err
@@ -280,13 +282,13 @@ def test_files_of_another_run_are_kept(calls: list[Any], capsys: pytest.CaptureF
 def test_the_same_run_replaces_its_files_and_reports_it(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out/audit.csv").write_text("old")
-    Path("out/settings.json").write_text(json.dumps(reproduce.settings_of("adult", seed=3)))
+    CellFolder.claimed("out", settings_of("adult", seed=3))
     Path("out/notes.txt").write_text("mine")
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "out"])  # another seed
     capsys.readouterr()
     main(["compare", "adult", "--output", "out", "--seed", "3"])
-    assert capsys.readouterr().out.startswith("replacing audit.csv, settings.json in out\n")
+    assert capsys.readouterr().out.startswith("replacing audit.csv in out\n")
     assert Path("out/notes.txt").read_text() == "mine"
 
 
@@ -329,4 +331,4 @@ def test_help_names_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["compare", "--help"])
     assert "{adult,german}" in capsys.readouterr().out
-    assert set(reproduce.SETTINGS) == {"adult", "german"}
+    assert set(SETTINGS) == {"adult", "german"}
