@@ -141,6 +141,10 @@ class CellFolder:
         """Return whether there is a file of a finished cell; it has not been read."""
         return self.path(key).exists()
 
+    def holds(self, result: Cell | Failure) -> bool:
+        """Return whether there is a file of such a result of its cell."""
+        return self.has(result.key) if isinstance(result, Cell) else self._failure_path(result.key).exists()
+
     def read(self, key: Key) -> Cell | Failure | None:
         """Return a finished cell, or how it failed, or None.
 

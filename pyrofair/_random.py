@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,12 @@ from torch import Tensor
 from pyrofair._validation import require_seed
 
 __all__ = [
+    "EXPONENTIALS",
     "PYRO_LOCK",
+    "KeyedWeights",
     "fresh_state",
     "isolated",
+    "keyed_exponentials",
     "keyed_strata",
     "keyed_uniform",
     "labelled_keys",
@@ -219,3 +223,42 @@ def keyed_strata(keys: Keys, seed: int, name: str, shape: Sequence[int]) -> Tens
     """
     part = keyed_uniform(keys, seed, f"order of {name}", shape).argsort(0)
     return (part + keyed_uniform(keys, seed, name, shape)) / shape[0]
+
+
+EXPONENTIALS = 8_192
+"""Keyed exponential numbers of so many rows come from one stream."""
+
+
+def keyed_exponentials(seed: int, stream: int, start: int, stop: int) -> NDArray[np.float64]:
+    """Return exponential numbers of the rows with the numbers start to stop - 1, shape (stop - start,).
+
+    They depend on the seed, the stream and the number of a row alone: a counter-based generator (Philox) is set to a
+    place of its own for each stream and each 8,192 rows, so that any part of the rows can be drawn for itself.
+    """
+    found = np.empty(stop - start)
+    for block in range(start // EXPONENTIALS, -(-stop // EXPONENTIALS)):
+        first = block * EXPONENTIALS
+        low, high = max(start, first), min(stop, first + EXPONENTIALS)
+        generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, stream, block]))
+        found[low - start : high - start] = generator.standard_exponential(high - first)[low - first :]
+    return found
+
+
+@dataclass(frozen=True)
+class KeyedWeights:
+    """Weights of rows in the fit itself, 1, and in a number of bootstrap replicates, keyed exponentials.
+
+    Rows are numbered from ``first`` on, which sets the rows of one table apart from those of another.
+    """
+
+    seed: int
+    replicates: int
+    first: int = 0
+
+    def of(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the weights of the rows start to stop - 1, shape (stop - start, 1 + replicates)."""
+        start, stop = start + self.first, stop + self.first
+        found = np.ones((1 + self.replicates, stop - start))
+        for i in range(self.replicates):
+            found[1 + i] = keyed_exponentials(self.seed, i, start, stop)
+        return np.ascontiguousarray(found.T)

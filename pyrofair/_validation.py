@@ -23,6 +23,7 @@ __all__ = [
     "require_flag",
     "require_instance",
     "require_integer",
+    "require_jobs",
     "require_label",
     "require_layers",
     "require_names",
@@ -151,6 +152,12 @@ def listed(value: object) -> tuple[object, ...] | None:
         return tuple(value)  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+def require_jobs(name: str, value: object) -> None:
+    """Refuse what is no number of processes: an integer other than 0, negative ones counted from all processors."""
+    if require_integer(name, value, least=-1_000, most=1_000) == 0:
+        raise DataError(f"{name}=0 leaves no process to work in; -1 takes one for each processor.")
 
 
 def require_layers(name: str, value: object) -> tuple[int, ...]:

@@ -186,6 +186,14 @@ def test_the_page_on_sources_runs() -> None:
     assert sessions == 2
 
 
+def test_the_page_on_large_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "large-data.md"
+    (code,) = PYTHON.findall(page.read_text(encoding="utf-8"))
+    with threadpool_limits(1):
+        exec(compile(code, str(page), "exec"), {})
+    assert "Audit of 1 model(s) on 20,000 rows; 95% intervals from 40 bootstrap replicates" in capsys.readouterr().out
+
+
 # --- words -----------------------------------------------------------------------------------------------------------
 
 

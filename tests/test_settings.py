@@ -83,6 +83,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "label": ([1], {1: 2}, math.nan, None, THING.__class__.__subclasses__),
     "node": (1, True, [1], THING, math.nan, None),
     "jobs": (*NEVER, True, None, 2.5, 0, 2**63),
+    "jobs or none": (*NEVER, True, 2.5, 0, 2**63),
     "strengths": ("x", [], [-1], ["x"], [True], THING, math.nan, True, None, -1, math.inf, 0),
     "seeds": ("x", [], [-1], ["x"], [True], [2.5], [1, 1], THING, math.nan, True, None, -1, math.inf, 0),
     "shares": ("x", [2], ["x"], THING, math.nan, True, None, -1, math.inf),
@@ -389,12 +390,25 @@ settings(
     seeds="seeds",
     test="names or one",
     held_out="inner share",
+    n_jobs="jobs or none",
+    max_stack="count or none",
     threshold="threshold",
     n_boot="whole",
     sample_weight="weight",
     judge="source",
     progress="flag",
     resume="source",
+)
+settings(
+    pf.classifiers.fit_many,
+    lambda **given: pf.classifiers.fit_many(
+        given.pop("classifiers", pf.PenalizedClassifier()), TABLE[["A", "M"]], TABLE["Y"], **given
+    ),
+    besides="X y sample_weights",
+    classifiers="source",
+    n_jobs="jobs or none",
+    max_stack="count or none",
+    errors="choice",
 )
 settings(
     pf.test_set_bound,
@@ -441,6 +455,7 @@ EACH = [(name, setting) for name, (_, kinds) in CALLS.items() for setting in kin
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrofair.classifiers.penalized.train", must_not_run)
+    monkeypatch.setattr("pyrofair.classifiers.many.train_many", must_not_run)
     monkeypatch.setattr("pyrofair.classifiers.pscf.classifier.fit_amortised", must_not_run)
     monkeypatch.setattr("pyrofair.mechanisms.learn.fit_mechanisms", must_not_run)
 

@@ -20,9 +20,18 @@ from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.large_tables import audit_batches
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.plots import plot_audit, plot_stages
-from pyrofair.audits.report import describe_audit, group_table, main_table, percentile_intervals, stage_lines
+from pyrofair.audits.report import (
+    GIVEN_UNITS,
+    QUANTITIES,
+    describe_audit,
+    group_table,
+    main_table,
+    percentile_intervals,
+    stage_lines,
+)
 from pyrofair.audits.wald import (
     Scores,
     compare_by_influence,
@@ -36,6 +45,7 @@ from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     MEAN_WEIGHT,
     SMALLEST_SHARE,
+    Additive,
     CounterfactualSample,
     Diagnosed,
     PotentialOutcomes,
@@ -47,6 +57,7 @@ from pyrofair.effects.potential_outcomes import (
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
+from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
 from pyrofair.tables.row_identity import describe_copies
@@ -162,13 +173,13 @@ class Audit:
 def audit(
     models: Mapping[str, Any],
     source: PotentialOutcomes | InfluenceBased | UnfairPaths,
-    df: pd.DataFrame,
+    df: pd.DataFrame | Batches,
     *,
     n_boot: int = 200,
     level: float = 0.95,
     threshold: float = 0.5,
     bootstrap: Bootstrap = "bayesian",
-    sample_weight: npt.ArrayLike | None = None,
+    sample_weight: npt.ArrayLike | str | None = None,
     scores: ScoresAre = "auto",
     n_jobs: int = -1,
     progress: bool = True,
@@ -186,7 +197,10 @@ def audit(
         ``OneStep(unfair, random_state=random_state)``; or a source, of potential outcomes or of influence values: used
         as it is if fitted (on training rows), otherwise a clone is fitted on ``df``.
     df
-        n rows with the graph's columns; accuracy needs the outcome too.
+        n rows with the graph's columns; accuracy needs the outcome too. Or rows in batches
+        (:func:`pyrofair.tables.as_batches`), of which sums are made in bounded memory, with the figures that one table
+        gives: the source is then :class:`IPW` with logistic or saturated propensities, and models have
+        ``predict_proba``.
     n_boot
         Bootstrap replicates, each of which resamples the rows that the nuisances were fitted on, fits these again, and
         resamples the rows of ``df``. 0 gives points only. A source with influence values has Wald intervals instead,
@@ -200,7 +214,7 @@ def audit(
         ``"bayesian"`` resamples by Dirichlet weights, which lose no level of a category; ``"multinomial"`` draws rows
         with replacement, as propensity models need that take no weights.
     sample_weight
-        Weights of the rows of ``df``, shape (n,).
+        Weights of the rows of ``df``, shape (n,); of batches the name of their column.
     scores
         What given scores are: ``"prediction"``, a function of the columns that the graph lets a classifier read;
         ``"outcome"``, anything else, such as human decisions; ``"auto"``: an outcome if equal rows have unequal scores,
@@ -254,6 +268,10 @@ def audit(
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
     graph = chosen.unfair.graph
+    if isinstance(df, Batches):
+        _check_batches(source, bootstrap, sample_weight)
+        settings: dict[str, Any] = {"n_boot": n_boot, "threshold": threshold, "scores": scores}
+        return _audit_batches(models, chosen, df, sample_weight, level, random_state, settings)
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     outcome, constant = _read_outcome(df, graph)
@@ -356,6 +374,87 @@ def audit(
             "resampling": _resampling(fitted, index, fresh=fresh),
             "warnings": warned,
             "failure": failure,
+        },
+    )
+
+
+def _check_batches(source: Any, bootstrap: Bootstrap, sample_weight: object) -> None:
+    """Refuse what needs all rows in memory."""
+    if not isinstance(source, Additive):
+        name = "unfair paths alone" if isinstance(source, UnfairPaths) else type(source).__name__
+        raise DataError(
+            f"Rows in batches need a source whose terms add up over batches, and got {name}. Pass IPW(unfair), with "
+            "propensity='logistic' or 'saturated'; or audit a DataFrame."
+        )
+    if bootstrap != "bayesian":
+        raise DataError(
+            f"bootstrap={bootstrap!r} needs all rows at once; on batches it is 'bayesian', whose weights belong to the "
+            "number of each row."
+        )
+    if not isinstance(sample_weight, str | None):
+        raise DataError(f"sample_weight={shown(sample_weight)} must name the column of weights of the batches.")
+
+
+def _audit_batches(
+    models: Mapping[str, Any],
+    source: Any,
+    batches: Batches,
+    weight: Any,
+    level: float,
+    random_state: int | None,
+    settings: dict[str, Any],
+) -> Audit:
+    """Return the audit of rows in batches, of which everything is made from sums."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted, fresh = source, False
+        try:
+            check_is_fitted(source)
+        except NotFittedError:
+            fitted, fresh = clone(source).fit(batches, sample_weight=weight), True
+        found = audit_batches(models, fitted, batches, weight=weight, random_state=random_state, **settings)
+    for each in caught:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    warned = [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
+    estimator, replicates = found.estimator, found.replicates
+    if AUDITED in found.worlds and not fresh:
+        pairs = zip(fitted.unfair.regimes, found.worlds[AUDITED][0], strict=True)
+        warned += _warn(_poor_worlds([(r.name, w, w.mean_weight) for r, w in pairs]), PositivityWarning, stacklevel=4)
+    warned += _warn(_doubtful_intervals(replicates, fitted, found.worlds, level), stacklevel=4)
+    draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
+    groups = group_table(found.point, draws, level, found.worlds)
+    few = _find_small_groups(fitted, pd.DataFrame(), np.empty(0), found.worlds.get(AUDITED))
+    small = {model.name: few for model in estimator.models}
+    sizes = {model.name: dict.fromkeys((*QUANTITIES, GIVEN_UNITS), np.nan) | found.sizes for model in estimator.models}
+    intervals = percentile_intervals(draws, level, estimator)
+    index = np.arange(found.rows) if fresh or found.fresh_rows else np.array([-1])
+    shared = set(fitted.unfair.graph.columns_of(fitted.unfair.shared))
+    return Audit(
+        main_table(estimator, found.point, found.notes, intervals, found.failure, small, groups, sizes),
+        groups,
+        pd.DataFrame(draws[AUDITED]) if len(draws) else pd.DataFrame(),
+        {
+            "rows": found.rows,
+            "level": level,
+            "threshold": settings["threshold"],
+            "graph": fitted.unfair.graph,
+            "order": estimator.models[0].order,
+            "unnamed": [model.name for model in estimator.models if model.is_unnamed],
+            "untouched": {m.name: m.reads for m in estimator.models if m.reads and shared.issuperset(m.reads)},
+            "score_types": {},
+            "outcomes": [],
+            "replicates": replicates.tried,
+            "failed": len(replicates.failures),
+            "paired": False,
+            "unfair": str(fitted.unfair),
+            "swapped": fitted.unfair.swapped,
+            "overlap": fitted.overlap() if isinstance(fitted, Diagnosed) else pd.DataFrame(),
+            "assumptions": fitted.assumptions if isinstance(fitted, Diagnosed) else (),
+            "outcome_assumptions": (),
+            "small": small,
+            "resampling": _resampling(fitted, index, fresh=fresh or found.fresh_rows),
+            "warnings": warned,
+            "failure": found.failure,
         },
     )
 
@@ -643,22 +742,32 @@ def _poor_overlap(
         )
     if fresh:
         return found
+    counted = kept & (weight > 0.0)
+    judged = []
     for regime, world in zip(fitted.unfair.regimes, worlds[AUDITED][0], strict=True):
-        problems = []
-        counted = kept & (weight > 0.0)
+        mean = None
         if isinstance(fitted, Stratified) and counted.any():
-            low, high = MEAN_WEIGHT
-            mean = np.average(fitted.weights(regime, table)[counted], weights=weight[counted])
-            if not low <= mean <= high:
-                problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
+            mean = float(np.average(fitted.weights(regime, table)[counted], weights=weight[counted]))
+        judged.append((regime.name, world, mean))
+    return found + _poor_worlds(judged, few=isinstance(fitted, Stratified))
+
+
+def _poor_worlds(judged: Iterable[tuple[str, Any, float | None]], *, few: bool = True) -> list[str]:
+    """Return which worlds are badly supported, given for each its name, itself, and the mean weight of rows if any."""
+    found = []
+    for name, world, mean in judged:
+        problems = []
+        low, high = MEAN_WEIGHT
+        if mean is not None and not low <= mean <= high:
+            problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
         if world.effective_size < SMALLEST_SHARE * world.units:
             problems.append(
                 f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
             )
-        elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
+        elif few and world.effective_size < FEWEST_ROWS:
             problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
         if problems:
-            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
+            found.append(f"Poor overlap among the audited rows, world {name!r}: {'; '.join(problems)}.")
     return found
 
 

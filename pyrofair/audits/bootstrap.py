@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from pyrofair._random import neutral_torch
+from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.bounds import (
     Signs,
@@ -39,6 +39,7 @@ __all__ = [
     "MAX_MISSING_SHARE",
     "OUTCOME",
     "Bootstrap",
+    "Draw",
     "Estimator",
     "Key",
     "Replicates",
@@ -53,6 +54,8 @@ __all__ = [
 
 WorldScores = tuple[NDArray[np.float64], NDArray[np.float64]]
 ROUNDING = 1e-9
+TOGETHER = 10
+"""So many replicates of a source that does several at once are fitted together."""
 MAX_MISSING_SHARE = 0.2
 """The largest share of replicates that may lack a value for an interval to be given."""
 
@@ -201,34 +204,55 @@ class Estimator:
             notes |= noted
         return values, notes
 
-    def resampled(self, seed: np.random.SeedSequence, bootstrap: Bootstrap) -> dict[Key, float] | str:
-        """Return the estimates on resampled rows, or why they cannot be made."""
-        random = np.random.default_rng(seed)
+    def refits(self, draws: Sequence[Draw], bootstrap: Bootstrap) -> list[Any]:
+        """Return the source fitted again for each draw, or its error, if it does several at once; None otherwise."""
+        base: Any = self.sources.get(AUDITED)
+        if not self.refits_together:
+            return [None] * len(draws)
+        # A draw's generator moves on: what is drawn again with the estimates must come from the same state.
+        found: list[Any] = base.refits([self._counts(replace(draw), bootstrap)[1] for draw in draws])
+        return found
+
+    @property
+    def refits_together(self) -> bool:
+        """Whether the source fits several replicates at once."""
+        base = self.sources.get(AUDITED)
+        return isinstance(base, Refittable) and hasattr(base, "refits")
+
+    def _counts(self, draw: Draw, bootstrap: Bootstrap) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how often each audited row and each fitted row counts in a replicate."""
         base: Any = self.sources.get(AUDITED)
         index = self.index if base is not None else np.full(len(self.table), -1)
         n_fitted = base.n_fitted_ if isinstance(base, Refittable) else 0
-        counts, fitted_counts = _resample_both(random, index, n_fitted, bootstrap)
+        return draw.both(index, n_fitted, bootstrap)
+
+    def resampled(self, draw: Draw, bootstrap: Bootstrap, refitted: Any = None) -> dict[Key, float] | str:
+        """Return the estimates on resampled rows, or why they cannot be made; of a source fitted to them, if given."""
+        base: Any = self.sources.get(AUDITED)
+        counts, fitted_counts = self._counts(draw, bootstrap)
         weight = self.weight * counts
         values = self._observed(weight)
         if base is None:
             return values
         try:
+            if isinstance(refitted, Exception):
+                raise refitted
             if isinstance(base, Refittable):
-                base = base.refit(fitted_counts)
+                base = base.refit(fitted_counts) if refitted is None else refitted
             elif all(world.unit is not None for pair in self.worlds[AUDITED] for world in pair):
-                factor = _resample(random, self.worlds[AUDITED][0][0].units, bootstrap)
+                factor = draw.counts(self.worlds[AUDITED][0][0].units, bootstrap)
                 views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[AUDITED])
                 return values | self._causal(AUDITED, views, self.signs)[0]
             single = [label for label in self.sources if label not in (AUDITED, OUTCOME)]
-            draw = int(random.integers(2**31))
+            seed = int(draw.random.integers(2**31))
             sources = {AUDITED: base, **(base.by_group(single) if single else {})}
             if OUTCOME in self.sources:
                 sources[OUTCOME] = self.sources[OUTCOME].refit(fitted_counts)
             for label, source in sources.items():
-                views = make_views(source, self.table, weight, draw)
+                views = make_views(source, self.table, weight, seed)
                 signs = self.signs
                 if self.redraws_units:
-                    signs = self._signs(make_views(source.with_first_mechanisms(), self.table, weight, draw))
+                    signs = self._signs(make_views(source.with_first_mechanisms(), self.table, weight, seed))
                 values |= self._causal(label, views, signs)[0]
         except (DataError, PositivityError) as error:  # of these rows; any other is a fault, and no failed replicate
             return str(error)
@@ -306,32 +330,46 @@ def _mean(values: NDArray[Any], weight: NDArray[np.float64]) -> float:
     return float(weight @ values / weight.sum())
 
 
-def _resample(random: np.random.Generator, n: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
-    """Return how often each row counts in a replicate, shape (n,), with sum n."""
-    if bootstrap == "multinomial":
-        return random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
-    return n * random.dirichlet(np.ones(n))
+@dataclass(frozen=True)
+class Draw:
+    """The weights of one replicate, and a generator for all else that it draws.
 
-
-def _resample_both(
-    random: np.random.Generator, index: NDArray[np.int64], n_fitted: int, bootstrap: Bootstrap
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how often each audited row (n,) and each fitted row (n_fitted,) counts; a row that is both counts alike.
-
-    ``index`` (n,) has the position of each audited row among the fitted ones, -1 for others.
+    Exponential weights, which make Dirichlet ones when divided by their sum (the Bayesian bootstrap), belong to the
+    number of a row alone: rows in batches have the same ones.
     """
-    known = index >= 0
-    if not known.any():
-        counts = _resample(random, len(index), bootstrap)
-        return counts, _resample(random, n_fitted, bootstrap) if n_fitted else np.empty(0)
-    new = int((~known).sum())
-    union = _resample(random, n_fitted + new, bootstrap)
-    where = index.copy()
-    where[~known] = n_fitted + np.arange(new)
-    counts, fitted = union[where], union[:n_fitted]
-    if bootstrap == "bayesian":
-        counts, fitted = counts * (len(counts) / counts.sum()), fitted * (n_fitted / fitted.sum())
-    return counts, fitted
+
+    seed: int
+    replicate: int
+
+    @cached_property
+    def random(self) -> np.random.Generator:
+        """The generator."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.replicate,)))
+
+    def counts(self, n: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
+        """Return how often each of n rows counts, shape (n,), with sum n."""
+        if bootstrap == "multinomial":
+            return self.random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
+        drawn = keyed_exponentials(self.seed, self.replicate, 0, n)
+        return np.asarray(drawn * (n / drawn.sum()))
+
+    def both(
+        self, index: NDArray[np.int64], n_fitted: int, bootstrap: Bootstrap
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how often each audited row (n,) and each fitted row (n_fitted,) counts; one that is both counts alike.
+
+        ``index`` (n,) has the position of each audited row among the fitted ones, -1 for others, which are numbered
+        after these.
+        """
+        where, new = index.copy(), index < 0
+        where[new] = n_fitted + np.arange(int(new.sum()))
+        if bootstrap == "multinomial" and new.all():
+            return self.counts(len(index), bootstrap), self.counts(n_fitted, bootstrap) if n_fitted else np.empty(0)
+        union = self.counts(n_fitted + int(new.sum()), bootstrap)
+        counts, fitted = union[where], union[:n_fitted]
+        if bootstrap == "bayesian":
+            counts, fitted = counts * (len(counts) / counts.sum()), fitted * (n_fitted / (fitted.sum() or 1.0))
+        return counts, fitted
 
 
 @dataclass(frozen=True)
@@ -364,25 +402,28 @@ def replicate(
 ) -> Replicates:
     """Estimate the keys on resampled rows, ``n_boot`` times; an interrupt keeps what is done, with a warning."""
     done: list[dict[Key, float] | str] = []
-    seeds = np.random.SeedSequence(random_state).spawn(n_boot)
+    seed = seed_from(random_state)
     gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
-    def resampled(seed: np.random.SeedSequence) -> dict[Key, float] | str:
+    def resampled(numbers: range) -> list[dict[Key, float] | str]:
         # These modes are a thread's own: a model must run in those of the caller in every thread.
         with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
-            return estimator.resampled(seed, bootstrap)
+            draws = [Draw(seed, number) for number in numbers]
+            refitted = estimator.refits(draws, bootstrap)
+            return [estimator.resampled(draw, bootstrap, each) for draw, each in zip(draws, refitted, strict=True)]
 
+    size = TOGETHER if estimator.refits_together else 1
     with (
         threadpool_limits(1),
         tqdm(total=n_boot, desc="bootstrap", disable=not progress or not n_boot, leave=False) as bar,
     ):
         work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-            delayed(resampled)(seed) for seed in seeds
+            delayed(resampled)(range(first, min(first + size, n_boot))) for first in range(0, n_boot, size)
         )
         try:
             for each in work:
-                done.append(each)
-                bar.update()
+                done += each
+                bar.update(len(each))
         except KeyboardInterrupt:
             warnings.warn(
                 f"Interrupted: intervals rest on the {len(done)} replicates that were done.",

@@ -6,7 +6,7 @@ import copy
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,12 @@ from tqdm.auto import tqdm
 from pyrofair._random import neutral_torch
 from pyrofair._validation import (
     listed,
+    optional,
     require_choice,
     require_flag,
     require_instance,
     require_integer,
+    require_jobs,
     require_real,
     shown,
 )
@@ -36,8 +38,9 @@ from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
 from pyrofair.audits.wald import is_influence_based
+from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.classifiers.training import evaluate, hold_out, train
+from pyrofair.classifiers.training import choose_starts, evaluate, train_many
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views
@@ -57,6 +60,9 @@ Row = dict[str, Any]
 SUMMARISED = ("objective", "accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
 BIMODAL = {"objective": 0.05, "positive_rate": 0.5}
 """Seeds whose columns lie farther apart are two groups of solutions; within one, objectives differ by some .01 nats."""
+
+TOGETHER = 10
+"""The number of seeds that are taken along the path together; an interrupt leaves the intervals of earlier ones."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,6 +261,8 @@ def penalty_path(
     judge: PotentialOutcomes | InfluenceBased | None = None,
     n_boot: int = 100,
     threshold: float = 0.5,
+    n_jobs: int | None = None,
+    max_stack: int | None = None,
     progress: bool = True,
     resume: PenaltyPath | None = None,
 ) -> PenaltyPath:
@@ -262,7 +270,8 @@ def penalty_path(
 
     The paper's objective has two basins at middling strengths, and a cold start there ends in the worse one; at the
     strongest strength the best of several short starts is taken (``starts`` of the classifier). Strength 0 starts
-    cold. Source and encoder are fitted once a seed, and all classifiers of a seed are audited together.
+    cold. Source and encoder are fitted once a seed, and all classifiers of a seed are audited together. The modules of
+    several seeds are trained as one stack, as by :func:`pyrofair.classifiers.fit_many`.
 
     Parameters
     ----------
@@ -289,6 +298,11 @@ def penalty_path(
         The bootstrap replicates of each seed's audit, of a judge that needs them; 0 gives points only then.
     threshold, progress
         A decision is positive where the score exceeds the threshold; whether a bar is shown.
+    n_jobs
+        The number of processes among which the seeds are divided, as for :class:`joblib.Parallel`, whose backend and
+        ``n_jobs`` the caller may set. Each seed owns its numbers, whatever the division.
+    max_stack
+        The largest number of modules that are trained as one, which bounds the memory.
     resume
         The result of an interrupted call with the same classifier, data and strengths, which is completed: the numbers
         are those of a call that was not interrupted.
@@ -332,6 +346,8 @@ def penalty_path(
     wanted = _seeds(seeds)
     require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
     require_integer("n_boot", n_boot, least=0)
+    optional(require_jobs)("n_jobs", n_jobs)
+    optional(require_integer)("max_stack", max_stack)
     found = _Found.of(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
     graph = classifier.source.unfair.graph
@@ -356,40 +372,29 @@ def penalty_path(
         )
     open_seeds = [seed for seed in wanted if len(found.finished(seed)) < len(order) or not found.is_audited(seed)]
     judging = _fit_judge(judge, classifier, measured, found) if open_seeds else None
-    by_influence = judging is not None and is_influence_based(judging)
+    trace = _Trace(classifier, training, measured, order, judging, threshold, n_boot, max_stack)
     total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
     with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
-        for seed in wanted:
-            try:
-                if left := order[len(found.finished(seed)) :]:
-                    with neutral_torch():
-                        start = found.modules.get(seed)
-                        for model, views, objective in _fits(
-                            classifier, training, measured, left, seed, start, judging
-                        ):
-                            labels = {"strength": model.strength, "seed": seed}
-                            if by_influence:  # which measures all classifiers of a seed together
-                                rows = [{"decisions": each, "objective": objective} for each in DECISIONS]
-                            else:
-                                rows = measured.measure(model, views, threshold, objective)
-                            found.rows += [labels | row for row in rows]
-                            found.models[model.strength, seed] = model
-                            found.modules[seed] = model.module_
-                            bar.update()
-                if by_influence and not found.is_audited(seed):
-                    found.audit(seed, measured, threshold, n_boot, judging, fill=True)
-                elif n_boot and not found.is_audited(seed):
-                    found.audit(seed, measured, threshold, n_boot, judging)
-                found.modules.pop(seed, None)
-            except KeyboardInterrupt:
-                if by_influence and found.finished(seed):
-                    found.audit(seed, measured, threshold, n_boot, judging, fill=True, keep=False)
-                warnings.warn(
-                    f"Interrupted in seed {seed}; what was finished is returned. Pass it as resume=... to go on.",
-                    PyrofairWarning,
-                    stacklevel=2,
-                )
-                break
+        parts = _divide(open_seeds, found, joblib.effective_n_jobs(n_jobs), max_stack or TOGETHER)
+        try:
+            if len(parts) == 1 or joblib.effective_n_jobs(n_jobs) == 1:
+                for part in parts:
+                    trace.run(part, found, bar.update)
+            else:
+                run = joblib.delayed(_run_apart)
+                tasks = [run(trace, part, found.of_seeds(part)) for part in parts]
+                for done in joblib.Parallel(n_jobs, return_as="generator_unordered")(tasks):
+                    bar.update(found.take(done))
+        except KeyboardInterrupt:
+            begun = [seed for seed in open_seeds if not found.is_audited(seed) or seed in found.modules]
+            trace.fill(begun, found)
+            names = ", ".join(map(str, found.open or begun[:1]))
+            warnings.warn(
+                f"Interrupted in seed {names}; what was finished is returned. Pass it as resume=... to go on.",
+                PyrofairWarning,
+                stacklevel=2,
+            )
+    found.sort(wanted)
     for text, category in found.warned.items():
         warnings.warn(text, category, stacklevel=2)
     intervals, groups = (
@@ -511,6 +516,37 @@ class _Found:
     groups: list[pd.DataFrame] = field(default_factory=list)
     modules: dict[int, nn.Module] = field(default_factory=dict)
     warned: dict[str, type[Warning]] = field(default_factory=dict)
+    open: list[int] = field(default_factory=list)
+    earlier: list[int] = field(default_factory=list)
+
+    def of_seeds(self, seeds: Sequence[int]) -> _Found:
+        """Return what is finished of some seeds that are not audited."""
+        models = {key: model for key, model in self.models.items() if key[1] in seeds}
+        modules = {seed: module for seed, module in self.modules.items() if seed in seeds}
+        return _Found([row for row in self.rows if row["seed"] in seeds], models, modules=modules)
+
+    def take(self, other: _Found) -> int:
+        """Take in seeds that were finished elsewhere, and return the number of their classifiers that are new."""
+        seeds = {row["seed"] for row in other.rows}
+        new = len(other.models.keys() - self.models.keys())
+        self.rows = [row for row in self.rows if row["seed"] not in seeds] + other.rows
+        self.models |= other.models
+        self.intervals += other.intervals
+        self.groups += other.groups
+        self.modules = {seed: module for seed, module in self.modules.items() if seed not in seeds}
+        for text, category in other.warned.items():
+            self.warned.setdefault(text, category)
+        return new
+
+    def sort(self, wanted: Sequence[int]) -> None:
+        """Order everything by seeds: those that were there before, then those wanted."""
+        seeds = [*dict.fromkeys([*self.earlier, *wanted])]
+        place = {seed: at for at, seed in enumerate(seeds)}
+        self.rows.sort(key=lambda row: place[row["seed"]])
+        self.models = dict(sorted(self.models.items(), key=lambda item: (place[item[0][1]], -item[0][0])))
+        for tables in (self.intervals, self.groups):
+            whole = pd.concat(tables) if tables else pd.DataFrame()
+            tables[:] = [whole[whole["seed"] == seed] for seed in seeds if len(whole) and (whole["seed"] == seed).any()]
 
     @classmethod
     def of(cls, resume: PenaltyPath | None, order: list[float]) -> _Found:
@@ -520,7 +556,8 @@ class _Found:
         rows = [dict(zip(map(str, resume.table), row, strict=True)) for row in resume.table.itertuples(index=False)]
         intervals, groups = ([each] if len(each) else [] for each in (resume.intervals, resume.groups))
         found = cls(rows, dict(resume.models), intervals, groups, dict(resume.unfinished))
-        for seed in dict.fromkeys(row["seed"] for row in rows):
+        found.earlier = list(dict.fromkeys(row["seed"] for row in rows))
+        for seed in found.earlier:
             done = found.finished(seed)
             if done != order[: len(done)] or (len(done) < len(order) and seed not in found.modules):
                 raise DataError(
@@ -653,34 +690,119 @@ class _Rows:
         return rows
 
 
-def _fits(
-    classifier: PenalizedClassifier,
-    training: _Rows,
-    measured: _Rows,
-    strengths: Sequence[float],
-    seed: int,
-    module: nn.Module | None,
-    judge: Any,
-) -> Iterator[tuple[PenalizedClassifier, Views, float]]:
-    """Fit strength after strength, from the module of an unfinished seed if there is one.
+@dataclass(frozen=True)
+class _Trace:
+    """What the fits of a path have in common."""
 
-    Yields the classifier, the worlds of the judge (or else of its own source) on the rows to measure on, none for one
-    with influence values, and the objective on all training rows.
-    """
-    strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
-    model = clone(classifier).set_params(random_state=seed, strength=strongest, progress=False)
-    weight = None if (training.weight == 1.0).all() else training.weight
-    problem = model.prepare(training.table, training.y, weight)
-    module = model.first_module(problem) if module is None else module
-    source: Any = model.source_ if judge is None else judge
-    views: Views = ()
-    if not is_influence_based(source):
-        views = make_views(source, measured.table, measured.weight, seed)
-    for strength in strengths:
-        model = copy.copy(model)
-        model.strength = strength
-        start = copy.deepcopy(module) if strength > 0.0 else model.new_module(problem)
-        schedule = model.schedule()
-        module = model.module_ = train(start, problem, model.penalty, strength, schedule)
-        model.history_ = pd.DataFrame(schedule.history)
-        yield model, views, evaluate(module, problem, model.penalty, strength)
+    classifier: PenalizedClassifier
+    training: _Rows
+    measured: _Rows
+    order: Sequence[float]
+    judging: Any
+    threshold: float
+    n_boot: int
+    max_stack: int | None
+
+    @property
+    def by_influence(self) -> bool:
+        """Whether influence values judge, which measure all classifiers of a seed together."""
+        return self.judging is not None and is_influence_based(self.judging)
+
+    def run(self, seeds: Sequence[int], found: _Found, tell: Callable[[int], Any]) -> None:
+        """Fit and audit seeds, of which as many strengths are finished; enter what each strength came to at once."""
+        found.open = list(seeds)
+        with neutral_torch():
+            for strength, models, objectives, views in self._fits(seeds, found):
+                rows = [
+                    {"strength": strength, "seed": seed} | row
+                    for seed, model, objective, view in zip(seeds, models, objectives, views, strict=True)
+                    for row in self._measure(model, view, objective)
+                ]
+                found.rows += rows
+                for seed, model in zip(seeds, models, strict=True):
+                    found.models[strength, seed] = model
+                    found.modules[seed] = model.module_
+                tell(len(seeds))
+        for seed in seeds:
+            if (self.by_influence or self.n_boot) and not found.is_audited(seed):
+                found.audit(seed, self.measured, self.threshold, self.n_boot, self.judging, fill=self.by_influence)
+            found.modules.pop(seed, None)
+        found.open = []
+
+    def fill(self, seeds: Sequence[int], found: _Found) -> None:
+        """Write the figures of classifiers that were fitted before an interrupt, where an audit makes them."""
+        for seed in seeds:
+            if self.by_influence and found.finished(seed) and not found.is_audited(seed):
+                found.audit(seed, self.measured, self.threshold, self.n_boot, self.judging, fill=True, keep=False)
+
+    def _measure(self, model: PenalizedClassifier, views: Views, objective: float) -> list[Row]:
+        if self.by_influence:
+            return [{"decisions": each, "objective": objective} for each in DECISIONS]
+        return self.measured.measure(model, views, self.threshold, objective)
+
+    def _fits(
+        self, seeds: Sequence[int], found: _Found
+    ) -> Iterator[tuple[float, list[PenalizedClassifier], list[float], list[Views]]]:
+        """Fit strength after strength, all seeds together, from the modules of unfinished ones if there are some.
+
+        Yields the strength, the classifiers, their objectives on all training rows, and the worlds of the judge (or
+        else of each one's own source) on the rows to measure on, none for one with influence values.
+        """
+        strengths = self.order[len(found.finished(seeds[0])) :]
+        if not strengths:
+            return
+        strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
+        weight = None if (self.training.weight == 1.0).all() else self.training.weight
+        models: list[PenalizedClassifier] = []
+        problems: list[Problem] = []
+        views: list[Views] = []
+        for seed in seeds:
+            model = clone(self.classifier).set_params(random_state=seed, strength=strongest, progress=False)
+            problem = model.prepare(self.training.table, self.training.y, weight)
+            problems.append(share_rows(problem, problems))
+            models.append(model)
+            source: Any = model.source_ if self.judging is None else self.judging
+            made: Views = ()
+            if not self.by_influence:
+                made = make_views(source, self.measured.table, self.measured.weight, seed)
+            views.append(made)
+        modules = [found.modules[seed] for seed in seeds if seed in found.modules]
+        if not modules:
+            starts = [
+                [model.fit_of(module, problem) for module in model.first_modules(problem)]
+                for model, problem in zip(models, problems, strict=True)
+            ]
+            modules = choose_starts(starts, self.max_stack)
+        for strength in strengths:
+            models = [copy.copy(model) for model in models]
+            fits = []
+            for model, problem, module in zip(models, problems, modules, strict=True):
+                model.strength = strength
+                start = copy.deepcopy(module) if strength > 0.0 else model.new_module(problem)
+                fits.append(model.fit_of(start, problem))
+            for error in train_many(fits, self.max_stack):
+                if error is not None:
+                    raise error
+            modules = [fit.module for fit in fits]
+            for model, fit in zip(models, fits, strict=True):
+                model.module_, model.history_ = fit.module, pd.DataFrame(fit.schedule.history)
+            objectives = [evaluate(fit.module, fit.problem, fit.penalty, strength) for fit in fits]
+            yield strength, models, objectives, views
+
+
+def _run_apart(trace: _Trace, seeds: Sequence[int], found: _Found) -> _Found:
+    """Fit and audit seeds in a process of their own; return what was found."""
+    trace.run(seeds, found, lambda _: None)
+    return found
+
+
+def _divide(seeds: Sequence[int], found: _Found, n_jobs: int, most: int) -> list[list[int]]:
+    """Divide seeds evenly into parts, at most ``most`` in one, of which as many strengths are finished."""
+    alike: dict[int, list[int]] = {}
+    for seed in seeds:
+        alike.setdefault(len(found.finished(seed)), []).append(seed)
+    return [
+        list(map(int, part))
+        for members in alike.values()
+        for part in np.array_split(members, max(min(len(members), n_jobs), -(-len(members) // most)))
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -35,19 +35,19 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
+from pyrofair.classifiers.batches import Problem, hold_out, stack_worlds
 from pyrofair.classifiers.binary import BinaryClassifier
+from pyrofair.classifiers.large_tables import fit_in_batches
 from pyrofair.classifiers.training import (
+    Fit,
     Optimizer,
     Penalty,
-    Problem,
     Schedule,
-    choose_start,
-    hold_out,
+    choose_starts,
     logits_in_parts,
     make_module,
     make_optimizer,
     seeded,
-    stack_worlds,
     to_tensor,
     train,
 )
@@ -56,6 +56,7 @@ from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.exceptions import DataError, GraphError, PositivityWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables import TableEncoder
+from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
 
@@ -240,25 +241,81 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         fitted = copy.copy(self)  # after an error below, self is unchanged
         with neutral_torch():
             problem = fitted.prepare(X, y, sample_weight)
-            schedule = fitted.schedule()
-            fitted.module_ = train(fitted.first_module(problem), problem, self.penalty, self.strength, schedule)
-            source = fitted.source_
-            apart = pd.DataFrame() if source is None else disagreeing(compare_groups(source, fitted._positive_scores))
-        fitted.history_ = pd.DataFrame(schedule.history)
+            own = fitted.fit_of(fitted.first_module(problem), problem)
+            train(own.module, problem, own.penalty, own.strength, own.schedule)
+            warning = fitted.finish(own)
         self.__dict__ = fitted.__dict__
-        if len(apart):
-            gaps = "; ".join(
-                f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
-                for row in apart.itertuples()
-            )
-            warnings.warn(
-                f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A "
-                "propensity is misspecified or overlap is poor, and what was penalised may not be the unfair effect. "
-                "See source_.overlap(), and compare propensity='boosted'.",
-                PositivityWarning,
-                stacklevel=2,
-            )
+        if warning:
+            warnings.warn(warning, PositivityWarning, stacklevel=2)
         return self
+
+    def finish(self, fit: Fit) -> str:
+        """Take a trained module, and return a warning if the two observed groups disagree about it."""
+        self.module_, self.history_ = fit.module, pd.DataFrame(fit.schedule.history)
+        if self.source_ is None:
+            return ""
+        apart = disagreeing(compare_groups(self.source_, self._positive_scores))
+        if apart.empty:
+            return ""
+        gaps = "; ".join(
+            f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
+            for row in apart.itertuples()
+        )
+        return (
+            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A propensity "
+            "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
+            "source_.overlap(), and compare propensity='boosted'."
+        )
+
+    def fit_batches(self, batches: Batches, outcome: str | None = None, sample_weight: str | None = None) -> Self:
+        """Fit on rows in batches (:func:`pyrofair.tables.as_batches`), one frame of rows in memory at a time.
+
+        The parts of the batches come in random order in each epoch, with their rows shuffled; write rows in random
+        order, for what lies together is learned together. The start is chosen on the first frame. Left open, epochs
+        are as many as read about 2 million rows. A table in one frame is trained on as by :meth:`fit`.
+
+        Parameters
+        ----------
+        batches
+            The rows, with the graph's columns and the outcome.
+        outcome
+            The column of the outcome, which without a source must be named.
+        sample_weight
+            The column of the weights of rows, if any.
+
+        Raises
+        ------
+        DataError
+            If a setting needs all rows in memory: a source but ``IPW`` with logistic or saturated propensities, an
+            encoder, or held-out rows; or if the rows or a setting are unfit.
+        NotIdentifiedError, PositivityError
+            If the source cannot estimate the two worlds.
+        """
+        require_instance("batches", batches, Batches, "rows in batches, made by pyrofair.tables.as_batches(...)")
+        self._check_settings()
+        fitted = fit_in_batches(copy.copy(self), batches, outcome, sample_weight, fresh_state(self.random_state))
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _batch_columns(self, batches: Batches, graph: CausalGraph | None, others: set[str | None]) -> list[str]:
+        """Learn the columns to read, in the order of the batches."""
+        allowed = graph.input_columns if graph else [name for name in batches.columns if name not in others]
+        reads = self._columns_to_read(allowed if graph else None, allowed)
+        batches.select(reads)
+        self.reads_ = [name for name in batches.columns if name in reads]
+        self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
+        self.n_features_in_ = len(self.reads_)
+        return self.reads_
+
+    def _batch_labels(self, counts: Mapping[Any, int], graph: CausalGraph | None) -> None:
+        """Learn the labels of the outcome from the rows of each."""
+        values = self._read_column(pd.Series(list(counts), dtype=None))
+        positive = np.unique(values)[-1] if graph is None else graph.positive
+        self._code(values, positive)
+        self.positive_ = positive
+
+    def _seeded_source(self, random: np.random.RandomState) -> Any:
+        return _seeded_clone(self.source, random)
 
     def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
         scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
@@ -316,11 +373,19 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def first_module(self, problem: Problem) -> nn.Module:
         """Return the module to start from: of several, the one that comes nearest to the least objective."""
-        first = self.new_module(problem)
-        if self.starts == 1 or isinstance(self.model, nn.Module) or problem.worlds is None or not self.strength > 0:
-            return first
-        modules = [first, *(self.new_module(problem, start) for start in range(1, self.starts))]
-        return choose_start(modules, problem, self.penalty, self.strength, self.schedule())
+        starts = self.first_modules(problem)
+        if len(starts) == 1:
+            return starts[0]
+        return choose_starts([[self.fit_of(module, problem) for module in starts]])[0]
+
+    def first_modules(self, problem: Problem) -> list[nn.Module]:
+        """Return the modules among which to choose the one to start from."""
+        several = not isinstance(self.model, nn.Module) and problem.worlds is not None and self.strength > 0
+        return [self.new_module(problem, start) for start in range(self.starts if several else 1)]
+
+    def fit_of(self, module: nn.Module, problem: Problem) -> Fit:
+        """Return the training of a module on a problem, by the settings of this classifier."""
+        return Fit(module, problem, self.penalty, self.strength, self.schedule())
 
     def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
         """Return an untrained module, another one for each start; the global random state stays as it was."""
@@ -365,13 +430,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
         """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
-        reads = list(self.columns) if self.columns is not None else list(allowed or ())
-        outside = [name for name in reads if allowed is not None and name not in allowed]
-        if outside:
-            raise DataError(
-                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
-                f"graph; a classifier may read {', '.join(allowed or ())}."
-            )
+        reads = self._columns_to_read(allowed, allowed or ())
         table = read_table(X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X")
         if graph is not None:
             read_sensitive(table, graph)
@@ -380,6 +439,17 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
         self.n_features_in_ = len(self.reads_)
         return table
+
+    def _columns_to_read(self, allowed: Sequence[str] | None, default: Sequence[str]) -> list[str]:
+        """Return the columns that were named, or the default; others than those allowed are refused."""
+        reads = list(self.columns) if self.columns is not None else list(default)
+        outside = [name for name in reads if allowed is not None and name not in allowed]
+        if outside:
+            raise DataError(
+                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
+                f"graph; a classifier may read {', '.join(allowed or ())}."
+            )
+        return reads
 
     def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""

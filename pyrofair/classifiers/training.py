@@ -1,9 +1,8 @@
-"""Training under a penalty: batches balanced over groups, running scores of both worlds, and the loop."""
+"""Training under a penalty: schedules, the loop, which trains modules that are alike as one stack, and starts."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,262 +15,38 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from pyrofair._random import PYRO_LOCK
-from pyrofair.effects import CounterfactualSample, Scored
+from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches, widen
+from pyrofair.classifiers.stacks import (
+    NOT_FINITE,
+    Alone,
+    Optimizer,
+    Stack,
+    architecture,
+    logits_of,
+    optimizer_settings,
+    stacked_optimizer,
+)
+from pyrofair.effects import Scored
+from pyrofair.effects.functionals import Formula, formula_of
 from pyrofair.exceptions import DataError
 
 __all__ = [
-    "Batch",
+    "Fit",
     "Optimizer",
     "Penalty",
-    "Problem",
     "Schedule",
-    "Share",
-    "World",
-    "WorldScores",
-    "choose_start",
+    "choose_starts",
     "evaluate",
-    "hold_out",
     "logits_in_parts",
-    "logits_of",
     "make_module",
     "make_optimizer",
-    "plan_batches",
     "seeded",
-    "stack_worlds",
     "to_tensor",
     "train",
+    "train_many",
 ]
 
 
-@dataclass(frozen=True)
-class World:
-    """One world as rows of a problem: their indices (m,), weights (m,), and units (m,) or None."""
-
-    rows: Tensor
-    weight: Tensor
-    unit: Tensor | None
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What a module is fitted to.
-
-    ``rows`` (n + c, k) holds the n observed rows, then those that only a world has; ``outcome`` (n,) in 0 and 1,
-    ``weight`` (n,) and ``stratum`` (n,), the group over which batches are balanced, are of the observed rows. ``sign``
-    is 1 if the module's log-odds are those of the outcome that both worlds count, -1 if of the other one.
-    ``validation`` is the same for held-out rows.
-    """
-
-    rows: Tensor
-    outcome: Tensor
-    weight: Tensor
-    worlds: tuple[World, World] | None = None
-    stratum: Tensor | None = None
-    sign: int = 1
-    validation: Problem | None = None
-
-
-@dataclass(frozen=True)
-class Share:
-    """A batch's share of one world: which of the world's rows (m,), and their indices in the batch (m,).
-
-    ``scale`` is the number of batches by that of batches that hold a given row of the world: a sum over all rows is on
-    average ``scale`` times the sum over a share.
-    """
-
-    entries: Tensor
-    indices: Tensor
-    scale: float
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The rows to score (m,): first ``size`` observed ones with a loss, then those that only the worlds need."""
-
-    rows: Tensor
-    size: int
-    shares: tuple[Share, ...] = ()
-
-
-def hold_out(
-    target: NDArray[np.int8],
-    fraction: float | None,
-    random: np.random.RandomState,
-    name: str = "validation_fraction",
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split rows at random into those to train on and a fraction held out, both sorted; None holds out none.
-
-    It is a DataError, with the ``name`` of the fraction, if no row would be held out or the others lack a class.
-    """
-    if fraction is None:
-        return np.arange(len(target)), np.empty(0, dtype=np.int64)
-    size = round(fraction * len(target))
-    held, left = np.split(random.permutation(len(target)), [size])
-    if not len(held) or len(np.unique(target[left])) < 2:
-        raise DataError(
-            f"{name}={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "
-            "others must hold both classes."
-        )
-    return np.sort(left), np.sort(held)
-
-
-def stack_worlds(
-    observed: Tensor, samples: Sequence[CounterfactualSample], encode: Callable[[Any], Tensor]
-) -> tuple[Tensor, tuple[World, World]]:
-    """Return the encoded rows that are observed (n, k) or only in a world, and both worlds as rows of these.
-
-    Rows without weight are left out, and a row of a world that is an observed one is not encoded again.
-    """
-    stack, worlds, size = [observed], [], len(observed)
-    for i, sample in enumerate(samples):
-        kept = np.flatnonzero(sample.weight > 0)
-        if not len(kept):
-            raise DataError(f"The source gave world {i} {len(sample.weight)} rows and none has weight; check its fit.")
-        rows = np.full(len(kept), -1) if sample.origin is None else sample.origin[kept]
-        if rows.max() >= len(observed):
-            raise DataError(
-                f"The source gave world {i} the origin {rows.max()}, but only {len(observed)} rows are observed. An "
-                "origin is a position in the rows that worlds(df=...) was given."
-            )
-        new = rows < 0
-        if new.any():
-            rows = np.where(new, size + np.cumsum(new) - 1, rows)
-            size += int(new.sum())
-            stack.append(encode(sample.rows.iloc[kept[new]]))
-        worlds.append(
-            World(
-                torch.tensor(rows, device=observed.device),
-                torch.tensor(sample.weight[kept], dtype=observed.dtype, device=observed.device),
-                None if sample.unit is None else torch.tensor(sample.unit[kept], device=observed.device),
-            )
-        )
-    one, other = worlds
-    if one.unit is not None and other.unit is not None:  # number the units of both worlds from 0
-        size = len(one.unit)
-        _, numbers = torch.unique(torch.cat([one.unit, other.unit]), return_inverse=True)
-        one, other = replace(one, unit=numbers[:size]), replace(other, unit=numbers[size:])
-    return torch.cat(stack), (one, other)
-
-
-def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool) -> list[Batch]:
-    """Split the observed rows into batches, and, when penalised, assign the rows of both worlds to them.
-
-    Each observed row comes once. When penalised, batches are balanced over groups, and each row of a world comes once:
-    an observed row in its own batch, a unit with all its rows in both worlds in one batch. Only a world with fewer rows
-    (or units) than batches comes whole in each batch left without any. A single batch keeps the order of the rows.
-    """
-    n = len(problem.outcome)
-    count = max(1, -(-n // batch_size))
-    order = torch.arange(n) if count == 1 else torch.randperm(n, generator=generator)
-    order = order.to(problem.rows.device)
-    if not penalised or problem.worlds is None:
-        return [Batch(rows, len(rows)) for rows in order.tensor_split(count)]
-    if problem.stratum is not None and count > 1:
-        order = order[torch.argsort(problem.stratum[order], stable=True)]
-    # Every count-th row of an order sorted by group: each batch gets its share of each group.
-    parts = [[order[i::count]] for i in range(count)]
-    shares: list[list[Share]] = [[] for _ in range(count)]
-    position = torch.empty_like(order)
-    position[order] = torch.arange(n, device=order.device)
-    for world, batch in zip(problem.worlds, _assign(problem.worlds, position, count, generator), strict=True):
-        sizes = [sum(map(len, rows)) for rows in parts]
-        for i, (share, others) in enumerate(_allocate(world, batch, position, sizes)):
-            shares[i].append(share)
-            parts[i].append(others)
-    return [Batch(torch.cat(rows), len(rows[0]), tuple(share)) for rows, share in zip(parts, shares, strict=True)]
-
-
-def _assign(worlds: tuple[World, World], position: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
-    """Return the batch of each row of both worlds, from the positions (n,) of observed rows in the order."""
-
-    def at_random(size: int) -> Tensor:
-        numbers = torch.zeros(size) if count == 1 else torch.randperm(size, generator=generator) % count
-        return numbers.to(position)
-
-    units = [world.unit for world in worlds if world.unit is not None]
-    batch_of_unit = at_random(1 + int(max(unit.max() for unit in units))) if units else position
-    assigned = []
-    for world in worlds:
-        if world.unit is not None:
-            batch = batch_of_unit[world.unit]
-        else:
-            observed = world.rows < len(position)
-            batch = torch.empty_like(world.rows)
-            batch[observed] = position[world.rows[observed]] % count
-            batch[~observed] = at_random(int((~observed).sum()))
-        assigned.append(batch)
-    return assigned
-
-
-def _allocate(world: World, batch: Tensor, position: Tensor, sizes: Sequence[int]) -> list[tuple[Share, Tensor]]:
-    """Return for each batch its share of a world, and the rows that are added to the ``sizes`` it already has."""
-    count, device = len(sizes), position.device
-    added = torch.ones_like(batch, dtype=torch.bool) if world.unit is not None else world.rows >= len(position)
-    by_batch = torch.argsort(2 * batch + added, stable=True)  # the added rows come last in their batch
-    batch, added, rows = batch[by_batch], added[by_batch], world.rows[by_batch]
-    ends = torch.bincount(batch, minlength=count).cumsum(0)
-    additions = torch.bincount(batch[added], minlength=count)
-    offset = torch.tensor(sizes, device=device) + additions - ends
-    indices = torch.arange(len(rows), device=device) + offset[batch]
-    indices[~added] = position[rows[~added]] // count
-    cuts = ends[:-1].tolist()
-    empty = torch.nonzero(torch.bincount(batch, minlength=count) == 0).flatten().tolist()
-    scale = count / (1 + len(empty))
-    shares = [Share(*each, scale) for each in zip(by_batch.tensor_split(cuts), indices.tensor_split(cuts), strict=True)]
-    others = list(rows[added].tensor_split(additions.cumsum(0)[:-1].tolist()))
-    everything = torch.arange(len(rows), device=device)
-    for i in empty:
-        shares[i], others[i] = Share(everything, sizes[i] + everything, scale), world.rows
-    return list(zip(shares, others, strict=True))
-
-
-class WorldScores:
-    """The scores of a world while a module is trained in batches: those of the batch, and estimates of all others.
-
-    A penalty is a function of the means of all rows, not of a batch's: batch means of abs(a - b) or of a product are
-    biased. So it receives all rows, whose scores are those last seen, moved with the mean score by as much as a batch's
-    rows have changed. The gradient comes through the rows of the batch, scaled so that it averages over an epoch to
-    that of all rows. Where the world has units, their mean scores are kept; a batch holds all rows of its units.
-    ``scores`` of all rows of the problem are the start; None where each batch holds the whole world.
-    """
-
-    def __init__(self, world: World, scores: Tensor | None = None) -> None:
-        self.world = world
-        self.unit = None if world.unit is None else torch.arange(1 + int(world.unit.max()), device=world.unit.device)
-        self.weight = world.weight if world.unit is None else self._sums(world.unit, world.weight)
-        self.last = torch.zeros_like(self.weight)
-        if scores is not None:
-            entries = torch.arange(len(world.rows), device=world.rows.device)
-            items, values = self._items(entries, scores.index_select(0, world.rows))
-            self.last[items] = values
-
-    def scored(self, share: Share, scores: Tensor) -> Scored:
-        """Return the scores of all rows, or the mean scores of all units, given the scores of a batch's rows."""
-        items, values = self._items(share.entries, scores.index_select(0, share.indices))
-        now = values.detach()
-        weight = self.weight[items]
-        self.last += (weight * (now - self.last[items])).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
-        self.last[items] = now
-        level = self.last.clamp(0.0, 1.0).index_copy(0, items, now + share.scale * (values - now))
-        return Scored(level, self.weight, self.unit)
-
-    def _items(self, entries: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which rows or units these are, and their scores or mean scores."""
-        if self.world.unit is None:
-            return entries, scores
-        unit = self.world.unit[entries]
-        held = torch.zeros_like(self.weight, dtype=torch.bool).index_fill(0, unit, True)
-        items = torch.nonzero(held & (self.weight > 0)).flatten()
-        sums = self._sums(unit, self.world.weight[entries] * scores)
-        return items, sums[items] / self.weight[items]
-
-    def _sums(self, unit: Tensor, values: Tensor) -> Tensor:
-        # float64: index_add adds one by one, and a unit may hold a million rows.
-        zeros = values.new_zeros(1 + int(self.world.unit.max()), dtype=torch.float64)  # type: ignore[union-attr]
-        return zeros.index_add(0, unit, values.to(torch.float64)).to(values.dtype)
-
-
-Optimizer = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
 Penalty = Callable[[Scored, Scored], Tensor]
 PROGRESS_AFTER = 5.0
 CHUNK = 65_536  # rows scored at once where nothing is learned
@@ -280,6 +55,8 @@ TRIAL_STEPS = 100  # after these it shows in which basin of the objective traini
 STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
 SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
+IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
+PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores in [0, 1]."
 
 
 @dataclass(frozen=True)
@@ -318,34 +95,57 @@ def make_optimizer(optimizer: str | Optimizer, rate: float | None) -> Optimizer:
     if callable(optimizer):
         return optimizer
     if optimizer == "adam":
-        return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate)
+        return lambda parameters: torch.optim.Adam(parameters, lr=0.01 if rate is None else rate, fused=True)
     return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if rate is None else rate, momentum=0.9)
-
-
-def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
-    """Return the log-odds of the last class, shape (m,), from a module with one output or two."""
-    try:
-        out = module(rows)
-    except RuntimeError as error:
-        raise DataError(f"The module fails on rows of {rows.shape[1]} encoded features: {error}") from error
-    shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-    if shape == (len(rows), 2):
-        logits: Tensor = out[:, 1] - out[:, 0]
-    elif shape in {(len(rows),), (len(rows), 1)}:
-        logits = out.reshape(-1)
-    else:
-        raise DataError(
-            f"The module returned {shape} for {len(rows)} rows; it must return one log-odds for each row, shape "
-            f"{(len(rows), 1)}, or two logits, shape {(len(rows), 2)}."
-        )
-    if not bool(logits.isfinite().all()):
-        raise DataError("The module's log-odds are not finite: training diverged. Lower the learning rate.")
-    return logits
 
 
 def logits_in_parts(module: nn.Module, rows: Tensor) -> Tensor:
     """Return the log-odds of rows (m, k), shape (m,), computed for at most 65,536 rows at once."""
     return torch.cat([logits_of(module, part) for part in rows.tensor_split(-(-len(rows) // CHUNK))])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One module to train, in place: on a problem, under ``strength`` times a penalty, by a schedule."""
+
+    module: nn.Module
+    problem: Problem
+    penalty: Penalty | None
+    strength: float
+    schedule: Schedule
+
+    @property
+    def is_penalised(self) -> bool:
+        """Whether there is a penalty; without worlds, or at strength 0, the batches are those of plain training."""
+        return self.penalty is not None and self.strength != 0 and self.problem.worlds is not None
+
+    @property
+    def formula(self) -> Formula | None:
+        """The penalty as a function of the mean scores of both worlds alone, if it is one."""
+        return formula_of(self.penalty) if self.is_penalised and self.problem.has_distinct_rows else None
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a step keeps of a batch of observed rows: the outputs of all linear layers."""
+        widths = [layer.out_features for layer in self.module.modules() if isinstance(layer, nn.Linear)]
+        return min(self.schedule.batch_size, len(self.problem.outcome)) * max(sum(widths), 1)
+
+    def settings(self) -> tuple[Any, ...] | None:
+        """Return what fits must have in common to be trained as one stack; None of one to train alone."""
+        built = architecture(self.module, self.problem.rows.shape[1])
+        moved = None if built is None else stacked_optimizer(self.schedule.optimizer, self.module)
+        if built is None or moved is None:
+            return None
+        n, batch_size = len(self.problem.outcome), self.schedule.batch_size
+        penalty = (self.is_penalised, self.formula, self.problem.sign)
+        return (
+            built,
+            moved,
+            penalty,
+            count_batches(n, batch_size),
+            self.schedule.length(n),
+            str(self.problem.rows.device),
+        )
 
 
 def train(
@@ -357,82 +157,367 @@ def train(
     (:class:`WorldScores`), whatever the size of batches, and held-out rows are judged by the same objective. Without
     worlds, or at strength 0, the batches are those of plain training. ``history`` receives one entry an epoch.
     """
-    if penalty is None or strength == 0 or problem.worlds is None:
-        penalty = None
-    generator = torch.Generator().manual_seed(schedule.seed)
-    optimizer = schedule.optimizer(module.parameters())
-    start, final = np.nan, np.nan
-    best, best_state, waited = np.inf, None, 0
-    epochs = schedule.length(len(problem.outcome))
-    with (
-        seeded(schedule.seed, problem.rows.device),
-        tqdm(range(epochs), desc="epochs", disable=not schedule.progress, delay=PROGRESS_AFTER, leave=False) as bar,
-    ):
-        running = None if penalty is None else _first_scores(module, problem, schedule.batch_size)
-        for epoch in bar:
-            module.train()
-            totals = np.zeros(2)
-            plan = plan_batches(problem, schedule.batch_size, generator, penalised=penalty is not None)
-            for batch in plan:
-                loss, extra = _objective(module, problem, batch, penalty, running)
-                objective = loss if penalty is None else loss + strength * extra
-                optimizer.zero_grad(set_to_none=True)
-                objective.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                totals += loss.item(), extra.item()
-                if np.isnan(start):
-                    start = objective.item()
-            means = totals / len(plan)
-            final = float(means @ [1.0, strength])
-            entry = {"epoch": epoch, "loss": float(means[0]), "penalty": float(means[1])}
-            if problem.validation is not None:
-                entry["validation"] = evaluate(module, problem.validation, penalty, strength)
-                if entry["validation"] < best - 1e-6:
-                    best, best_state, waited = entry["validation"], copy.deepcopy(module.state_dict()), 0
-                else:
-                    waited += 1
-            schedule.history.append(entry)
-            if schedule.patience is not None and waited >= schedule.patience:
-                break
-    if best_state is not None:
-        module.load_state_dict(best_state)
-        final = best
-    if not final <= DIVERGED * max(start, 1.0):
-        raise DataError(
-            f"Training diverged: the objective went from {start:.3g} to {final:.3g}. Lower the learning rate."
-        )
-    module.eval()
+    (error,) = train_many([Fit(module, problem, penalty, strength, schedule)])
+    if error is not None:
+        raise error
     return module
 
 
-def choose_start(
-    modules: Sequence[nn.Module], problem: Problem, penalty: Penalty, strength: float, schedule: Schedule
-) -> nn.Module:
-    """Return the module from which training comes nearest to the least objective, after a short trial of each.
+def train_many(fits: Sequence[Fit], max_stack: int | None = None) -> list[Exception | None]:
+    """Train modules in place, those that are alike as one stack of weights; return for each its error, or None.
 
-    The penalty pulls both means to 0 or both to 1, so that the objective has two basins; under weak penalties first
-    steps lead to the worse one from nearly everywhere. So all modules are tried at a strong penalty, for about 100
-    steps each. For a weaker penalty, the best goes on from its weights after that trial, if that gives a clearly lower
-    objective than a cold start does. The modules, held-out rows and the schedule's history are left alone.
+    Alike are modules of one :func:`architecture`, moved by optimizers of one class and settings, in as many batches and
+    epochs, under one of the penalties of :mod:`pyrofair.effects.functionals` or each under its own. Each is trained as
+    by :func:`train`, from its own seed and on its own problem, and one that diverges leaves the others alone. A stack
+    holds at most ``max_stack`` modules; memory is linear in them, while rows that are one tensor are held once.
     """
-    problem, rows = replace(problem, validation=None), len(problem.outcome)
-    epochs = min(max(TRIAL_STEPS // math.ceil(rows / schedule.batch_size), 1), schedule.length(rows))
-    short = replace(schedule, epochs=epochs, patience=None, progress=False)
+    alike: dict[Any, list[int]] = {}
+    for at, fit in enumerate(fits):
+        settings = fit.settings()
+        alike.setdefault(("alone", at) if settings is None else settings, []).append(at)
+    errors: list[Exception | None] = [None] * len(fits)
+    for settings, members in alike.items():
+        size = max_stack or max(1, IN_CACHE // fits[members[0]].numbers)
+        for first in range(0, len(members), size):
+            part = members[first : first + size]
+            for at, error in zip(part, _train_alike([fits[at] for at in part], settings), strict=True):
+                errors[at] = error
+    return errors
 
-    def trial(module: nn.Module, strength: float) -> tuple[float, nn.Module]:
+
+def _train_alike(fits: Sequence[Fit], settings: tuple[Any, ...]) -> list[Exception | None]:
+    first = fits[0]
+    stack: Stack | Alone
+    if settings[0] != "alone":
+        stack = Stack([fit.module for fit in fits])
         try:
-            found = train(copy.deepcopy(module), problem, penalty, strength, replace(short, history=[]))
-        except DataError:  # diverged; if this module is chosen, training raises the error again
-            return np.inf, module
-        return evaluate(found, problem, penalty, strength), found
+            optimizer = first.schedule.optimizer(iter(stack.parameters()))
+            if optimizer_settings(optimizer, stack.parameters()) == settings[1]:
+                return _Training(fits, stack, optimizer).run()
+        finally:
+            stack.release()
+    errors: list[Exception | None] = []
+    for fit in fits:
+        with seeded(fit.schedule.seed, fit.problem.rows.device):  # layers such as dropout draw from global generators
+            try:
+                errors += _Training([fit], Alone(fit.module), fit.schedule.optimizer(fit.module.parameters())).run()
+            except Exception as error:  # whatever a module of the user's raises: the others go on
+                errors.append(error)
+    return errors
 
-    strong = max(strength, STRONG)
-    trials = [trial(module, strong) for module in modules]
-    best = int(np.argmin([objective for objective, _ in trials]))
-    if strength == strong:
-        return modules[best]
-    warm = trials[best][1]
-    return warm if trial(warm, strength)[0] < trial(modules[0], strength)[0] - SAME_BASIN else modules[0]
+
+class _Training:
+    """The training of a stack of modules, each on its own problem, epoch by epoch."""
+
+    def __init__(self, fits: Sequence[Fit], stack: Stack | Alone, optimizer: torch.optim.Optimizer) -> None:
+        self.fits, self.stack, self.optimizer = fits, stack, optimizer
+        first = fits[0]
+        self.errors: list[Exception | None] = [None] * len(fits)
+        self.penalised = first.is_penalised
+        self.formula = None if isinstance(stack, Alone) else first.formula
+        apart = isinstance(stack, Alone) or (self.penalised and self.formula is None)
+        drawn: dict[tuple[int, int], Epochs] = {}
+        self.which = []
+        for fit in fits:  # fits of one problem and seed have the same batches
+            key = id(fit.problem), fit.schedule.seed
+            if key not in drawn:
+                generator = torch.Generator().manual_seed(fit.schedule.seed)
+                drawn[key] = Epochs(
+                    fit.problem, fit.schedule.batch_size, generator, penalised=self.penalised, apart=apart
+                )
+            self.which.append(list(drawn).index(key))
+        self.epochs = list(drawn.values())
+        tensors = {id(fit.problem.rows): fit.problem.rows for fit in fits}
+        self.rows = first.problem.rows if len(tensors) == 1 else torch.cat(list(tensors.values()))
+        starts = dict(zip(tensors, np.cumsum([0, *map(len, tensors.values())]).tolist(), strict=False))
+        self.offset = torch.tensor([[starts[id(fit.problem.rows)]] for fit in fits], device=self.rows.device)
+        self.last = self.offset + torch.tensor([[len(fit.problem.rows) - 1] for fit in fits], device=self.rows.device)
+        self.sign = first.problem.sign
+        self.strength = self.rows.new_tensor([self.sign * fit.strength for fit in fits])
+        self.means: WorldMeans | None = None
+        self.scores: list[tuple[WorldScores, WorldScores]] = []
+
+    def run(self) -> list[Exception | None]:
+        """Train all modules to their ends and return their errors."""
+        first = self.fits[0]
+        self._first_scores()
+        waiting = [_Waiting(fit) for fit in self.fits]
+        length, shown = first.schedule.length(len(first.problem.outcome)), first.schedule.progress
+        with tqdm(range(length), desc="epochs", disable=not shown, delay=PROGRESS_AFTER, leave=False) as bar:
+            for epoch in bar:
+                self.stack.modules[0].train()
+                losses, extras = self._epoch()
+                for at, each in enumerate(waiting):
+                    if self.errors[at] is None and not each.is_over:
+                        try:
+                            each.record(epoch, losses[:, at], extras[:, at], self.penalised)
+                        except Exception as error:  # one's own penalty may raise anything
+                            self.errors[at] = error
+                if all(each.is_over or error is not None for each, error in zip(waiting, self.errors, strict=True)):
+                    break
+        for at, each in enumerate(waiting):
+            if self.errors[at] is None:
+                try:
+                    each.finish()
+                except DataError as error:
+                    self.errors[at] = error
+        return self.errors
+
+    def _first_scores(self) -> None:
+        """Score both worlds before training; nothing is known of them where a batch holds them all."""
+        if not self.penalised:
+            return
+        scores = []
+        for fit in self.fits:
+            fit.module.eval()
+            whole = self.epochs[0].count == 1
+            scores.append(None if whole else _scores(fit.module, fit.problem))
+        if self.formula is not None:
+            self.means = WorldMeans(self.formula, [fit.problem for fit in self.fits], scores)
+            return
+        for fit, known in zip(self.fits, scores, strict=True):
+            assert fit.problem.worlds is not None  # or there would be no penalty
+            one, other = fit.problem.worlds
+            self.scores.append((WorldScores(one, known), WorldScores(other, known)))
+
+    def _epoch(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Make the steps of an epoch; return the losses and penalties of its batches, shapes (batches, K)."""
+        drawn = [epochs.draw() for epochs in self.epochs]
+        whole = Epoch.join([drawn[which] for which in self.which], [len(fit.problem.rows) for fit in self.fits])
+        if self.means is not None:
+            self.means.begin(whole, self.strength)
+        known, extras = [], []
+        batches = zip(torch.minimum(whole.rows + self.offset, self.last), whole.outcome, whole.factor, strict=True)
+        for at, (index, outcome, factor) in enumerate(batches):
+            if isinstance(self.stack, Alone):
+                size = len(whole.batches[0][at].rows)
+                index, outcome, factor = index[:, :size], outcome[:, :size], factor[:, :size]
+            logits = self.stack.logits(self.rows.index_select(0, index.flatten()).view(*index.shape, -1))
+            known.append(logits.detach())
+            score = torch.sigmoid(known[-1])
+            slope = factor * (score - outcome)
+            if self.penalised:
+                own = score if self.sign == 1 else 1 - score
+                extra, pull = self._own_pull(whole, at, own) if self.means is None else self.means.pull(at, own)
+                extras.append(extra)
+                slope = torch.addcmul(slope, pull, score - score * score)
+            self.stack.descend(logits, slope)
+            self.optimizer.step()
+        logits = torch.stack([widen(each, whole.rows.shape[2], 0) for each in known])
+        losses = _cross_entropy(logits, whole.outcome, whole.factor).double().cpu().numpy()
+        if not self.penalised:
+            return losses, np.zeros_like(losses)
+        values = torch.stack(extras)
+        if self.means is not None:
+            values = self.means.formula.value(*values.unbind(-1))
+        return losses, values.double().cpu().numpy()
+
+    def _own_pull(self, whole: Epoch, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the penalties (K,) of the users' own making and their slopes in the scores (K, m)."""
+        pulls, extras = torch.zeros_like(scores), scores.new_zeros(len(scores))
+        for k, (fit, running) in enumerate(zip(self.fits, self.scores, strict=True)):
+            if self.errors[k] is not None:
+                continue
+            batch = whole.batches[k][at]
+            leaf = scores[k, : len(batch.rows)].clone().requires_grad_()
+            try:
+                if not bool(leaf.isfinite().all()):
+                    raise DataError(NOT_FINITE)
+                one, other = (world.scored(share, leaf) for world, share in zip(running, batch.shares, strict=True))
+                extra = _call_penalty(fit.penalty, one, other)
+                if extra.requires_grad:
+                    (slope,) = torch.autograd.grad(extra, leaf, allow_unused=True)
+                    if slope is not None:
+                        pulls[k, : len(batch.rows)] = slope
+                extras[k] = extra.detach()
+            except Exception as error:  # whatever a penalty of the user's raises: the other modules go on
+                self.errors[k] = error
+        return extras, pulls * self.strength[:, None]
+
+
+class _Waiting:
+    """What one module of a stack has come to: its history, its best epoch, and whether it is over."""
+
+    def __init__(self, fit: Fit) -> None:
+        self.fit = fit
+        self.start, self.final = np.nan, np.nan
+        self.best, self.waited = np.inf, 0
+        self.state: dict[str, Tensor] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no epoch was better for as long as the patience lasts."""
+        return self.fit.schedule.patience is not None and self.waited >= self.fit.schedule.patience
+
+    def record(self, epoch: int, losses: NDArray[np.float64], extras: NDArray[np.float64], penalised: bool) -> None:
+        """Enter an epoch, of which these are the losses and penalties of the batches, into the history."""
+        fit = self.fit
+        strength = fit.strength if penalised else 0.0
+        if not np.isfinite(losses).all():
+            raise DataError(NOT_FINITE)
+        if not np.isfinite(extras).all():
+            raise DataError(PENALTY_NOT_FINITE.format(extras[~np.isfinite(extras)][0]))
+        if np.isnan(self.start):
+            self.start = float(losses[0] + strength * extras[0])
+        loss, extra = float(losses.mean()), float(extras.mean())
+        self.final = loss + strength * extra
+        entry = {"epoch": epoch, "loss": loss, "penalty": extra}
+        if fit.problem.validation is not None:
+            entry["validation"] = evaluate(fit.module, fit.problem.validation, fit.penalty, strength)
+            if entry["validation"] < self.best - 1e-6:
+                self.best, self.waited = entry["validation"], 0
+                self.state = copy.deepcopy(fit.module.state_dict())
+            else:
+                self.waited += 1
+        fit.schedule.history.append(entry)
+
+    def finish(self) -> None:
+        """Leave the module as it was after its best epoch; a DataError if training diverged."""
+        if self.state is not None:
+            self.fit.module.load_state_dict(self.state)
+            self.final = self.best
+        if not self.final <= DIVERGED * max(self.start, 1.0):
+            raise DataError(
+                f"Training diverged: the objective went from {self.start:.3g} to {self.final:.3g}. Lower the learning "
+                "rate."
+            )
+        self.fit.module.eval()
+
+
+class WorldMeans:
+    """The mean scores of both worlds of K problems while modules are trained in batches, and the pull of a penalty.
+
+    They are those of :class:`WorldScores`, for worlds that weight rows once each and penalties that read the means
+    alone: then the scores of both worlds are kept as one array, and no graph is needed. ``scores`` of all rows of each
+    problem are the start; None where each batch holds both worlds.
+    """
+
+    def __init__(self, formula: Formula, problems: Sequence[Problem], scores: Sequence[Tensor | None]) -> None:
+        self.formula = formula
+        columns, weights, lasts = [], [], []
+        known: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        for problem, score in zip(problems, scores, strict=True):
+            if id(problem) not in known:
+                known[id(problem)] = self._weigh(problem)
+            column, weight, rows = known[id(problem)]
+            last = weight.new_zeros(weight.shape[1])
+            if score is not None:
+                last[:-1] = score[rows]
+            columns.append(column)
+            weights.append(weight)
+            lasts.append(last.expand(2, -1))
+        size, rows_ = max(weight.shape[1] for weight in weights), max(map(len, columns))
+        # The last place, of weight 0, takes the scores of rows that no world weights.
+        self.column = torch.stack([widen(column, rows_, -1) for column in columns])
+        self.column = torch.where(self.column < 0, size - 1, self.column)
+        self.weight = torch.stack([widen(weight, size, 0) for weight in weights])
+        self.last = torch.stack([widen(last, size, 0) for last in lasts])
+
+    @staticmethod
+    def _weigh(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+        """Return each row's place among those that weigh, or -1; the weights of these t, (2, t + 1); and their rows."""
+        assert problem.worlds is not None  # or there would be no penalty
+        dense = problem.rows.new_zeros(2, len(problem.rows) + 1)
+        for of, world in zip(dense, problem.worlds, strict=True):
+            of[world.rows] = world.weight
+        rows = torch.nonzero(dense.amax(0) > 0).flatten()
+        column = torch.full((dense.shape[1],), -1, device=rows.device)
+        column[rows] = torch.arange(len(rows), device=rows.device)
+        return column, torch.cat([dense[:, rows], dense.new_zeros(2, 1)], 1), rows
+
+    def begin(self, epoch: Epoch, strength: Tensor) -> None:
+        """Take in the batches of an epoch; ``strength`` (K,) is the factor of each penalty's pull on the scores."""
+        assert epoch.share is not None
+        assert epoch.total is not None
+        assert epoch.scale is not None
+        places = self.column.expand(len(epoch.rows), -1, -1).gather(2, epoch.rows)
+        self.batches = list(
+            zip(
+                places.unsqueeze(2).expand(-1, -1, 2, -1),
+                epoch.share,
+                epoch.total.unsqueeze(3),
+                epoch.scale * strength[:, None],
+                strict=True,
+            )
+        )
+
+    def pull(self, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both means (K, 2), given the scores (K, m) of a batch, and the pull of the penalty on these."""
+        places, share, total, scale = self.batches[at]
+        now = scores.unsqueeze(1)
+        moved = (share * (now - self.last.gather(2, places))).sum(2, keepdim=True)
+        self.last += moved / total
+        self.last.scatter_(2, places, now.expand_as(places))
+        means = (self.weight * self.last.clamp(0.0, 1.0)).sum(2)
+        slope = self.formula.slope(means) * scale
+        return means, torch.bmm(slope.unsqueeze(1), share).squeeze(1)
+
+
+def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
+    """Return the sum of the cross-entropies of rows, each times its factor, along the last axis."""
+    each = nn.functional.binary_cross_entropy_with_logits(logits, outcome, weight=factor, reduction="none")
+    return each.sum(-1)
+
+
+def _call_penalty(penalty: Penalty | None, one: Scored, other: Scored) -> Tensor:
+    assert penalty is not None
+    extra = penalty(one, other)
+    if not isinstance(extra, Tensor) or extra.ndim:
+        got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)
+        raise DataError(f"The penalty returned {got}; it must return a torch scalar made of the scores of both worlds.")
+    if not bool(extra.isfinite()):
+        raise DataError(PENALTY_NOT_FINITE.format(extra.item()))
+    return extra
+
+
+def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -> list[nn.Module]:
+    """Return of each fit the module from which training comes nearest to the least objective, after a short trial.
+
+    The fits of one sequence differ in their modules alone. The penalty pulls both means to 0 or both to 1, so that the
+    objective has two basins; under weak penalties first steps lead to the worse one from nearly everywhere. So all
+    modules are tried at a strong penalty, for about 100 steps each. For a weaker penalty, the best goes on from its
+    weights after that trial, if that gives a clearly lower objective than a cold start does. The modules, held-out rows
+    and the schedules' histories are left alone.
+    """
+    strong = [max(starts[0].strength, STRONG) for starts in fits]
+    tried = iter(
+        _try(
+            [replace(fit, strength=level) for starts, level in zip(fits, strong, strict=True) for fit in starts],
+            max_stack,
+        )
+    )
+    best: list[tuple[nn.Module, nn.Module]] = []  # a module before its trial, and after it
+    for starts in fits:
+        found = [next(tried) for _ in starts]
+        at = int(np.argmin([objective for objective, _ in found]))
+        best.append((starts[at].module, found[at][1]))
+    chosen = [module for module, _ in best]
+    weak = [i for i, starts in enumerate(fits) if starts[0].strength < strong[i]]
+    pairs = [replace(fits[i][0], module=module) for i in weak for module in (best[i][1], fits[i][0].module)]
+    again = _try(pairs, max_stack)
+    for i, (warm, _), (cold, _) in zip(weak, again[::2], again[1::2], strict=True):
+        chosen[i] = best[i][1] if warm < cold - SAME_BASIN else fits[i][0].module
+    return chosen
+
+
+def _try(fits: Sequence[Fit], max_stack: int | None) -> list[tuple[float, nn.Module]]:
+    """Train copies of modules for a short time; return the objective that each comes to, and its copy."""
+    trials = []
+    for fit in fits:
+        rows, schedule = len(fit.problem.outcome), fit.schedule
+        epochs = min(max(TRIAL_STEPS // count_batches(rows, schedule.batch_size), 1), schedule.length(rows))
+        short = replace(schedule, epochs=epochs, patience=None, progress=False, history=[])
+        module, problem = copy.deepcopy(fit.module), fit.problem.without_validation
+        trials.append(replace(fit, module=module, problem=problem, schedule=short))
+    found = []
+    for fit, trial, error in zip(fits, trials, train_many(trials, max_stack), strict=True):
+        if error is None:
+            found.append((evaluate(trial.module, trial.problem, trial.penalty, trial.strength), trial.module))
+        elif isinstance(error, DataError):  # diverged; if this module is chosen, training raises the error again
+            found.append((np.inf, fit.module))
+        else:
+            raise error
+    return found
 
 
 @contextmanager
@@ -450,51 +535,22 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 def evaluate(module: nn.Module, problem: Problem, penalty: Penalty | None, strength: float) -> float:
     """Return the objective on all rows at once: the mean cross-entropy plus ``strength`` times the penalty."""
     module.eval()
-    penalty = penalty if strength > 0 and problem.worlds is not None else None
-    everything = plan_batches(problem, len(problem.outcome), torch.Generator(), penalised=penalty is not None)[0]
-    running = None if penalty is None else _first_scores(module, problem, len(problem.outcome))
-    loss, extra = _objective(module, problem, everything, penalty, running)
-    return (loss + strength * extra).item()
+    n = len(problem.outcome)
+    penalised = penalty is not None and strength > 0 and problem.worlds is not None
+    logits = logits_in_parts(module, problem.rows if penalised else problem.rows[:n])
+    factor = problem.weight / (n * problem.mean_weight)
+    loss = _cross_entropy(logits[None, :n], problem.outcome[None], factor[None])[0]
+    if not penalised:
+        return float(loss)
+    scores = torch.sigmoid(problem.sign * logits)
+    one, other = (WorldScores(world, scores).whole() for world in problem.worlds or ())
+    return float(loss + strength * _call_penalty(penalty, one, other))
 
 
 @torch.no_grad()
-def _first_scores(module: nn.Module, problem: Problem, batch_size: int) -> tuple[WorldScores, WorldScores]:
-    """Return the scores of both worlds before training; none are needed where a batch holds them all."""
-    assert problem.worlds is not None  # or there would be no penalty
-    scores = None
-    if batch_size < len(problem.outcome):
-        module.eval()
-        scores = torch.sigmoid(problem.sign * logits_in_parts(module, problem.rows))
-    one, other = problem.worlds
-    return WorldScores(one, scores), WorldScores(other, scores)
-
-
-def _objective(
-    module: nn.Module,
-    problem: Problem,
-    batch: Batch,
-    penalty: Penalty | None,
-    running: tuple[WorldScores, WorldScores] | None,
-) -> tuple[Tensor, Tensor]:
-    logits = logits_of(module, problem.rows.index_select(0, batch.rows))
-    observed = batch.rows[: batch.size]
-    weight = problem.weight[observed]
-    loss = nn.functional.binary_cross_entropy_with_logits(
-        logits[: batch.size], problem.outcome[observed], weight=weight, reduction="sum"
-    )
-    # Not by the weights of the batch: ratios do not average to the ratio of all rows.
-    loss = loss / (batch.size * problem.weight.mean())
-    if penalty is None or running is None:
-        return loss, loss.new_zeros(())
-    scores = torch.sigmoid(problem.sign * logits)
-    one, other = (world.scored(share, scores) for world, share in zip(running, batch.shares, strict=True))
-    extra = penalty(one, other)
-    if not isinstance(extra, Tensor) or extra.ndim:
-        got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)
-        raise DataError(f"The penalty returned {got}; it must return a torch scalar made of the scores of both worlds.")
-    if not bool(extra.isfinite()):
-        raise DataError(f"The penalty returned {extra.item()}; it must be finite for all scores in [0, 1].")
-    return loss, extra
+def _scores(module: nn.Module, problem: Problem) -> Tensor:
+    """Return the probability of the positive outcome for all rows of a problem, shape (n + c,)."""
+    return torch.sigmoid(problem.sign * logits_in_parts(module, problem.rows))
 
 
 def to_tensor(matrix: NDArray[Any], dtype: str, device: str) -> Tensor:

@@ -9,6 +9,7 @@ from pyrofair.effects.functionals import disagreement, effect_gap, interval_disa
 from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import (
+    Additive,
     CounterfactualSample,
     Diagnosed,
     Estimate,
@@ -22,6 +23,7 @@ from pyrofair.effects.potential_outcomes import (
 )
 
 __all__ = [
+    "Additive",
     "CounterfactualSample",
     "Diagnosed",
     "Estimate",

@@ -31,12 +31,16 @@ continuous, with a gradient that pulls the estimate back inside, and in the same
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
 import torch
 
 from pyrofair.effects.potential_outcomes import MarginalBounds, Scored
 from pyrofair.exceptions import DataError
 
-__all__ = ["disagreement", "effect_gap", "interval_disagreement", "piu_upper"]
+__all__ = ["Formula", "disagreement", "effect_gap", "formula_of", "interval_disagreement", "piu_upper"]
 
 
 def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
@@ -48,8 +52,7 @@ def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
     tensor(0.5500)
     """
     weight, a, b = _unit_means(scored0, scored1)
-    (a, outside_a), (b, outside_b) = _project(a), _project(b)
-    return _total(weight, a * (1 - b) + (1 - a) * b + outside_a + outside_b)
+    return _total(weight, _DISAGREEMENT.value(a, b))
 
 
 def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> torch.Tensor:
@@ -62,7 +65,7 @@ def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> to
     tensor(0.3500)
     """
     weight, a, b = _unit_means(scored0, scored1)
-    return _total(weight, (a - b).square() if squared else (a - b).abs())
+    return _total(weight, (_SQUARED_GAP if squared else _GAP).value(a, b))
 
 
 def piu_upper(scored0: Scored, scored1: Scored) -> torch.Tensor:
@@ -74,8 +77,7 @@ def piu_upper(scored0: Scored, scored1: Scored) -> torch.Tensor:
     tensor(0.8500)
     """
     weight, a, b = _unit_means(scored0, scored1)
-    (a, outside_a), (b, outside_b) = _project(a), _project(b)
-    return _total(weight, 1 - (1 - a - b).abs() + outside_a + outside_b)
+    return _total(weight, _PIU_UPPER.value(a, b))
 
 
 def interval_disagreement(bounds0: Scored | MarginalBounds, bounds1: Scored | MarginalBounds) -> torch.Tensor:
@@ -145,6 +147,63 @@ def _project(mean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the nearest point of [0, 1], and the distance to it."""
     inside = mean.clamp(0.0, 1.0)
     return inside, (mean - inside).abs()
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A functional as a function of the two mean scores of a unit, and its slope in these.
+
+    ``value(a, b)`` is elementwise; ``slope(means)`` takes both means along the last axis, shape (..., 2), and returns
+    the gradient that torch finds for the value, without a graph.
+    """
+
+    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    slope: Callable[[torch.Tensor], torch.Tensor]
+
+
+def formula_of(functional: object) -> Formula | None:
+    """Return the formula of a functional of this module, also of a ``partial`` of it; None of any other function."""
+    if isinstance(functional, partial):
+        if functional.func is not effect_gap or functional.args or set(functional.keywords) - {"squared"}:
+            return None
+        return _SQUARED_GAP if functional.keywords.get("squared") else _GAP
+    named = ((disagreement, _DISAGREEMENT), (effect_gap, _GAP), (piu_upper, _PIU_UPPER))
+    return next((formula for each, formula in named if each is functional), None)
+
+
+def _continued(
+    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], slope: Callable[[torch.Tensor], torch.Tensor]
+) -> Formula:
+    """Return a formula on [0, 1] continued beyond it: its value at the nearest point, plus the distance to that."""
+
+    def value_beyond(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        (a, outside_a), (b, outside_b) = _project(a), _project(b)
+        return value(a, b) + outside_a + outside_b
+
+    def slope_beyond(means: torch.Tensor) -> torch.Tensor:
+        inside = means.clamp(0.0, 1.0)
+        outside = means - inside
+        return torch.where(outside == 0, slope(inside), outside.sign())
+
+    return Formula(value_beyond, slope_beyond)
+
+
+def _gap_slope(means: torch.Tensor) -> torch.Tensor:
+    return (means - means.flip(-1)).sign()
+
+
+def _squared_slope(means: torch.Tensor) -> torch.Tensor:
+    return 2 * (means - means.flip(-1))
+
+
+def _upper_slope(means: torch.Tensor) -> torch.Tensor:
+    return (1 - means[..., :1] - means[..., 1:]).sign().expand_as(means)
+
+
+_DISAGREEMENT = _continued(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: 1 - 2 * means.flip(-1))
+_GAP = Formula(lambda a, b: (a - b).abs(), _gap_slope)
+_SQUARED_GAP = Formula(lambda a, b: (a - b).square(), _squared_slope)
+_PIU_UPPER = _continued(lambda a, b: 1 - (1 - a - b).abs(), _upper_slope)
 
 
 def _ends(bounds: Scored | MarginalBounds, world: int) -> tuple[torch.Tensor, torch.Tensor]:

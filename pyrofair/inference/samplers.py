@@ -28,6 +28,7 @@ __all__ = [
     "Guide",
     "NormalGuide",
     "Schedule",
+    "descend",
     "fall",
     "fit_guide",
     "fitting",
@@ -83,8 +84,8 @@ class Schedule:
         return float(self.final ** max((time - self.steady) / (1.0 - self.steady), 0.0))
 
 
-def run_svi(
-    loss: Callable[[Any], Tensor],
+def descend(
+    slopes: Callable[[Any], Tensor],
     numbers: Sequence[Tensor],
     batches: Iterable[Any],
     schedule: Schedule,
@@ -94,19 +95,38 @@ def run_svi(
 ) -> Iterator[float]:
     """Take steps of Adam, and yield the loss after each: callers stop early, keep states and catch Ctrl-C.
 
-    ``loss`` is Pyro's ``ELBO.differentiable_loss`` of a model and its guide on a batch, or a faster equivalent;
-    ``average``, in the shapes of the numbers, moves with them and keeps a share ``memory`` of itself at each step.
+    ``slopes`` leaves the gradient of the loss on a batch with the numbers, and returns the loss; ``average``, in the
+    shapes of the numbers, moves with them and keeps a share ``memory`` of itself at each step.
     """
     optimiser = torch.optim.Adam(numbers, lr=schedule.rate, weight_decay=schedule.weight_decay, fused=True)
     for step, batch in zip(range(schedule.steps), batches, strict=False):
         optimiser.param_groups[0]["lr"] = schedule.rate * schedule.size(step)
-        optimiser.zero_grad()
-        value = loss(batch)
-        value.backward()  # type: ignore[no-untyped-call]
+        value = slopes(batch)
         optimiser.step()
         for mean, own in zip(average, numbers, strict=bool(average)):
             mean.lerp_(own.detach(), 1.0 - memory)
         yield value.item()
+
+
+def run_svi(
+    loss: Callable[[Any], Tensor],
+    numbers: Sequence[Tensor],
+    batches: Iterable[Any],
+    schedule: Schedule,
+    *,
+    average: Sequence[Tensor] = (),
+    memory: float = 0.0,
+) -> Iterator[float]:
+    """Take steps of :func:`descend` on a loss, Pyro's ``ELBO.differentiable_loss`` of a model and its guide."""
+
+    def slopes(batch: Any) -> Tensor:
+        for own in numbers:
+            own.grad = None
+        value = loss(batch)
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    return descend(slopes, numbers, batches, schedule, average=average, memory=memory)
 
 
 def fit_guide(

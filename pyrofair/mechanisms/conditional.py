@@ -91,10 +91,9 @@ class Network:
                 out = out @ weight + bias
         return out
 
-    @property
-    def precisions(self) -> Tensor:
-        """Those of the priors of the last layer's weights and biases, shape (inputs + 1,)."""
-        return torch.cat([self._shares(len(self.shapes)), torch.ones(1)]) / PRIOR**2
+    def precisions(self, layer: int) -> Tensor:
+        """Return those of the priors of a layer's weights and biases, shape (inputs + 1,)."""
+        return torch.cat([self._shares(layer), torch.ones(1)]) / PRIOR**2
 
     def before_last(self, parameters: Sequence[Tensor], features: Sequence[Tensor], n: int) -> Tensor:
         """Return the inputs of the last layer, (n, inputs), for parameters as for a call and features of n rows."""
@@ -134,28 +133,36 @@ class ConditionalDistribution:
 
     def draw(self) -> MechanismOf:
         """Draw the parameters by ``pyro.sample``, and return the distribution as a function of the values read."""
-        if not isinstance(self.numbers, Network):
-            given = self.numbers()
-            return lambda values: self.family.distribution(
-                self._checked(given({name: values[name] for name in self.reads}))
-            )
-        return self.of(self.numbers.draw(self.column))
+        return self._made(self._draw_numbers())
 
     def of(self, parameters: Sequence[Tensor]) -> MechanismOf:
         """Return the distribution whose numbers its network computes with these weights and biases, layer by layer."""
-        network, offset = self.numbers, self.family.offset
-        assert isinstance(network, Network), "only a network is given weights"
-
-        def mechanism(values: Mapping[str, Tensor]) -> Any:
-            read = [features(family, values[name]) for name, family in self.reads.items()]
-            return self.family.distribution(network(parameters, read) + offset)
-
-        return mechanism
+        return self._made(self._network_numbers(parameters))
 
     def at(self, parameters: Mapping[str, Tensor]) -> MechanismOf:
         """Return the distribution at given parameters."""
+        return self._made(self.numbers_at(parameters))
+
+    def numbers_at(self, parameters: Mapping[str, Tensor]) -> Callable[[Mapping[str, Tensor]], Tensor]:
+        """Return the family's numbers (..., size) at given parameters, as a function of the values read."""
         with poutine.block(), poutine.condition(data=dict(parameters)):
-            return self.draw()
+            return self._draw_numbers()
+
+    def _made(self, numbers: Callable[[Mapping[str, Tensor]], Tensor]) -> MechanismOf:
+        return lambda values: self.family.distribution(numbers(values))
+
+    def _draw_numbers(self) -> Callable[[Mapping[str, Tensor]], Tensor]:
+        if isinstance(self.numbers, Network):
+            return self._network_numbers(self.numbers.draw(self.column))
+        given = self.numbers()
+        return lambda values: self._checked(given({name: values[name] for name in self.reads}))
+
+    def _network_numbers(self, parameters: Sequence[Tensor]) -> Callable[[Mapping[str, Tensor]], Tensor]:
+        network, offset = self.numbers, self.family.offset
+        assert isinstance(network, Network), "only a network is given weights"
+        return lambda values: (
+            network(parameters, [features(family, values[name]) for name, family in self.reads.items()]) + offset
+        )
 
     def _checked(self, out: Any) -> Tensor:
         if not isinstance(out, Tensor) or out.ndim == 0 or out.shape[-1] != self.family.size:

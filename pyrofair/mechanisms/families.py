@@ -42,6 +42,8 @@ LEAST_SCALE = 0.01
 """No component is narrower than so many standard deviations of its column: it would collapse onto repeated values."""
 LEAST_INTEGER_SCALE = 0.05
 """The same for integers, in steps of 1: all its mass is on one of them long before."""
+LARGEST_LOG_SCALE = 20.0
+"""The logarithm of a component's scale, in standard deviations of its column, is cut at so much on both sides."""
 SPREAD = 1.2
 """The components start evenly over so many standard deviations on both sides."""
 
@@ -184,7 +186,7 @@ class Positive(Continuous):
 def _split(out: Tensor, mean: float, sd: float, least: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-weights, means and scales, each of shape (..., components), from standardised numbers."""
     k = out.shape[-1] // 3
-    scale = out[..., 2 * k :].clamp(-20.0, 20.0).exp() + least
+    scale = out[..., 2 * k :].clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE).exp() + least
     return out[..., :k], mean + sd * out[..., k : 2 * k], sd * scale
 
 

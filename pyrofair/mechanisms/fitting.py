@@ -28,9 +28,10 @@ from pyrofair._validation import (
     require_real,
 )
 from pyrofair.exceptions import DataError
-from pyrofair.inference.samplers import GUIDES, Guide, Schedule, fall, fitting, run_svi
+from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting, run_svi
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
+from pyrofair.mechanisms.flat import FlatNetwork
 from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex
 
 __all__ = [
@@ -167,9 +168,10 @@ def _fit(
     *,
     keep: bool = False,
 ) -> Fit:
-    """Fit a distribution by stochastic variational inference, until held-out rows get no likelier.
+    """Fit a distribution by steps of Adam, until held-out rows get no likelier.
 
-    The point of a distribution with one optimum is found by Newton's method instead, to the end. What is kept otherwise
+    They are of stochastic variational inference for posteriors and for parameters of one's own, and of plain gradients
+    for the point of a network; where it has one optimum, Newton's method finds it. What is kept otherwise
     is the last state in which held-out rows are as likely as in the best one, but for a standard error of the
     difference: the best one is often early by chance, and so too near the marginal one, which understates effects.
 
@@ -180,8 +182,12 @@ def _fit(
     keep = keep and settings.posterior == "point"
     if settings.posterior == "point" and start is None and is_convex(mechanism):
         return _fit_convex(mechanism, rows, settings, bar, keep)
-    run = _Run(mechanism, rows, settings, start)
-    if not run.parameters:
+    run: _Run | _PointRun
+    if settings.posterior == "point" and isinstance(mechanism.numbers, Network):
+        run = _PointRun(mechanism, rows, settings, start)
+    else:
+        run = _Run(mechanism, rows, settings, start)
+    if isinstance(run, _Run) and not run.parameters:
         value = log_likelihood(mechanism, {}, rows, rows.held)
         return Fit(mechanism, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
     text, interrupted = "", False
@@ -245,14 +251,14 @@ def _fit_convex(mechanism: ConditionalDistribution, rows: Rows, settings: Settin
     look(math.nan)
     converged, interrupted, text = False, False, ""
     try:
-        for theta, loss, settled in last.steps(last.read(centre), settings.steps):
-            converged = settled
+        for theta, losses, settled in last.steps(last.read(centre), settings.steps):
+            converged, loss = settled, float(losses[0])
             if not math.isfinite(loss):
                 raise DataError(
                     f"The loss of {mechanism.column!r} is {loss} at step {len(history)}. Give the column another "
                     f"family than {mechanism.family!r}."
                 )
-            centre = last.write(theta, centre)
+            centre = last.write(theta[:, 0], centre)
             look(loss)
             if bar is not None:
                 bar.update()
@@ -279,35 +285,49 @@ def _point(
     return Fit(mechanism, centre, draws, tuple(centre.values()), tuple(history), text, interrupted)
 
 
-def _refit(fit: Fit, rows: Rows, before: Rows, settings: Settings) -> Fit:
-    """Fit a distribution again to the same rows with other weights than those of ``before``: a replicate.
+def _refit(
+    fit: Fit, many: Sequence[Rows], before: Rows, settings: Settings, seed: int, layers: dict[str, LastLayer]
+) -> list[Fit | DataError]:
+    """Fit a distribution again to the same rows with other weights than those of ``before``: replicates.
 
-    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end; a slope that
-    was left with the weights before is left again, so that equal weights change nothing. Points of parameters of one's
-    own are fitted by L-BFGS to the end, all others by the steps that are set.
+    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end, in all
+    replicates at once; a slope that was left with the weights before is left again, so that equal weights change
+    nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are set.
+    ``layers`` keeps last layers from call to call.
     """
     mechanism = fit.mechanism
-    if settings.posterior == "point" and fit.centre:
-        if has_last_layer(mechanism):
-            return _refit_last_layer(fit, rows, before)
-        if not isinstance(mechanism.numbers, Network):
-            return _refit_all(fit, rows, settings)
-    return _fit(mechanism, rows, settings, start=fit)
+    if settings.posterior == "point" and fit.centre and has_last_layer(mechanism):
+        if mechanism.column not in layers:
+            layer = LastLayer.of(mechanism, fit.centre, before)
+            layers[mechanism.column] = layer.around(layer.read(fit.centre))
+        layer = layers[mechanism.column]
+        some = range(0, len(many), layer.most_stacked)
+        return [each for i in some for each in _refit_last_layer(fit, many[i : i + layer.most_stacked], before, layer)]
+    own = settings.posterior == "point" and fit.centre and not isinstance(mechanism.numbers, Network)
+    found: list[Fit | DataError] = []
+    for rows in many:
+        _seed(seed, mechanism.column)
+        try:
+            found.append(_refit_all(fit, rows, settings) if own else _fit(mechanism, rows, settings, start=fit))
+        except DataError as error:
+            found.append(error)
+    return found
 
 
-def _refit_last_layer(fit: Fit, rows: Rows, before: Rows) -> Fit:
-    mechanism = fit.mechanism
-    old, new = (LastLayer.of(mechanism, fit.centre, each) for each in (before, rows))
-    theta, loss = new.read(fit.centre), math.nan
-    new = replace(new, tilt=old.gradient(theta))
-    for moved, value, _ in new.steps(theta):
-        if not math.isfinite(value):
-            raise DataError(f"The loss of {mechanism.column!r} is {value} with other weights.")
-        theta, loss = moved, value
-    centre = new.write(theta, fit.centre)
-    seen = log_likelihood(mechanism, centre, rows, rows.held)
-    entry = {"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}
-    return _point(mechanism, centre, [entry])
+def _refit_last_layer(fit: Fit, many: Sequence[Rows], before: Rows, layer: LastLayer) -> list[Fit | DataError]:
+    column = fit.mechanism.column
+    found: list[Fit | DataError] = []
+    layer = layer.weighted(torch.stack([rows.weight[before.train] for rows in many], 1))
+    theta, losses = layer.settle(layer.read(fit.centre).expand(-1, len(many), -1))
+    for i, (rows, loss) in enumerate(zip(many, losses.tolist(), strict=True)):
+        if not math.isfinite(loss):
+            found.append(DataError(f"The loss of {column!r} is {loss} with other weights."))
+            continue
+        centre = layer.write(theta[:, i], fit.centre)
+        seen = log_likelihood(fit.mechanism, centre, rows, rows.held)
+        entry = {"step": fit.history[-1]["step"], "loss": loss / len(rows.train), "held_out": seen}
+        found.append(_point(fit.mechanism, centre, [entry]))
+    return found
 
 
 def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
@@ -330,8 +350,73 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
     return run.finish(run.average, "", False)
 
 
-class _Run:
-    """One run of variational inference: its guide, the moving average of its numbers, and its history."""
+class _Steps:
+    """Steps of Adam of one distribution: the numbers that move, their moving average, and the course of the fit."""
+
+    mechanism: ConditionalDistribution
+    rows: Rows
+    settings: Settings
+    own: Sequence[Tensor]
+    average: tuple[Tensor, ...]
+    history: list[dict[str, float]]
+    before: float = 0.0
+    done: int = 0
+
+    def steps(self) -> Iterator[tuple[int, float]]:
+        """Take steps, and yield the number of each and the mean loss of a row since the last look."""
+        settings, n = self.settings, len(self.rows.train)
+        schedule = Schedule(settings.steps, settings.learning_rate)
+        batches = _batches(self.rows.train, min(settings.batch_size, n))
+        run = self.run(batches, schedule)
+        total, taken = 0.0, 0
+        for loss in (each / n for each in run):
+            if not math.isfinite(loss):
+                raise DataError(
+                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
+                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
+                )
+            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
+            self.done += 1
+            yield self.done, total / taken
+
+    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
+        """Take steps, and yield the loss after each."""
+        raise NotImplementedError
+
+    def held(self) -> Tensor:
+        """Return the log-likelihood of each held-out row at the averaged parameters."""
+        raise NotImplementedError
+
+    def look(self, loss: float) -> Tensor:
+        """Return the log-likelihood of each held-out row, and note its mean."""
+        each = self.held()
+        value = _mean(each, self.rows.weight[self.rows.held])
+        self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
+        return each
+
+
+class _PointRun(_Steps):
+    """A fit of a network's point, by gradients written out."""
+
+    def __init__(self, mechanism: ConditionalDistribution, rows: Rows, settings: Settings, start: Fit | None) -> None:
+        self.mechanism, self.rows, self.settings = mechanism, rows, settings
+        self.flat = FlatNetwork(mechanism, rows, start.centre if start else None)
+        self.own, self.history = [self.flat.numbers], []
+        self.average = _copies(self.own)
+
+    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
+        memory = self.settings.memory
+        return descend(self.flat.loss, self.own, batches, schedule, average=self.average, memory=memory)
+
+    def held(self) -> Tensor:
+        return self.flat.each(self.average[0], self.rows.held)
+
+    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+        return _point(self.mechanism, self.flat.named(state[0]), self.history, text, interrupted)
+
+
+class _Run(_Steps):
+    """A fit by variational inference, with its guide."""
 
     def __init__(
         self,
@@ -352,7 +437,6 @@ class _Run:
             self.model(self.some)
         sites: Any = tracer.trace.nodes
         self.parameters = [name for name, site in sites.items() if site["type"] == "sample"]
-        self.priors = [sites[name]["fn"] for name in self.parameters]
         size = sum(sites[name]["value"].numel() for name in self.parameters)
         if settings.posterior == "multivariate" and size > MOST_DENSE:
             raise DataError(
@@ -372,7 +456,6 @@ class _Run:
             self.average = _copies(self.own)
         self.history: list[dict[str, float]] = [] if peak is None else [*peak.history]
         self.before = 0.0 if peak is None else peak.history[-1]["step"]
-        self.done = 0
 
     def widen(self, init: Any) -> None:
         """Give the guide the width of the posterior's curvature where it starts; if that is no peak, leave it."""
@@ -399,46 +482,19 @@ class _Run:
             for own, value in zip(self.own, state, strict=True):
                 own.copy_(value)
 
-    def steps(self) -> Iterator[tuple[int, float]]:
-        """Take steps, and yield the number of each and the mean loss of a row since the last look."""
-        settings, n = self.settings, len(self.rows.train)
-        schedule = Schedule(settings.steps, settings.learning_rate)
-        batches = _batches(self.rows.train, min(settings.batch_size, n))
-        run = run_svi(self.loss(), self.own, batches, schedule, average=self.average, memory=settings.memory)
-        total, taken = 0.0, 0
-        for loss in (each / n for each in run):
-            if not math.isfinite(loss):
-                raise DataError(
-                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
-                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
-                )
-            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
-            self.done += 1
-            yield self.done, total / taken
+    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
+        return run_svi(self.loss(), self.own, batches, schedule, average=self.average, memory=self.settings.memory)
 
     def loss(self) -> Callable[[Tensor], Tensor]:
-        """Return the loss of a batch; that of a network's point without Pyro's handlers, the slowest part."""
-        if self.settings.posterior != "point" or not isinstance(self.mechanism.numbers, Network):
-            elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
-            return partial(elbo.differentiable_loss, self.model, self.guide)
-        distribution = self.mechanism.of(self.own)
+        """Return the loss of a batch."""
+        elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
+        return partial(elbo.differentiable_loss, self.model, self.guide)
 
-        def loss(at: Tensor) -> Tensor:
-            values = self.rows.at(at)
-            each: Tensor = self.rows.scale(at) * distribution(values).log_prob(values[self.mechanism.column])
-            prior: Tensor = sum(prior.log_prob(own) for prior, own in zip(self.priors, self.own, strict=True))
-            return -each.sum() - prior
-
-        return loss
-
-    def look(self, loss: float) -> Tensor:
-        """Return the log-likelihood of each held-out row at the averaged parameters, and note its mean."""
+    def held(self) -> Tensor:
         kept = _copies(self.own)
         self.put(self.average)
         each = _each(self.mechanism, self.median(), self.rows, self.rows.held)
         self.put(kept)
-        value = _mean(each, self.rows.weight[self.rows.held])
-        self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
         return each
 
     def median(self) -> dict[str, Tensor]:
@@ -588,18 +644,29 @@ def fit_mechanisms(
 
 
 def refit_mechanisms(
-    fits: Mapping[str, Fit], rows: Rows, before: Rows, settings: Settings, seed: int
-) -> dict[str, Fit]:
+    fits: Mapping[str, Fit],
+    many: Sequence[Rows],
+    before: Rows,
+    settings: Settings,
+    seed: int,
+    layers: dict[str, LastLayer],
+) -> list[dict[str, Fit] | DataError]:
     """Fit the same distributions to rows of other weights than ``before``, starting from what they are.
 
-    Held-out rows do not stop it, and Ctrl-C goes on to the caller: a replicate that is half done is none.
+    Returned are, for each of the weights, the fits or why there are none. Held-out rows do not stop them, and Ctrl-C
+    goes on to the caller: a replicate that is half done is none. ``layers`` keeps what calls have in common.
     """
-    found = {}
     settings = replace(settings, patience=None, memory=REFIT_MEMORY)
+    found: list[dict[str, Fit] | DataError] = [{} for _ in many]
     with isolated(seed), fitting():
         for column, fit in fits.items():
-            _seed(seed, column)
-            found[column] = _refit(fit, rows, before, settings)
+            left = [i for i, each in enumerate(found) if isinstance(each, dict)]
+            for i, each in zip(left, _refit(fit, [many[i] for i in left], before, settings, seed, layers), strict=True):
+                known = found[i]
+                if isinstance(each, DataError):
+                    found[i] = each
+                elif isinstance(known, dict):
+                    known[column] = each
     return found
 
 
@@ -619,8 +686,7 @@ def marginal_log_likelihood(mechanism: ConditionalDistribution, rows: Rows, sett
             centre = _fit(alone, rows, chosen).centre
         elif not isinstance(mechanism.family, Binary | Categorical):
             last = LastLayer.of(alone, centre, rows)
-            for theta, _, _ in last.steps(last.read(centre)):
-                centre = last.write(theta, centre)
+            centre = last.write(last.settle(last.read(centre))[0][:, 0], centre)
         return log_likelihood(alone, centre, rows, rows.held)
 
 

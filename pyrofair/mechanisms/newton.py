@@ -1,15 +1,16 @@
-"""Newton's method for the last layer: distributions without hidden layers, and bootstrap replicates of all."""
+"""Newton's method for the last layer: distributions without hidden layers, and stacked bootstrap replicates of all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
+from pyrofair.mechanisms.densities import Density
 from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, features
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ SOLVED = 1e-2
 MOST_SOLVING = 60
 ARRIVED, MOST_MOVES = 1e-4, 8
 """A mixture has moved far enough if another step would gain this share of the first one's gain."""
+MOST_FACTORED = 4000
+"""The curvature of more numbers is not factored, and equations are scaled by its diagonal alone."""
+MOST_STACKED = 1_000_000
+"""A stack holds at most about so many numbers of rows' distributions at once."""
 
 
 def has_last_layer(mechanism: ConditionalDistribution) -> bool:
@@ -49,141 +54,255 @@ def _is_simple(mechanism: ConditionalDistribution) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class _Curvature:
+    """The second derivatives of each row's loss in the distribution's numbers.
+
+    ``times`` multiplies by them, in shape (n, b, size), and ``diagonal`` has that shape.
+    """
+
+    times: Callable[[Tensor], Tensor]
+    diagonal: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Where b stacked fits are: numbers and slopes (k + 1, b, size), losses (b,), and what rows' numbers say there."""
+
+    theta: Tensor
+    loss: Tensor
+    gradient: Tensor
+    out: Tensor
+    slope: Tensor
+
+    def of(self, some: Tensor) -> _State:
+        """Return some of the fits."""
+        return _State(
+            self.theta[:, some], self.loss[some], self.gradient[:, some], self.out[:, some], self.slope[:, some]
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class LastLayer:
     """What the last layer of a distribution is fitted to, in double precision, all layers before it held.
 
-    ``inputs``, shape (n, k + 1), is what it reads of each row and a one; ``values`` and ``weight`` have shape (n,);
-    ``precision``, shape (k + 1, 1), is that of the normal prior of each number. ``tilt``, a gradient of shape
-    (k + 1, size), is taken off the objective's, so that a replicate of a distribution stopped early moves by its rows'
-    weights, and not towards the optimum.
+    A stack of b fits differs in weights alone. ``inputs``, shape (m, k + 1), is what it reads of each row and a one;
+    ``weight`` has shape (m, b), and ``rows`` (b,) counts those above 0 before equal rows were gathered in m different
+    ones, ``which`` (n,); ``precision``, shape (k + 1, 1, 1), is that of the normal prior of each number. ``tilt``, a
+    gradient of shape (k + 1, 1, size), is taken off the objective's, so that a replicate of a distribution stopped
+    early moves by its rows' weights, and not towards the optimum. ``factor`` is that of a curvature nearby: equations
+    scaled by it are solved in a few rounds.
     """
 
     mechanism: ConditionalDistribution
     inputs: Tensor
-    values: Tensor
+    density: Density
     weight: Tensor
+    rows: Tensor
+    which: Tensor
     precision: Tensor
     tilt: Tensor | float = 0.0
+    factor: Tensor | None = None
 
     @classmethod
     def of(cls, mechanism: ConditionalDistribution, parameters: Mapping[str, Tensor], rows: Rows) -> LastLayer:
         """Return the last layer of a distribution with given parameters, on the training rows."""
-        network = mechanism.numbers
+        network, values = mechanism.numbers, rows.at(rows.train)
         assert isinstance(network, Network)
-        values, weight = rows.at(rows.train), rows.weight[rows.train].double()
+        table = torch.stack([values[name] for name in (*mechanism.reads, mechanism.column)], 1)
+        first, which = _distinct(table)
+        values = {name: each[first] for name, each in values.items()}
         before = network.before_last(
             [each.double() for each in parameters.values()],
             [features(family, values[name]).double() for name, family in mechanism.reads.items()],
-            len(weight),
+            len(first),
         )
-        inputs = torch.cat([before, torch.ones(len(weight), 1, dtype=torch.float64)], 1)
-        return cls(
-            mechanism, inputs, values[mechanism.column].double(), weight, network.precisions.double().unsqueeze(1)
-        )
+        inputs = torch.cat([before, torch.ones(len(first), 1, dtype=torch.float64)], 1)
+        density = Density.of(mechanism.family, values[mechanism.column].double().unsqueeze(1))
+        precision = network.precisions(len(network.shapes)).double()[:, None, None]
+        none = torch.empty(len(first), 0, dtype=torch.float64)
+        layer = cls(mechanism, inputs, density, none, torch.empty(0), which, precision)
+        return layer.weighted(rows.weight[rows.train].unsqueeze(1))
+
+    def weighted(self, weight: Tensor) -> LastLayer:
+        """Return the last layer with the rows' weights (n, b) of a stack of fits."""
+        gathered = torch.zeros(len(self.inputs), weight.shape[1], dtype=torch.float64)
+        gathered.index_add_(0, self.which, weight.double())
+        return replace(self, weight=gathered, rows=(weight > 0).sum(0).double())
+
+    def around(self, theta: Tensor) -> LastLayer:
+        """Return the last layer with the slope at some numbers as its tilt, and the curvature there factored."""
+        state = self.evaluate(theta)
+        inputs, size, k = self.inputs.float(), self.mechanism.family.size, self.inputs.shape[1]
+        if k * size > MOST_FACTORED:
+            return replace(self, tilt=state.gradient)
+        times, whole = self._curvature(state).times, torch.zeros(size, k, size, k)
+        for j in range(size):
+            one = torch.zeros_like(state.out)
+            one[..., j] = 1.0
+            column = times(one)[:, 0].float()
+            for i in (i for i in range(j, size) if column[:, i].any()):
+                whole[i, :, j] = inputs.T @ (column[:, i, None] * inputs)
+                whole[j, :, i] = whole[i, :, j]
+            whole[j, :, j].diagonal().add_(self.precision[:, 0, 0].float())
+        factor, failed = torch.linalg.cholesky_ex(whole.view(size * k, size * k))
+        return replace(self, tilt=state.gradient, factor=None if bool(failed) else factor)
+
+    @property
+    def most_stacked(self) -> int:
+        """So many fits are stacked at most."""
+        return max(1, MOST_STACKED // (len(self.inputs) * self.mechanism.family.size))
 
     def read(self, parameters: Mapping[str, Tensor]) -> Tensor:
-        """Return weights and biases of the last layer, shape (k + 1, size)."""
+        """Return weights and biases of the last layer, shape (k + 1, 1, size)."""
         last = [*parameters.values()][-2 if self.inputs.shape[1] > 1 else -1 :]
-        return torch.cat([each.double().reshape(-1, self.mechanism.family.size) for each in last])
+        return torch.cat([each.double().reshape(-1, self.mechanism.family.size) for each in last]).unsqueeze(1)
 
     def write(self, theta: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return parameters with these as their last layer."""
+        """Return parameters with these, shape (k + 1, size), as their last layer."""
         found, names = dict(parameters), [*parameters]
         found[names[-1]] = theta[-1].to(found[names[-1]].dtype)
         if self.inputs.shape[1] > 1:
             found[names[-2]] = theta[:-1].to(found[names[-2]].dtype)
         return found
 
-    def loss(self, theta: Tensor) -> Tensor:
-        """Return the negative log-posterior of weights and biases, in nats, but for a constant."""
-        return self._fit(self._out(theta)) + 0.5 * (self.precision * theta.square()).sum() - (self.tilt * theta).sum()
+    def evaluate(self, theta: Tensor) -> _State:
+        """Return the negative log-posteriors of weights and biases (k + 1, b, size), but for a constant, and slopes."""
+        b, size = theta.shape[1:]
+        out = (self.inputs @ theta.reshape(-1, b * size)).view(-1, b, size) + self.mechanism.family.offset.double()
+        each, slope = self.density(out)
+        slope = slope.mul_(-self.weight.unsqueeze(-1))
+        loss = (0.5 * self.precision * theta.square() - self.tilt * theta).sum((0, 2)) - (self.weight * each).sum(0)
+        return _State(theta, loss, self._pull(slope) + self.precision * theta - self.tilt, out, slope)
 
-    def gradient(self, theta: Tensor) -> Tensor:
-        """Return its gradient, shape (k + 1, size)."""
-        out = self._out(theta).requires_grad_()
-        (slope,) = torch.autograd.grad(self._fit(out), out)
-        return self.inputs.T @ slope + self.precision * theta - self.tilt
+    def steps(self, theta: Tensor, most: int = MOST_STEPS) -> Iterator[tuple[Tensor, Tensor, bool]]:
+        """Take at most so many steps of Newton's method, and give all numbers and losses, and whether all converged.
 
-    def steps(self, theta: Tensor, most: int = MOST_STEPS) -> Iterator[tuple[Tensor, float, bool]]:
-        """Take at most so many steps of Newton's method, and give the numbers, the loss, and whether it has converged.
-
-        The curvature is that of the rows' log-likelihoods in the distribution's numbers, its negative parts left out,
-        or of mixtures the products of the rows' slopes, which are as large on average (Fisher's information), so that
-        each step leads downhill; it is halved until the loss falls.
+        The curvature is that of the rows' log-likelihoods in the distribution's numbers, or of mixtures that if their
+        components were known, as in the EM algorithm, so that each step leads downhill; it is halved until the loss
+        falls.
         """
-        value, enough = self.loss(theta), CONVERGED * len(self.weight)
+        state, enough = self.evaluate(theta), CONVERGED * self.rows
+        theta, losses = state.theta.clone(), state.loss.clone()
+        left = torch.arange(theta.shape[1])
         for taken in range(most):
-            slope = self.gradient(theta)
-            step = self._solve(slope, self._curvature(theta))
-            gain, size = float((slope * step).sum()), 1.0
+            layer = replace(self, weight=self.weight[:, left])
+            step = layer._solve(state.gradient, layer._curvature(state))
+            gain = (state.gradient * step).sum((0, 2))
             if not taken and not self._exact:
-                enough, most = max(enough, ARRIVED * gain), min(most, MOST_MOVES)
-            if not gain > enough or taken >= most:
-                yield theta, float(value), True
-                return
-            for _ in range(HALVINGS):
-                tried = theta - size * step
-                if (found := self.loss(tried)) <= value - 1e-4 * size * gain:
-                    theta, value = tried, found
-                    break
-                size *= 0.5
+                enough, most = torch.maximum(enough, ARRIVED * gain), min(most, MOST_MOVES)
+            go = gain > enough[left]
+            if taken >= most:
+                go = torch.zeros_like(go)
+            if go.any():
+                moved, state = layer._search(state, step, gain, go)
+                left = left[moved]
+                theta[:, left], losses[left] = state.theta, state.loss
             else:
-                yield theta, float(value), True  # no better in double precision
+                left = left[:0]
+            yield theta, losses, not len(left)
+            if not len(left):
                 return
-            yield theta, float(value), False
 
-    def _out(self, theta: Tensor) -> Tensor:
-        return self.inputs @ theta + self.mechanism.family.offset.double()
+    def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the numbers (k + 1, b, size) and losses (b,) where the steps end."""
+        *_, (theta, losses, _) = self.steps(theta)
+        return theta, losses
 
-    def _fit(self, out: Tensor) -> Tensor:
-        each: Tensor = self.mechanism.family.distribution(out).log_prob(self.values)  # type: ignore[no-untyped-call]
-        return -(self.weight * each).sum()
+    def _search(self, state: _State, step: Tensor, gain: Tensor, go: Tensor) -> tuple[Tensor, _State]:
+        """Halve the steps of some fits until their losses fall; return which fell, at all, and where they are."""
+        open_, size, found = torch.nonzero(go)[:, 0], 1.0, []
+        for _ in range(HALVINGS):
+            layer = replace(self, weight=self.weight[:, open_])
+            tried = layer.evaluate(state.theta[:, open_] - size * step[:, open_])
+            lower = tried.loss <= state.loss[open_] - 1e-4 * size * gain[open_]
+            if lower.any():
+                found.append((open_[lower], tried.of(lower)))
+                open_ = open_[~lower]
+            if not len(open_):
+                break
+            size *= 0.5  # some are no better in double precision, ever
+        if not found:
+            return open_[:0], state.of(open_[:0])
+        which = torch.cat([each for each, _ in found])
+        order = which.argsort()
+        parts = [one for _, one in found]
+        joined = _State(
+            torch.cat([one.theta for one in parts], 1),
+            torch.cat([one.loss for one in parts]),
+            torch.cat([one.gradient for one in parts], 1),
+            torch.cat([one.out for one in parts], 1),
+            torch.cat([one.slope for one in parts], 1),
+        )
+        return which[order], joined.of(order)
 
-    def _curvature(self, theta: Tensor) -> Tensor:
-        """Return the second derivatives of each row's loss in the distribution's numbers, shape (n, size, size).
+    def _pull(self, slope: Tensor) -> Tensor:
+        """Return what slopes in the rows' numbers, (m, b, size), are in weights and biases, (k + 1, b, size)."""
+        return (self.inputs.T @ slope.reshape(len(slope), -1)).view(-1, *slope.shape[1:])
 
-        Of a mixture: vectors whose products with themselves take their place, shape (n, size).
-        """
-        out = self._out(theta).requires_grad_()
-        if not self._exact:
-            (slope,) = torch.autograd.grad(self._fit(out), out)
-            scaled: Tensor = slope / self.weight.clamp(min=1e-12).sqrt().unsqueeze(1)
-            return scaled
-        (slope,) = torch.autograd.grad(self._fit(out), out, create_graph=True)
-        size = out.shape[-1]
-        found = torch.stack(
-            [torch.autograd.grad(slope[:, i].sum(), out, retain_graph=True)[0] for i in range(size)], 1
-        ).detach()
-        if isinstance(self.mechanism.family, Binary | Categorical):
-            return found
-        known, vectors = torch.linalg.eigh(0.5 * (found + found.transpose(1, 2)))
-        clipped: Tensor = vectors @ (known.clamp(min=0.0).unsqueeze(-1) * vectors.transpose(1, 2))
-        return clipped
+    def _curvature(self, state: _State) -> _Curvature:
+        """Return the second derivatives of each row's loss in the distribution's numbers, or those that bound them."""
+        family, weight = self.mechanism.family, self.weight.unsqueeze(-1)
+        if isinstance(family, Binary):
+            p = state.out.sigmoid()
+            known = weight * p * (1.0 - p)
+            return _Curvature(lambda v: known * v, known)
+        if isinstance(family, Categorical):
+            p = state.out.softmax(-1)
+            shares = weight * p
+            return _Curvature(lambda v: shares * (v - (p * v).sum(-1, keepdim=True)), shares * (1.0 - p))
+        each = state.slope / -weight.clamp(min=1e-300)
+        p, by_loc, by_scale = self.density.complete_curvature(state.out, each)
+        shares, rest = weight * p, weight * torch.cat([by_loc, by_scale], -1)
+        k = p.shape[-1]
+
+        def times(v: Tensor) -> Tensor:
+            first = v[..., :k]
+            return torch.cat([shares * (first - (p * first).sum(-1, keepdim=True)), rest * v[..., k:]], -1)
+
+        return _Curvature(times, torch.cat([shares * (1.0 - p), rest], -1))
 
     @property
     def _exact(self) -> bool:
         return _is_simple(self.mechanism)
 
-    def _solve(self, right: Tensor, curvature: Tensor) -> Tensor:
-        """Solve the equations of a step by conjugate gradients, scaled by their diagonal."""
-        own = curvature.square() if curvature.ndim == 2 else curvature.diagonal(dim1=1, dim2=2)
-        diagonal = self.inputs.square().T @ own + self.precision
+    def _solve(self, right: Tensor, curvature: _Curvature) -> Tensor:
+        """Solve the equations of a step by conjugate gradients, scaled by a curvature nearby or by their diagonal."""
+        if self.factor is None:
+            diagonal = self._squares(curvature.diagonal) + self.precision
         found, left = torch.zeros_like(right), right.clone()
-        scaled = left / diagonal
-        way, product = scaled.clone(), (left * scaled).sum()
+
+        def scale(each: Tensor) -> Tensor:
+            if self.factor is None:
+                return each / diagonal
+            k, b, size = each.shape
+            flat = each.permute(2, 0, 1).reshape(size * k, b).float()
+            solved = torch.cholesky_solve(flat, self.factor).double()
+            return solved.view(size, k, b).permute(1, 2, 0)
+
+        scaled = scale(left)
+        way, product = scaled.clone(), (left * scaled).sum((0, 2))
         enough = SOLVED**2 * product
         for _ in range(MOST_SOLVING):
-            if not product > enough:
+            go = product > enough
+            if not go.any():
                 break
-            turned = self.inputs @ way
-            if curvature.ndim == 2:
-                turned = curvature * (curvature * turned).sum(1, keepdim=True)
-            else:
-                turned = (curvature @ turned.unsqueeze(-1)).squeeze(-1)
-            turned = self.inputs.T @ turned + self.precision * way
-            size = product / (way * turned).sum()
-            found, left = found + size * way, left - size * turned
-            scaled, before = left / diagonal, product
-            product = (left * scaled).sum()
-            way = scaled + (product / before) * way
+            b, size = way.shape[1:]
+            turned = curvature.times((self.inputs @ way.reshape(-1, b * size)).view(-1, b, size))
+            turned = self._pull(turned) + self.precision * way
+            length = torch.where(go, product / (way * turned).sum((0, 2)), 0.0)[:, None]
+            found, left = found + length * way, left - length * turned
+            scaled, before = scale(left), product
+            product = torch.where(go, (left * scaled).sum((0, 2)), product)
+            way = scaled + torch.where(go, product / before, 0.0)[:, None] * way
         return found
+
+    def _squares(self, curvature: Tensor) -> Tensor:
+        return (self.inputs.square().T @ curvature.reshape(len(curvature), -1)).view(-1, *curvature.shape[1:])
+
+
+def _distinct(table: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a position of each different row of a table (n, k), and which of them each row is (n,)."""
+    _, which = torch.unique(table, dim=0, return_inverse=True)
+    first = torch.empty(int(which.max()) + 1, dtype=torch.int64)
+    first[which] = torch.arange(len(which))
+    return first, which

@@ -15,7 +15,15 @@ from torch.special import log_ndtr, ndtr
 
 from pyrofair.exceptions import PyrofairError
 
-__all__ = ["DiscretizedMixture", "OrderedCategorical", "TruncatedNormal"]
+__all__ = [
+    "FAR",
+    "NARROW",
+    "DiscretizedMixture",
+    "OrderedCategorical",
+    "TruncatedNormal",
+    "log_normal_interval",
+    "log_normal_step",
+]
 
 CENTRAL = 2.0
 """Beyond so many standard deviations the inverse error function loses digits, and a slower formula is used."""
@@ -159,6 +167,26 @@ NARROW = 0.01
 """A step of so few standard deviations has the probability of its middle, to five digits; a difference has fewer."""
 
 
+def log_normal_interval(first: Tensor, last: Tensor) -> Tensor:
+    """Return the log-probability of a standard normal variable between two ends; at ``FAR`` or beyond they are open.
+
+    In the left tail floating-point numbers lie close together; both tails are alike.
+    """
+    flip = first + last > 0
+    upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
+    gap = (lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
+    found: Tensor = upper + torch.log(-torch.expm1(gap))
+    return found
+
+
+def log_normal_step(first: Tensor, last: Tensor, step: Tensor) -> Tensor:
+    """Return the same for ends that are ``step`` apart, if neither is open: by its middle where the step is narrow."""
+    narrow = (step < NARROW) & (first > -FAR) & (last < FAR)
+    wide = log_normal_interval(torch.where(narrow, -1.0, first), torch.where(narrow, 1.0, last))
+    density = -0.125 * (first + last).square() - 0.5 * math.log(2.0 * math.pi) + step.log()
+    return torch.where(narrow, density, wide)
+
+
 class DiscretizedMixture(TorchDistribution):
     """The distribution of ``round(X)``, X from a mixture of k normal distributions, moved to an end when beyond it.
 
@@ -226,18 +254,9 @@ class DiscretizedMixture(TorchDistribution):
         if self._validate_args:
             self._validate_sample(value)
         k = value.unsqueeze(-1)
-        least, greatest = (k <= self.low.unsqueeze(-1)), (k >= self.high.unsqueeze(-1))
-        first = torch.where(least, -FAR, (k - 0.5 - self.loc) / self.scale)
-        last = torch.where(greatest, FAR, (k + 0.5 - self.loc) / self.scale)
-        # In the left tail floating-point numbers lie close together; both tails are alike.
-        flip = first + last > 0
-        upper, lower = log_ndtr(torch.where(flip, -first, last)), log_ndtr(torch.where(flip, -last, first))
-        step = 1.0 / self.scale
-        narrow = (step < NARROW) & ~least & ~greatest
-        gap = torch.where(narrow, -1.0, lower - upper).clamp(max=-torch.finfo(upper.dtype).tiny)
-        middle = (k - self.loc) / self.scale
-        density = -0.5 * middle.square() - 0.5 * math.log(2.0 * math.pi) + step.log()
-        inside = torch.where(narrow, density, upper + torch.log(-torch.expm1(gap)))
+        first = torch.where(k <= self.low.unsqueeze(-1), -FAR, (k - 0.5 - self.loc) / self.scale)
+        last = torch.where(k >= self.high.unsqueeze(-1), FAR, (k + 0.5 - self.loc) / self.scale)
+        inside = log_normal_step(first, last, 1.0 / self.scale)
         possible = (value >= self.low) & (value <= self.high) & (value == value.round())
         found: Tensor = (self.log_weights + inside).logsumexp(-1)
         return found.masked_fill(~possible, -math.inf)

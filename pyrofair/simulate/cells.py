@@ -161,7 +161,7 @@ class _Maker:
         method = self.plan.methods[self.key["method"]]
         if self.key["strength"] is not None:
             method = method.with_strength(self.key["strength"])
-        with warnings.catch_warnings(record=True) as caught, isolated(self.rows.seeds.fit):
+        with isolated(self.rows.seeds.fit), warnings.catch_warnings(record=True) as caught:  # threads wait here
             warnings.simplefilter("always")
             try:
                 model = method.fit(self.rows.train.copy(), self.rows.scenario, self.rows.seeds.fit)

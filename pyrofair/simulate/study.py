@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import time
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import joblib
@@ -16,7 +18,7 @@ import numpy as np
 import pandas as pd
 from joblib.parallel import get_active_backend
 from matplotlib.figure import Figure
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from pyrofair._cells import Cell, CellFolder, Failure, Key, cell_name
 from pyrofair._figures import ShownFigure
@@ -51,8 +53,13 @@ TASK_SECONDS = 5.0
 """The computing time that a task is to take, where cells are cheap."""
 TASK_ROWS = 20
 """The most replicates (scenario, size and seed) in a task."""
-LOST = {"BrokenExecutor", "KilledWorker", "CancelledError", "FutureCancelledError", "WorkerCrashedError"}
-"""The errors, by name, with which backends of joblib report that a process has died."""
+DIED = frozenset({"BrokenExecutor", "KilledWorker", "WorkerCrashedError"})
+LOST = DIED | {"CancelledError", "FutureCancelledError"}
+"""The errors, by name, with which backends of joblib report that a process has died, and what it held is lost."""
+PATIENCE = 3
+"""After so many losses a few cells are computed one by one, to find one that ends its process."""
+ALONE = 8
+"""How many."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -343,6 +350,8 @@ class _Results:
         changed: dict[tuple[str, str], int] = {}
         for name, key in self.keys.items():
             result = folder.read(key)
+            if result is None:
+                folder.path(key).unlink(missing_ok=True)  # what is damaged has been warned of
             if result is None or (isinstance(result, Failure) and retry):
                 continue
             depends = self.plan.depends(key)
@@ -365,7 +374,7 @@ class _Results:
     def add(self, result: Cell | Failure) -> None:
         """Take a result; one that a worker wrote where this process cannot see it is written again."""
         folder = self.plan.folder
-        if folder is not None and isinstance(result, Cell) and not folder.has(result.key):
+        if folder is not None and not folder.holds(result):
             folder.write(result)
         self.found[cell_name(result.key)] = result
 
@@ -415,31 +424,67 @@ def _table(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
 
 
 def _compute(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: int | None, *, progress: bool) -> None:
-    """Compute the cells that are left, in this process or by joblib's backend, and start again after a lost worker."""
+    """Compute the cells that are left, in this process or by joblib's backend; what a lost worker leaves, once more."""
     bar = tqdm(
         total=len(done.keys), initial=len(done.found), desc="study", unit="cell", disable=not progress, leave=False
     )
+    losses = 0
     with bar:
-        idle = 0
-        while (left := done.left(tasks)) and idle < 2:
-            before = len(done.found)
-            try:
-                for result in _results(plan, left, n_jobs):
-                    done.add(result)
-                    bar.update()
-            except KeyboardInterrupt:
-                _collect(done, left)
-                _warn(f"Interrupted: {len(done.found)} of {len(done.keys)} cells are finished.", plan)
-                return
-            except Exception as error:
-                if not LOST & {each.__name__ for each in type(error).__mro__}:
-                    raise
-                _collect(done, left)
-                bar.update(len(done.found) - bar.n)
-                _warn(f"A worker was lost ({type(error).__name__}: {error}): its cells are computed again.")
-            idle = idle + 1 if len(done.found) == before else 0
-        if left:
-            _warn(f"Workers were lost again and again: {len(done.found)} of {len(done.keys)} cells are finished.", plan)
+        try:
+            while left := done.left(tasks):
+                try:
+                    for result in _results(plan, left, n_jobs):
+                        done.add(result)
+                        bar.update()
+                    break
+                except Exception as error:
+                    if not _is_loss(error):
+                        raise
+                    losses += 1
+                    _collect(done, left)
+                    _warn(f"A worker was lost ({_first_line(error)}): its cells are computed again.")
+                    if losses >= PATIENCE:
+                        _compute_alone(plan, done.left(tasks), done, n_jobs)
+                    bar.update(len(done.found) - bar.n)
+        except (KeyboardInterrupt, _NoWorkersError) as error:
+            _collect(done, tasks)
+            why = "Interrupted" if isinstance(error, KeyboardInterrupt) else f"No worker is left ({error})"
+            _warn(f"{why}: {len(done.found)} of {len(done.keys)} cells are finished.", plan)
+
+
+class _NoWorkersError(Exception):
+    """Cells cannot be computed, whichever they are."""
+
+
+def _compute_alone(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: int | None) -> None:
+    """Compute the next few cells one by one: one whose worker dies again is a failure, and the others go on."""
+    single = (task._replace(methods=(method,)) for task in tasks for method in task.methods)
+    for task in islice(single, ALONE):
+        started = time.perf_counter()
+        try:
+            for result in _results(plan, [task], n_jobs):
+                done.add(result)
+        except Exception as error:
+            if not _is_loss(error):
+                raise
+            _collect(done, [task])
+            if not done.left([task]):
+                continue
+            if not _is_loss(error, DIED):
+                raise _NoWorkersError(_first_line(error)) from error
+            key = next(task.cells())
+            about = {"depends": plan.depends(key), "seconds": time.perf_counter() - started, "warnings": []}
+            text = "".join(traceback.format_exception(error))
+            done.add(Failure(key, f"Its process died, alone, too: {_first_line(error)}", text, about))
+
+
+def _is_loss(error: Exception, names: Set[str] = LOST) -> bool:
+    """Return whether an error of a backend of joblib, or one that it derives from, has one of the names."""
+    return not names.isdisjoint(each.__name__ for each in type(error).__mro__)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.200}"
 
 
 def _warn(text: str, plan: Plan | None = None) -> None:

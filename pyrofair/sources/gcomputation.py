@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -99,6 +99,18 @@ class SplitMechanisms:
     def reweighted(self, rows: Rows) -> SplitMechanisms:
         """Return the mechanisms of the same rows with other weights: a bootstrap replicate, fitted in a few steps."""
         return replace(self, rows=rows, origin=self, learned={}, starts={})
+
+    def refit_halves(self, replicates: Sequence[SplitMechanisms]) -> None:
+        """Fit the halves' mechanisms of several replicates at once; one that has none fits, and fails, by itself."""
+        with PYRO_LOCK:
+            for which in HALVES if self.learn else ():
+                self.of(which)
+                part = self._part(which)
+                weights = [each.rows.weight[part] for each in replicates]
+                found = self.starts[which].refits(weights, random_state=self.seed)
+                for each, mechanisms in zip(replicates, found, strict=True):
+                    if isinstance(mechanisms, LearnedMechanisms):
+                        each.learned[which] = mechanisms
 
     def before(self) -> SplitMechanisms:
         """Return a replicate's mechanisms of all rows, with the halves' mechanisms of its origin."""
@@ -310,6 +322,17 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         other.nuisances_ = self.nuisances_.refit(weight)
         other.split_ = self.split_.reweighted(other.rows_)
         return other
+
+    def refits(self, sample_weights: Sequence[NDArray[np.float64]]) -> list[GComputation | DataError | PositivityError]:
+        """Return :meth:`refit` for each of several weights (n,), or why it fails; their mechanisms move at once."""
+        found: list[GComputation | DataError | PositivityError] = []
+        for weight in sample_weights:
+            try:
+                found.append(self.refit(weight))
+            except (DataError, PositivityError) as error:
+                found.append(error)
+        self.split_.refit_halves([each.split_ for each in found if isinstance(each, GComputation)])
+        return found
 
     def redraws_units(self, df: pd.DataFrame) -> bool:
         """Return whether other weights of these rows give other units: drawn ones, or a sample of too many."""

@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_integer_dtype
+from torch import Tensor
 
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Estimand
@@ -36,6 +37,8 @@ FEWEST = 20
 """The fewest draws of all else in a cell."""
 MOST_ENTRIES = 50_000_000
 """So many numbers of distributions are held at once: 200 MB in single precision."""
+MOST_CELLS = 0.7
+"""Rows of which more than this share differ are taken for all different."""
 LEAST = 1e-9
 """Values that are less probable than this are left out of exact sums, and the others' probabilities divided by their
 sum."""
@@ -61,10 +64,7 @@ def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> World:
 
     Rows without weight have theirs too, so that other weights give the same units in the same order.
     """
-    cell: NDArray[Any] = np.zeros(len(table), dtype=np.int64)
-    if len(table.columns):
-        cell = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy()
-    first = np.unique(cell, return_index=True)[1]
+    first, cell = _cells(table)
     total = np.asarray(np.bincount(cell, weight), dtype=np.float64)
     return World.of_units(table.iloc[first], total / total.sum())
 
@@ -185,7 +185,7 @@ class GFormula:
                 worlds.append(self._all_values(drawn, which, units))
             else:
                 unit = np.repeat(units.unit, draws)
-                rows = self._draw(drawn, which, units.rows.iloc[unit].reset_index(drop=True), random, draws)
+                rows = self._draw(drawn, which, units.rows, random, draws)
                 worlds.append(World(rows, units.weight[unit] / draws, unit))
         return self._as_the_outcome_reads(*worlds)
 
@@ -203,8 +203,7 @@ class GFormula:
         rest = [node for node in self.graph.drawn if node not in switched]
         repeats = max(FEWEST, draws // cells) if rest else 1
         at = np.repeat(np.arange(len(one.rows)), repeats)
-        rows = one.rows.iloc[at].reset_index(drop=True)
-        rows = self._draw(rest, 0, rows, np.random.default_rng(seed), repeats)
+        rows = self._draw(rest, 0, one.rows, np.random.default_rng(seed), repeats)
         return self._as_the_outcome_reads(
             *(World(rows, each.weight[at] / repeats, one.unit[at], at % cells) for each in (one, other))
         )
@@ -212,8 +211,7 @@ class GFormula:
     def caused(self, roots: World, most: int, seed: int) -> World:
         """Return about so many units: the roots with the shared nodes that A causes drawn too, at its baseline."""
         times = max(1, most // len(roots.weight))
-        rows = roots.rows.iloc[np.repeat(roots.unit, times)].reset_index(drop=True)
-        rows = self._draw(self.graph.caused, 0, rows, np.random.default_rng([seed, 1]), times)
+        rows = self._draw(self.graph.caused, 0, roots.rows, np.random.default_rng([seed, 1]), times)
         return World.of_units(rows, np.repeat(roots.weight / times, times))
 
     def outside_support(self, units: World, rows: Rows, *, draws: int, seed: int) -> pd.DataFrame:
@@ -248,28 +246,24 @@ class GFormula:
         return prod(inf if each is None else len(each) for each in values)
 
     def _draw(
-        self, nodes: Sequence[str], which: int, rows: pd.DataFrame, random: np.random.Generator, strata: int
+        self, nodes: Sequence[str], which: int, units: pd.DataFrame, random: np.random.Generator, strata: int
     ) -> pd.DataFrame:
-        """Return rows with nodes drawn in one world, each after those that it reads.
+        """Return rows with nodes drawn in one world, each after those that it reads: so many for each unit.
 
-        Every ``strata`` rows in a row are one unit: each column's uniform numbers fall into as many equal parts of
-        [0, 1], one in each, so that the mean over a unit varies less, and is as unbiased as with free draws.
+        In a unit, each column's uniform numbers fall into as many equal parts of [0, 1], one in each, so that the mean
+        over a unit varies less, and is as unbiased as with free draws.
         """
+        rows = _Drawn(self._learned, units, strata) if nodes else None
+        typed: dict[str, pd.Series[Any]] = {}
         for node in nodes:
             for column in self.graph.graph.columns_of([node]):
-                read = self._as_read(rows, node, which)
-                order = random.random((len(rows) // strata, strata)).argsort(axis=1).ravel()
-                u = (order + random.random(len(rows))) / strata
-                at = torch.as_tensor(u.clip(1e-7, 1.0 - 1e-7), dtype=torch.float32)
-                family = self._learned.families
-                width = sum(features(family[each], torch.zeros(1)).shape[-1] for each in self._reads(column))
-                size = max(1, MOST_ENTRIES // (width + family[column].size))
-                parts = [slice(first, first + size) for first in range(0, len(rows), size)]
-                drawn = [
-                    quantile(column, self._learned.distribution(column, read.iloc[part]), at[part]) for part in parts
-                ]
-                rows = rows.assign(**{column: self._typed(column, decode(family[column], torch.cat(drawn)))})
-        return rows
+                order = random.random((len(units), strata)).argsort(axis=1).ravel()
+                u = (order + random.random(len(order))) / strata
+                assert rows is not None
+                drawn = rows.draw(column, self.graph.arms[which].get(node), u)
+                typed[column] = self._typed(column, decode(self._learned.families[column], drawn))
+                rows.add(column, drawn, typed[column])
+        return units.iloc[np.repeat(np.arange(len(units)), strata)].reset_index(drop=True).assign(**typed)
 
     def _all_values(self, nodes: Sequence[str], which: int, world: World, least: float = LEAST) -> World:
         """Return a row for each value of nodes of finite support with its probability, but for those below `least`."""
@@ -278,8 +272,10 @@ class GFormula:
                 family = self._learned.families[column]
                 values = support(family)
                 assert values is not None, f"{column} has few values"
-                mechanism = self._learned.distribution(column, self._as_read(world.rows, node, which))
-                p = mechanism.log_prob(values[:, None]).double().exp().numpy().T
+                read = self._as_read(world.rows, node, which)
+                first, cell = _cells(read[self._reads(column)])
+                mechanism = self._learned.distribution(column, read.iloc[first])
+                p = mechanism.log_prob(values[:, None]).double().exp().numpy().T[cell]
                 row, level = np.nonzero(p >= least)
                 share = p[row, level] / np.where(p >= least, p, 0.0).sum(axis=1)[row]
                 rows = world.rows.iloc[row].reset_index(drop=True)
@@ -321,3 +317,85 @@ class GFormula:
         for name in [name for name in map(str, asked) if name not in coded]:
             outside |= ~asked[name].between(observed[name].min(), observed[name].max()).to_numpy()
         return outside
+
+
+class _Drawn:
+    """Rows that are being drawn, so many for each unit, as a program's values.
+
+    A distribution is evaluated once for all rows that are alike in what it reads.
+    """
+
+    def __init__(self, learned: LearnedMechanisms, units: pd.DataFrame, strata: int) -> None:
+        self.learned, self.units = learned, units
+        self.unit = np.repeat(np.arange(len(units)), strata)
+        self.drawn: dict[str, Tensor] = {}
+        self.alike: dict[tuple[str, ...], NDArray[np.int64] | None] = {}
+
+    def draw(self, column: str, arm: int | None, u: NDArray[np.float64]) -> Tensor:
+        """Return the values of a column at probabilities u, shape (n,), its distribution with A at an arm."""
+        fit, sensitive = self.learned.fits[column], self.learned.graph.sensitive_column
+        reads, family = [name for name in fit.mechanism.reads if name != sensitive], fit.mechanism.family
+        shared = [name for name in reads if name not in self.drawn]
+        cell = self._cells(tuple(shared), tuple(name for name in reads if name in self.drawn))
+        first = np.arange(len(u)) if cell is None else _first_of(cell)
+        at = torch.as_tensor(u.clip(1e-7, 1.0 - 1e-7), dtype=torch.float32)
+        known = self.learned.encoded(self.units, shared)
+        numbers = fit.mechanism.numbers_at(fit.centre)
+        width = sum(features(each, torch.zeros(1)).shape[-1] for each in fit.mechanism.reads.values())
+        with torch.no_grad():
+            outs = []
+            for rows in _parts(len(first), width + family.size):
+                values = {name: each[self.unit[first[rows]]] for name, each in known.items()}
+                values |= {name: self.drawn[name][first[rows]] for name in reads if name in self.drawn}
+                if sensitive in fit.mechanism.reads:
+                    values[sensitive] = torch.full((len(first[rows]),), float(arm == 1))
+                outs.append(numbers(values).expand(len(first[rows]), -1))
+            out = torch.cat(outs)
+            return torch.cat(
+                [
+                    quantile(column, family.distribution(out[rows] if cell is None else out[cell[rows]]), at[rows])
+                    for rows in _parts(len(u), family.size)
+                ]
+            )
+
+    def add(self, column: str, drawn: Tensor, typed: pd.Series[Any]) -> None:
+        """Take a drawn column among those that others read: numbers as they are in its type, which may be rounded."""
+        if support(self.learned.families[column]) is None:
+            drawn = self.learned.encoded(typed.to_frame(column), [column])[column]
+        self.drawn[column] = drawn.to(torch.float32)
+
+    def _cells(self, shared: tuple[str, ...], drawn: tuple[str, ...]) -> NDArray[np.int64] | None:
+        """Return which rows are alike in some columns of units and some drawn ones, (n,); None if hardly any are."""
+        if (key := (*shared, *drawn)) not in self.alike:
+            if not drawn:
+                self.alike[key] = _cells(self.units[[*shared]])[1][self.unit]
+            else:
+                before, values = self._cells(shared, drawn[:-1]), support(self.learned.families[drawn[-1]])
+                cell = None
+                if before is not None and values is not None:
+                    codes = self.drawn[drawn[-1]].numpy().astype(np.int64) - int(values[0])
+                    cell = pd.factorize(before * len(values) + codes)[0].astype(np.int64)
+                    cell = None if cell.max() + 1 > MOST_CELLS * len(cell) else cell
+                self.alike[key] = cell
+        return self.alike[key]
+
+
+def _cells(table: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a position of each different row of a table, and which of them each row is, (n,)."""
+    if not len(table.columns):
+        return np.zeros(1, dtype=np.int64), np.zeros(len(table), dtype=np.int64)
+    cell: NDArray[Any] = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy(np.int64)
+    return _first_of(cell), cell
+
+
+def _first_of(cell: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a position of each of the cells 0 to k - 1, shape (k,)."""
+    first = np.empty(cell.max() + 1, dtype=np.int64)
+    first[cell[::-1]] = np.arange(len(cell))[::-1]
+    return first
+
+
+def _parts(n: int, width: int) -> list[slice]:
+    """Return slices of n rows that hold few numbers at once."""
+    size = max(1, MOST_ENTRIES // width)
+    return [slice(first, first + size) for first in range(0, n, size)]

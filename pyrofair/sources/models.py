@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 from scipy.optimize import nnls
 from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from pyrofair.exceptions import DataError
+from pyrofair.sources.designs import CodedDesign, newton_step
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 
@@ -44,7 +45,7 @@ MOST_PRODUCTS, CG_TOLERANCE, FLAT = 2000, 1e-9, 1e-11
 MOST_COPIES = 1000
 """The most often that a row is repeated for a classifier that takes no weights."""
 Design: TypeAlias = Any
-"""A matrix (n, k): a NumPy array, or one of SciPy in compressed rows."""
+"""A matrix (n, k): a :class:`CodedDesign`, or one of SciPy in compressed rows."""
 Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 """For each fold the rows that it is fitted on, and those that it judges."""
 
@@ -94,11 +95,14 @@ def recode(X: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFrame
 
 
 def linear_design(encoder: TableEncoder, X: pd.DataFrame) -> Design:
-    """Return a column of ones beside the encoded columns of a table, (n, k), sparse where they are many."""
-    ones = np.ones((len(X), 1))
+    """Return a column of ones beside the encoded columns of a table, (n, k), sparse where they are many.
+
+    Categories are held as codes: no matrix of indicators is made.
+    """
     if encoder.width_ > WIDE:
+        ones = np.ones((len(X), 1))
         return sparse.csr_array(sparse.hstack([sparse.csr_array(ones), encoder.transform_sparse(X)]))
-    return np.hstack([ones, encoder.transform(X)])
+    return CodedDesign.of(encoder, X)
 
 
 def newton_logistic(
@@ -109,12 +113,14 @@ def newton_logistic(
     *,
     tolerance: float = 1e-12,
     max_steps: int = 60,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
     """Return coefficients that maximise the weighted logistic likelihood of responses in [0, 1] (n,), shape (k,).
 
     Steps are damped by halving and, where the design is collinear or a level has lost all its weight, of least norm, so
     that every refit of a bootstrap converges. Under separation it stops once the likelihood gains no more. With a
-    sparse design conjugate gradients solve for a step, and never leave the design's row space.
+    sparse design conjugate gradients solve for a step, and never leave the design's row space. Some coefficients of
+    another design may be ``fixed``, shape (k,).
     """
     scale = float(weight.sum())
     coef = start
@@ -126,13 +132,14 @@ def newton_logistic(
     current = loss(eta)
     for _ in range(max_steps):
         p = expit(eta)
-        gradient = X.T @ (weight * (a - p)) / scale
         curvature = weight * p * (1.0 - p) / scale
-        if isinstance(X, np.ndarray):
-            curved = np.sqrt(curvature)[:, None] * X
-            step = linalg.lstsq(curved.T @ curved, gradient, cond=1e-12, lapack_driver="gelsy")[0]
+        if isinstance(X, CodedDesign):
+            curved = X.curvature(curvature)
+            if fixed is not None:
+                curved[fixed] = curved[:, fixed] = 0.0
+            step = newton_step(curved, X.transposed(weight * (a - p)) / scale)
         else:
-            step = _conjugate_gradients(X, curvature, gradient)
+            step = _conjugate_gradients(X, curvature, X.T @ (weight * (a - p)) / scale)
         eta_step = X @ step
         size = 1.0
         # Near the maximum the loss is flat to its last digit, which must not shorten the last steps.

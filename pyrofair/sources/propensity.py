@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -19,11 +19,19 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
+from pyrofair.effects.potential_outcomes import (
+    FEWEST_ROWS,
+    MEAN_WEIGHT,
+    SMALLEST_SHARE,
+    GroupSize,
+    KishSums,
+)
 from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
+from pyrofair.sources.designs import CodedDesign
+from pyrofair.sources.leaves import LeafValues, Leaves, is_grown
 from pyrofair.sources.models import (
     Design,
     Stack,
@@ -34,6 +42,7 @@ from pyrofair.sources.models import (
     split_folds,
     text_levels,
 )
+from pyrofair.tables.batches import Largest, add_sums
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
@@ -44,6 +53,7 @@ __all__ = [
     "Cell",
     "GroupOverlap",
     "Nuisances",
+    "OverlapTerms",
     "Propensity",
     "PropensityName",
     "Rows",
@@ -64,6 +74,7 @@ AT_BOUND = 1e-6
 SEPARATED = 1e-3
 """A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
 NEGLIGIBLE = 1e-9
+MOST_CELLS = 2.0**62
 
 
 class Propensity(ABC):
@@ -90,28 +101,39 @@ class Saturated(Propensity):
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
         """Count the cells."""
         self.levels_ = {name: as_levels(X[name]) for name in X.columns}
-        cells, index = np.unique(self._codes(X), axis=0, return_inverse=True)
+        cells, index = np.unique(self._codes(X), return_inverse=True)
         total, one = (np.bincount(index.ravel(), weights=w) for w in (weight, weight * (a == 1)))
         with np.errstate(invalid="ignore"):
             share = one / total
-        self.share_ = dict(zip(map(tuple, cells), share, strict=True))
+        self.cells_, self.share_ = cells, share
         self.fitted = share[index.ravel()]
         return self
 
     def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Return the share of each row's cell; a cell that was not fitted on is refused."""
-        found = np.array([self.share_.get(tuple(cell), np.nan) for cell in self._codes(X)])
-        if np.isnan(found).any():
-            row = X.iloc[int(np.argmax(np.isnan(found)))].to_dict()
+        return np.asarray(self.share_[self.positions(X)])
+
+    def positions(self, X: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the position of each row's cell among those fitted on, shape (m,)."""
+        codes = self._codes(X)
+        at = np.minimum(np.searchsorted(self.cells_, codes), len(self.cells_) - 1)
+        unknown = (self.cells_[at] != codes) | np.isnan(self.share_[at])
+        if unknown.any():
+            row = X.iloc[int(np.argmax(unknown))].to_dict()
             raise DataError(
                 f"The cell {row} was not among the rows that the saturated propensity was fitted on, so its group "
                 "shares are unknown. Use propensity='logistic' or 'boosted', or coarsen the columns."
             )
-        return found
+        return np.asarray(at, dtype=np.int64)
 
-    def _codes(self, X: pd.DataFrame) -> NDArray[np.int64]:
-        columns = [encode_levels(X[name], levels) for name, levels in self.levels_.items()]
-        return np.column_stack(columns) if columns else np.zeros((len(X), 1), dtype=np.int64)
+    def _codes(self, X: pd.DataFrame) -> NDArray[Any]:
+        """Return a number for each combination of levels, in their order: an object where 64 bits are too few."""
+        number: NDArray[Any] = np.zeros(len(X), dtype=np.int64)
+        if np.prod([float(len(levels)) for levels in self.levels_.values()]) >= MOST_CELLS:
+            number = number.astype(object)
+        for name, levels in self.levels_.items():
+            number = number * len(levels) + encode_levels(X[name], levels)
+        return number
 
 
 class Logistic(Propensity):
@@ -130,12 +152,16 @@ class Logistic(Propensity):
         return np.asarray(expit(self._design(X) @ self.coef_))
 
     def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Logistic:
-        """Start from the present coefficients, on the design matrix made once for all refits of this fit."""
+        """Start from the present coefficients, on the design matrix made once for all refits of this fit.
+
+        Those of levels in one group only, which have no best value, are kept.
+        """
         if not hasattr(self, "cached_"):
             self.cached_ = self._design(X)
         other = Logistic()
         other.encoder_ = self.encoder_
-        other.coef_ = newton_logistic(self.cached_, a, weight, self.coef_, tolerance=1e-8)
+        fixed = self.cached_.fixed(self.fitted) if isinstance(self.cached_, CodedDesign) else None
+        other.coef_ = newton_logistic(self.cached_, a, weight, self.coef_, tolerance=1e-11, fixed=fixed)
         other.fitted = expit(self.cached_ @ other.coef_)
         return other
 
@@ -185,10 +211,55 @@ class FromClassifier(Propensity):
 
 
 class Boosted(FromClassifier):
-    """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories."""
+    """Gradient-boosted trees, cross-fitted; text and objects are handed to them as categories.
+
+    A refit keeps the trees of each fold, and fits the values of their leaves again (:mod:`pyrofair.sources.leaves`).
+    """
+
+    moved_: list[LeafValues] | None = None
 
     def __init__(self, n: int, seed: int, folds: int = FOLDS) -> None:
         super().__init__(_trees(n, seed), folds, seed, recodes=True)
+
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Self:
+        """Fit a clone for each fold, on the rows that have a weight."""
+        self.__dict__.pop("leaves_", None)
+        self.moved_ = None
+        super().fit(X, a, weight)
+        self.weight_ = np.asarray(weight, dtype=np.float64)
+        return self
+
+    def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Propensity:
+        """Keep the trees, and fit the values of their leaves again; a fold that has lost a group is a DataError."""
+        if self.moved_ is not None or not all(is_grown(model) for model in self.models_):
+            return super().refit(X, a, weight)
+        folds = split_folds(a, self.weight_, self.folds, self.seed)
+        if not hasattr(self, "leaves_"):
+            data = self._typed(X)
+            self.leaves_ = [
+                Leaves.of(model, data, a, self.weight_, train)
+                for model, (train, _) in zip(self.models_, folds, strict=True)
+            ]
+        other = copy.copy(self)
+        other.moved_ = [leaves.refit(a, weight) for leaves in self.leaves_]
+        each = np.array(
+            [
+                expit(leaves.raw + moved.at(leaves.codes))
+                for leaves, moved in zip(self.leaves_, other.moved_, strict=True)
+            ]
+        )
+        other.fitted = each.mean(axis=0)
+        for chance, (_, test) in zip(each, folds, strict=True):
+            other.fitted[test] = chance[test]
+        return other
+
+    def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Average the folds' probabilities."""
+        if self.moved_ is None:
+            return super().predict(X)
+        data = self._typed(X)
+        each = [leaves.predict(data, moved) for leaves, moved in zip(self.leaves_, self.moved_, strict=True)]
+        return np.asarray(np.mean(each, axis=0))
 
 
 class Stacked(FromClassifier):
@@ -390,6 +461,18 @@ class Nuisances:
         # Infinity without sample weight is a row of a cell whose group lost all its weight, as in a bootstrap.
         return np.where(np.isnan(w) | (np.isinf(w) & (rows.weight == 0.0)), 0.0, w)
 
+    @property
+    def n_rows(self) -> int:
+        """The number of fitted rows."""
+        return len(self.rows.a)
+
+    def find_overlaps(self, wanted: Iterable[tuple[RegimeEstimand, int | None]]) -> None:
+        """Prepare the overlap of groups in worlds, which here needs no preparation."""
+
+    def overlap(self, part: RegimeEstimand, group: int | None) -> GroupOverlap:
+        """Return how well a group supports a world among the fitted rows."""
+        return group_overlap(part, group, self)
+
     def inside(self, rows: Rows, prefixes: Sequence[Prefix], trim: float) -> NDArray[np.bool_]:
         """Return which rows have all propensities of some prefixes within [trim, 1 - trim], shape (n,)."""
         p = np.array([self.probability(rows, prefix, clip=False) for prefix in prefixes]).reshape(-1, len(rows.a))
@@ -534,118 +617,186 @@ class GroupOverlap:
 
 def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> GroupOverlap:
     """Return how well a group, or both pooled (None), supports a world among the fitted rows."""
-    rows = nuisances.rows
-    w = nuisances.weights(rows, part, group)
-    # Saturated weights that are zero times infinity lie in unsupported cells, and are counted there.
-    saturated = nuisances.propensity == "saturated"
-    endless = np.isinf(w) if saturated else ~np.isfinite(nuisances.raw_weights(rows, part, group))
-    s = rows.weight * rows.kept
-    member = rows.member(group) & (s > 0)
-    prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
+    terms = OverlapTerms.of(part, group, nuisances, nuisances.rows)
+    return terms.overlap(part, group, nuisances, *unsupported_cells(part, group, nuisances))
 
-    def beyond(limit: float | None) -> int:
-        return 0 if limit is None else int((member & ~nuisances.inside(rows, prefixes, limit)).sum())
 
-    cells, mass = unsupported_cells(part, group, nuisances)
-    with np.errstate(over="ignore"):
-        carried = s * w
-        mean = float(carried.sum() / s.sum())
-    return GroupOverlap(
-        regime=part.regime.name,
-        group=group,
-        n=int(member.sum()),
-        mean_weight=mean,
-        max_weight=float(w[member].max(initial=0.0)),
-        effective_size=kish_size(carried),
-        at_bounds=beyond(AT_BOUND),
-        clipped=beyond(nuisances.clip),
-        cells=cells,
-        unsupported=mass,
-        estimated=len(prefixes),
-        sizes=group_sizes(part, nuisances),
-        needed=part.needed_groups(group),
-        separated=_separated(part, group, nuisances),
-        infinite=int((endless & member).sum()),
-        propensity=nuisances.propensity_name,
-    )
+@dataclass(frozen=True)
+class OverlapTerms:
+    """What is known of the overlap of a group in a world from some rows; it adds up over rows.
+
+    ``target`` is the sum of sample weights and ``carried`` that of weights, n rows of which are of the group;
+    ``absent`` counts rows whose propensity of a power is next to 0, and ``without`` those of which any is.
+    """
+
+    n: int
+    target: float
+    carried: KishSums
+    largest: Largest
+    at_bounds: int
+    clipped: int
+    infinite: int
+    ones: float
+    absent: dict[tuple[int, Prefix], tuple[int, Largest]]
+    without: int
+    sizes: tuple[tuple[int, KishSums], ...]
+    share: float
+
+    @classmethod
+    def of(
+        cls, part: RegimeEstimand, group: int | None, nuisances: Nuisances, rows: Rows, share: float | None = None
+    ) -> OverlapTerms:
+        """Return the terms of some rows; ``share`` is the weight of group 1 among all rows, by default of these."""
+        w = nuisances.weights(rows, part, group)
+        # Saturated weights that are zero times infinity lie in unsupported cells, and are counted there.
+        saturated = nuisances.propensity == "saturated"
+        endless = np.isinf(w) if saturated else ~np.isfinite(nuisances.raw_weights(rows, part, group))
+        s = rows.weight * rows.kept
+        member = rows.member(group) & (s > 0)
+        weight = part.weight(group)
+        prefixes = [prefix for prefix in weight.prefixes if prefix]
+        if share is None:
+            share = float(np.average(rows.a[rows.kept], weights=rows.weight[rows.kept]))
+
+        def beyond(limit: float | None) -> int:
+            return 0 if limit is None else int((member & ~nuisances.inside(rows, prefixes, limit)).sum())
+
+        absent, without = {}, np.zeros(int(member.sum()), dtype=bool)
+        for (value, prefix), _ in weight.powers:
+            p = nuisances.probability(rows, prefix, clip=False)[member]
+            chance = p if value else 1.0 - p
+            low = chance < SEPARATED * (share if value else 1.0 - share)
+            without |= low
+            absent[value, prefix] = int(low.sum()), Largest(float(chance.max(initial=0.0)))
+        with np.errstate(over="ignore"):
+            carried = KishSums.of(s * w)
+        return cls(
+            n=int(member.sum()),
+            target=float(s.sum()),
+            carried=carried,
+            largest=Largest(float(w[member].max(initial=0.0))),
+            at_bounds=beyond(AT_BOUND),
+            clipped=beyond(nuisances.clip),
+            infinite=int((endless & member).sum()),
+            ones=float((s * rows.a).sum()),
+            absent=absent,
+            without=int(without.sum()),
+            sizes=_size_terms(part, nuisances, rows),
+            share=share,
+        )
+
+    def __add__(self, other: OverlapTerms) -> OverlapTerms:
+        mine, theirs = ({each.name: getattr(one, each.name) for each in fields(self)} for one in (self, other))
+        return OverlapTerms(**add_sums(mine, theirs) | {"share": self.share})
+
+    def overlap(
+        self, part: RegimeEstimand, group: int | None, nuisances: Nuisances, cells: tuple[Cell, ...], mass: float
+    ) -> GroupOverlap:
+        """Return the overlap of all rows, given the cells without support and their mass."""
+        with np.errstate(over="ignore"):
+            mean = self.carried.total / self.target
+        return GroupOverlap(
+            regime=part.regime.name,
+            group=group,
+            n=self.n,
+            mean_weight=mean,
+            max_weight=self.largest.value,
+            effective_size=self.carried.size,
+            at_bounds=self.at_bounds,
+            clipped=self.clipped,
+            cells=cells,
+            unsupported=mass,
+            estimated=sum(1 for prefix in part.weight(group).prefixes if prefix),
+            sizes=_group_sizes(self.sizes),
+            needed=part.needed_groups(group),
+            separated=self._separated(part, group),
+            infinite=self.infinite,
+            propensity=nuisances.propensity_name,
+        )
+
+    def _separated(self, part: RegimeEstimand, group: int | None) -> str:
+        """Return a sentence on the columns that separate the groups, if no row to be weighted has a counterpart."""
+        # A row has no weight where a numerator is 0, and its ratio is undefined where a denominator is.
+        if not self.n or not self.absent or self.without < self.n:
+            return ""
+        value, prefix = max(self.absent, key=lambda key: self.absent[key][0])
+        graph = part.regime.unfair.graph
+        whose = "all" if group is None else f"group {group}'s"
+        return (
+            f"given {', '.join(graph.columns_of(prefix)) or 'nothing'}, the probability of "
+            f"{graph.sensitive_column}={graph.label(value)!r} is at most {self.absent[value, prefix][1].value:.1g} in "
+            f"{whose} {self.n} rows, so the two groups have no such features in common."
+        )
 
 
 def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
     """Return the fitted rows of both groups, with their effective sizes in the population of the roots."""
-    rows = nuisances.rows
-    roots = part.order[: part.roots]
-    one = nuisances.probability(rows, roots)
+    return _group_sizes(_size_terms(part, nuisances, nuisances.rows))
+
+
+def _size_terms(part: RegimeEstimand, nuisances: Nuisances, rows: Rows) -> tuple[tuple[int, KishSums], ...]:
+    one = nuisances.probability(rows, part.order[: part.roots])
     found = []
     for group, p in ((0, 1.0 - one), (1, one)):
         s = rows.weight * (rows.member(group) & (p > 0.0))
         with np.errstate(over="ignore"):
             w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
-        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), kish_size(w)))
-    return found[0], found[1]
+        found.append((int((rows.member(group) & (rows.weight > 0.0)).sum()), KishSums.of(w)))
+    return tuple(found)
 
 
-def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> str:
-    """Return a sentence on the columns that separate the groups, if no row to be weighted has a counterpart."""
-    rows = nuisances.rows
-    member = rows.member(group) & (rows.weight > 0.0)
-    if not member.any():
-        return ""
-    one = float(np.average(rows.a[rows.kept], weights=rows.weight[rows.kept]))
-    chance, absent = {}, {}
-    for (value, prefix), _ in part.weight(group).powers:
-        p = nuisances.probability(rows, prefix, clip=False)[member]
-        chance[value, prefix] = p if value else 1.0 - p
-        absent[value, prefix] = chance[value, prefix] < SEPARATED * (one if value else 1.0 - one)
-    # A row has no weight where a numerator is 0, and its ratio is undefined where a denominator is.
-    if not absent or not np.any([*absent.values()], axis=0).all():
-        return ""
-    value, prefix = max(absent, key=lambda key: int(absent[key].sum()))
-    graph = part.regime.unfair.graph
-    whose = "all" if group is None else f"group {group}'s"
-    return (
-        f"given {', '.join(graph.columns_of(prefix)) or 'nothing'}, the probability of "
-        f"{graph.sensitive_column}={graph.label(value)!r} is at most {chance[value, prefix].max():.1g} in {whose} "
-        f"{int(member.sum())} rows, so the two groups have no such features in common."
-    )
+def _group_sizes(terms: tuple[tuple[int, KishSums], ...]) -> tuple[GroupSize, GroupSize]:
+    zero, one = (GroupSize(group, rows, sums.size) for group, (rows, sums) in enumerate(terms))
+    return zero, one
 
 
-def unsupported_cells(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> tuple[tuple[Cell, ...], float]:
+def unsupported_cells(
+    part: RegimeEstimand,
+    group: int | None,
+    nuisances: Nuisances,
+    rows: Rows | None = None,
+    seen: Mapping[str, NDArray[np.float64]] | None = None,
+) -> tuple[tuple[Cell, ...], float]:
     """Return the cells with target mass and no row of a group that is needed there, and their mass together.
 
     A node must occur with the weighted group (None: both) and with the arm of every distribution that is conditioned on
     it. A cell is one level of one categorical column; under saturated propensities every column is categorical, and
-    cells of several columns count too.
+    cells of several columns count too. Where ``rows`` are but those that may lack support, ``seen`` holds the weight of
+    both groups among all rows for each level of each categorical column, (levels, 2).
     """
-    rows, saturated, graph = nuisances.rows, nuisances.propensity == "saturated", part.regime.unfair.graph
+    rows = nuisances.rows if rows is None else rows
+    saturated, graph = nuisances.propensity == "saturated", part.regime.unfair.graph
     table, a, weight = rows.table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]
+    all_weight = weight.sum() if seen is None else next(iter(seen.values())).sum()
     cells: list[Cell] = []
     total = 0.0
     lost = np.zeros(len(a), dtype=bool)
     for index, node in enumerate(part.order):
-        coded: list[tuple[NDArray[np.int64], list[str]]] = []
+        coded: list[tuple[NDArray[np.int64], list[str], NDArray[np.float64]]] = []
         for column in graph.columns_of([node]):
             if saturated or is_categorical(table[column]):
                 levels = as_levels(table[column])
-                coded.append((encode_levels(table[column], levels), [f"{column}={level}" for level in levels]))
+                codes = encode_levels(table[column], levels)
+                held = seen[column] if seen is not None else _by_group(codes, a, weight, len(levels))
+                coded.append((codes, [f"{column}={level}" for level in levels], held))
         columns = graph.columns_of(part.order[: index + 1])
         if saturated and len(columns) > 1:
             joint = table[columns].drop_duplicates()
             cell = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
             values = joint.itertuples(index=False)
             names = [", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True)) for row in values]
-            coded.append((cell.astype(np.int64), names))
+            coded.append((cell.astype(np.int64), names, _by_group(cell.astype(np.int64), a, weight, len(names))))
         fresh = np.zeros(len(a), dtype=bool)
         mass: NDArray[np.float64] | None = None
-        for codes, names in coded:
-            occurs = np.bincount(codes, weights=weight, minlength=len(names)) > 0
+        for codes, names, held in coded:
             for value in sorted(part.needed_values(index, group)):
-                absent = occurs & ~(np.bincount(codes, weights=weight * (a == value), minlength=len(names)) > 0)
+                absent = (held.sum(axis=1) > 0) & ~(held[:, value] > 0)
                 if not absent.any():
                     continue
                 if mass is None:
                     with np.errstate(invalid="ignore"):
                         target = nuisances.raw_weights(rows, part, None, index + 1)[rows.kept]
-                        mass = np.nan_to_num(weight * target, posinf=0.0) / weight.sum()
+                        mass = np.nan_to_num(weight * target, posinf=0.0) / all_weight
                 left = absent[codes] & ~lost & ~fresh
                 share = np.bincount(codes[left], weights=mass[left], minlength=len(names))
                 found = share > NEGLIGIBLE
@@ -654,3 +805,11 @@ def unsupported_cells(part: RegimeEstimand, group: int | None, nuisances: Nuisan
                 total += float(share[found].sum())
         lost |= fresh
     return tuple(cells), total
+
+
+def _by_group(
+    codes: NDArray[np.int64], a: NDArray[np.int8], weight: NDArray[np.float64], size: int
+) -> NDArray[np.float64]:
+    """Return the weight of either group in each of some cells, shape (size, 2)."""
+    sums = [np.bincount(codes, weights=weight * (a == value), minlength=size) for value in (0, 1)]
+    return np.column_stack(sums)

@@ -253,7 +253,11 @@ def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:
 
 def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.int64]:
     """Return the code of each value, shape (n,): its index among the levels; an unknown value is a DataError."""
-    codes = levels.get_indexer(pd.Index(values)).astype(np.int64)
+    if isinstance(values.dtype, pd.CategoricalDtype):  # as many look-ups as there are categories
+        own = np.append(levels.get_indexer(values.cat.categories), -1)
+        codes = own[values.cat.codes.to_numpy()].astype(np.int64)
+    else:
+        codes = levels.get_indexer(pd.Index(values)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(
             f"The column {values.name!r} holds {show_labels(values[codes < 0].unique())}, not seen in fit. Known: "

@@ -209,7 +209,7 @@ def test_drawn_rows_are_scored_anew() -> None:
 def test_intervals_are_percentiles() -> None:
     report = run(pf.IPW(UNFAIR), level=0.8)
     rows = report.table.set_index(["decisions", "quantity"])
-    for key in [("score", "p_ypi"), ("threshold", "majority_rate"), ("score", "piu_upper")]:
+    for key in [("score", "p_ypi"), ("threshold", "majority_rate"), ("score", "piu_lower")]:
         drawn = np.sort(report.draws[("m", *key)])
         assert rows.loc[key, "lower"] == pytest.approx(np.quantile(drawn, 0.1))
         assert rows.loc[key, "upper"] == pytest.approx(np.quantile(drawn, 0.9))

@@ -93,18 +93,19 @@ def test_the_strongest_is_an_ordinary_fit() -> None:
 
 def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each start is the module fitted before, but strength 0 starts cold."""
-    honest, starts, ends = MODULE.train, [], []
+    honest, starts, ends = MODULE.train_many, [], []
 
     def state(net: nn.Module) -> NDArray[np.float64]:
         return np.concatenate([each.detach().numpy().ravel() for each in net.parameters()])
 
-    def spy(net: nn.Module, problem: Any, penalty: Any, strength: float, schedule: Any) -> nn.Module:
-        starts.append((strength, state(net)))
-        fitted = honest(net, problem, penalty, strength, schedule)
-        ends.append(state(fitted))
-        return fitted
+    def spy(fits: Any, max_stack: Any) -> list[Exception | None]:
+        (fit,) = fits
+        starts.append((fit.strength, state(fit.module)))
+        errors: list[Exception | None] = honest(fits, max_stack)
+        ends.append(state(fit.module))
+        return errors
 
-    monkeypatch.setattr(MODULE, "train", spy)
+    monkeypatch.setattr(MODULE, "train_many", spy)
     trace(seeds=[5])
     assert [strength for strength, _ in starts] == [2.0, 0.5, 0.0]
     cold = starts[0][1]
@@ -148,14 +149,14 @@ def test_the_bound_falls_as_the_penalty_grows() -> None:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    honest, calls = MODULE.train, itertools.count()
+    honest, calls = MODULE.train_many, itertools.count()
 
-    def train(*args: Any) -> nn.Module:
+    def train(*args: Any) -> list[Exception | None]:
         if next(calls) == after:
             raise KeyboardInterrupt
-        return honest(*args)
+        return honest(*args)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(MODULE, "train", train)
+    monkeypatch.setattr(MODULE, "train_many", train)
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -165,16 +166,16 @@ def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatc
         with pytest.warns(
             PyrofairWarning, match=rf"Interrupted in seed {after // 3}; .* Pass it as resume=\.\.\. to go"
         ):
-            part = trace()
+            part = trace(max_stack=1)
     assert len(part.table) == 2 * after
     assert list(part.unfinished) == ([after // 3] if after % 3 else [])
     if after:
         pd.testing.assert_frame_equal(part.table, WHOLE.table.iloc[: 2 * after])
     part = pickle.loads(pickle.dumps(part))
     calls = []
-    honest = MODULE.train
-    monkeypatch.setattr(MODULE, "train", lambda *args: calls.append(args[3]) or honest(*args))
-    rest = trace(resume=part)
+    honest = MODULE.train_many
+    monkeypatch.setattr(MODULE, "train_many", lambda *args: calls.append(args) or honest(*args))
+    rest = trace(resume=part, max_stack=1)
     assert len(calls) == 6 - after  # nothing is fitted twice
     pd.testing.assert_frame_equal(rest.table, WHOLE.table)
     assert rest.unfinished == {}
@@ -414,7 +415,7 @@ def test_a_share_of_the_rows_is_measured_on_and_not_trained_on() -> None:
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_intervals_and_classifiers_survive_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"n_boot": 5, "test": draw(80, 1)}
+    settings = {"n_boot": 5, "test": draw(80, 1), "max_stack": 1}
     whole = trace(**settings)
     with monkeypatch.context() as patched:
         interrupt(patched, 4)
@@ -578,7 +579,9 @@ def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None
 
 
 MANY, OUTCOMES = draw(600, 5)
-JUDGED: dict[str, Any] = {"strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(600, 6)}
+JUDGED: dict[str, Any] = {
+    "strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(600, 6), "max_stack": 1
+}  # fmt: skip
 
 
 def judged(**settings: Any) -> PenaltyPath:
@@ -647,7 +650,7 @@ def test_another_source_judges() -> None:
 
 
 def test_a_judge_that_refuses_does_so_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(MODULE, "train_many", lambda *_: pytest.fail("trained"))
     monkeypatch.setattr(pf.OneStep, "fit", lambda *_, **__: (_ for _ in ()).throw(DataError("Too few rows.")))
     with pytest.raises(
         DataError, match=r"OneStep cannot judge the rows measured on: Too few rows\. Name another judge"

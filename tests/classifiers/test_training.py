@@ -14,8 +14,10 @@ import pytest
 import torch
 from torch import nn
 
+from pyrofair.classifiers.batches import Problem
 from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.classifiers.training import Problem, Schedule, logits_of, make_module, make_optimizer, train
+from pyrofair.classifiers.stacks import logits_of
+from pyrofair.classifiers.training import Schedule, make_module, make_optimizer, train
 from pyrofair.effects.functionals import disagreement, effect_gap
 from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes, Scored
 from pyrofair.exceptions import DataError

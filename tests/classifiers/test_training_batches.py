@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pyrofair.classifiers.training import Batch, Problem, World, WorldScores, hold_out, plan_batches, stack_worlds
+from pyrofair.classifiers.batches import Batch, Problem, World, WorldScores, hold_out, plan_batches, stack_worlds
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
 from pyrofair.exceptions import DataError

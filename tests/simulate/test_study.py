@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.simulate import METHODS, Scenario, Study, method, scenario, study
-from pyrofair.simulate.cells import Seeds
+from pyrofair.simulate.cells import Seeds, run
 
 QUICK: dict[str, Any] = {"truth_size": 1_000, "test_size": 500, "progress": False}
+MODULE = sys.modules["pyrofair.simulate.study"]
 CELL = ["scenario", "method", "strength", "n", "seed"]
 
 
@@ -336,6 +338,97 @@ def test_an_interrupt_returns_what_is_finished(tmp_path: Path) -> None:
     assert "3 not computed" in str(found)
 
 
+class TerminatedWorkerError(concurrent.futures.BrokenExecutor):
+    """As joblib's processes raise."""
+
+
+def losing(kills: Callable[[dict[str, Any]], BaseException | None]) -> Callable[..., Iterator[Any]]:
+    """Return a backend that computes cells in this process, and dies at some of them."""
+
+    def results(plan: Any, tasks: list[Any], n_jobs: int | None) -> Iterator[Any]:
+        for task in tasks:
+            for part in (task._replace(methods=(each,)) for each in task.methods):
+                if (error := kills(next(part.cells()))) is not None:
+                    raise error
+                yield from run(plan, [part])
+
+    return results
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_lost_workers_leave_is_computed_again(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = [concurrent.futures.CancelledError("gone"), TerminatedWorkerError("killed\nexit codes")]
+
+    def kills(key: dict[str, Any]) -> BaseException | None:
+        return losses.pop() if losses and key["seed"] == 3 - len(losses) else None
+
+    ways = {"m": logistic, "other": LogisticRegression(max_iter=1000)}
+    whole = study("hiring", ways, 100, 3, **QUICK)
+    monkeypatch.setattr(MODULE, "_results", losing(kills))
+    with pytest.warns(
+        PyrofairWarning, match=r"A worker was lost \((TerminatedWorkerError: killed|CancelledError: gone)\)"
+    ):
+        found = study("hiring", ways, 100, 3, folder=tmp_path if kept else None, **QUICK)
+    assert losses == []
+    same(whole, found)
+
+
+def test_a_cell_that_ends_its_process_is_a_failure_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kills(key: dict[str, Any]) -> BaseException | None:
+        return TerminatedWorkerError("killed") if key["seed"] in (0, 2) else None
+
+    monkeypatch.setattr(MODULE, "_results", losing(kills))
+    with pytest.warns(PyrofairWarning, match="A worker was lost"):
+        found = study("hiring", {"m": logistic}, 100, 12, folder=tmp_path, **QUICK)
+    assert found.failures["seed"].tolist() == [0, 2]
+    assert set(found.failures["error"]) == {"Its process died, alone, too: TerminatedWorkerError: killed"}
+    assert found.unfinished == 0
+    assert study("hiring", {"m": logistic}, 100, 12, folder=tmp_path, retry=False, **QUICK).failures.equals(
+        found.failures
+    )
+
+
+def test_a_cluster_that_is_gone_ends_a_study_with_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kills(key: dict[str, Any]) -> BaseException | None:
+        return concurrent.futures.CancelledError("gone") if key["seed"] else None
+
+    monkeypatch.setattr(MODULE, "_results", losing(kills))
+    with pytest.warns(PyrofairWarning) as caught:
+        found = study("hiring", {"m": logistic}, 100, 4, **QUICK)
+    assert str(caught[-1].message) == "No worker is left (CancelledError: gone): 1 of 4 cells are finished."
+    assert (len(found.table), found.unfinished) == (1, 3)
+
+
+def test_an_error_of_the_study_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "_results", losing(lambda key: OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        study("hiring", {"m": logistic}, 100, 1, **QUICK)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+
+    def dies(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        import os
+        import signal
+
+        from sklearn.linear_model import LogisticRegression
+
+        if train["A"].sum() % 7 == 0 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return LogisticRegression(max_iter=1000).fit(train[given.graph.input_columns], train["Y"])
+
+    with pytest.warns(PyrofairWarning, match="A worker was lost"):
+        found = study("hiring", {"m": dies}, 100, 20, n_jobs=2, **QUICK)
+    assert flag.exists()
+    assert found.unfinished == 0
+    same(found, study("hiring", {"m": logistic}, 100, 20, **QUICK))
+
+
 KILLED = """
 import sys
 from sklearn.linear_model import LogisticRegression
@@ -422,3 +515,110 @@ def test_the_page_on_studies_runs_as_pasted(
     assert Path("study.png").stat().st_size > 0
     named = {name for name in METHODS if f"`{name}`" in page.read_text(encoding="utf-8")}
     assert named == set(METHODS)
+
+
+# -- results and refusals ---------------------------------------------------------------------------------------------
+
+
+def test_a_summary_is_over_seeds_and_counts_what_failed() -> None:
+    found = study(["hiring", "additive"], {"m": logistic, "failing": failing}, [100, 150], 6, **QUICK)
+    table = found.summary().set_index(["scenario", "method", "n", "quantity"])
+    for (place, name, n), rows in found.table.groupby(["scenario", "method", "n"]):
+        row = table.loc[(place, name, n, "piu")]
+        assert row["mean"] == pytest.approx(rows["piu"].mean())
+        assert row["sd"] == pytest.approx(rows["piu"].std(), nan_ok=True)
+        assert row["error"] == pytest.approx(rows["piu"].std() / np.sqrt(len(rows)), nan_ok=True)
+        assert (row["lowest"], row["median"], row["highest"]) == (
+            rows["piu"].min(), rows["piu"].median(), rows["piu"].max(),
+        )  # fmt: skip
+        assert row["count"] == len(rows)
+        assert row["count"] + row["failed"] == 6
+    grid = found.to_xarray()
+    assert grid["piu"].dims == ("scenario", "method", "n", "seed")
+    assert int(np.isnan(grid["piu"]).sum()) == len(found.failures) > 0
+    for row in found.table.itertuples():
+        at = {"scenario": row.scenario, "method": row.method, "n": row.n, "seed": row.seed}
+        assert float(grid["piu"].sel(at)) == row.piu
+    figure = found.plot(["accuracy", "piu", "conditional_sd"])
+    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy", "", "piu", "", "conditional_sd", ""]
+    with pytest.raises(DataError, match="quantities='acuracy'"):
+        found.plot("acuracy")
+    assert (
+        repr(found)
+        == f"<Study of {len(found.table)} finished cells, {len(found.failures)} failed; print it for a summary>"
+    )
+
+
+def test_nothing_finished_is_a_study_too() -> None:
+    def never(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        raise RuntimeError("never")
+
+    found = study("hiring", {"never": never}, 100, 2, **QUICK)
+    assert found.table.empty
+    assert found.summary().empty
+    assert "2 of hiring, never: RuntimeError: never" in str(found)
+
+
+def too_short(n: int) -> None:
+    with pyro.plate("units", n):
+        pyro.sample("A", dist.Bernoulli(0.5))
+
+
+UNFAIR = scenario("hiring").unfair
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"scenarios": "hirng"}, DataError, "Did you mean 'hiring'"),
+        ({"scenarios": []}, DataError, "names nothing to study"),
+        ({"scenarios": [(too_short, UNFAIR)]}, DataError, r"in a dictionary from names a pair \(program, unfair\)"),
+        ({"scenarios": {"own": (too_short, UNFAIR)}}, GraphError, "has no site 'Q'"),
+        ({"scenarios": ["hiring", "hiring"]}, DataError, "'hiring' more than once"),
+        ({"scenarios": {3: "hiring"}}, DataError, "names are text"),
+        ({"methods": "Fio"}, DataError, "Did you mean 'FIO'"),
+        ({"methods": {"m": 3}}, DataError, "must be a name such as 'FIO'"),
+        ({"methods": {"m": LogisticRegression}}, DataError, "must be a name such as 'FIO'"),
+        ({"methods": {"m": lambda train: train}}, DataError, r"cannot be called with \(train, scenario, seed\)"),
+        ({"methods": [LogisticRegression(), LogisticRegression(C=2.0)]}, DataError, "Give a dictionary from names"),
+        ({"sizes": 0}, DataError, "sizes=0 must be an integer"),
+        ({"sizes": [100, 100]}, DataError, "holds a value more than once"),
+        ({"sizes": "100"}, DataError, "must be an integer, or a list of them"),
+        ({"seeds": 0}, DataError, "seeds=0"),
+        ({"seeds": [-1]}, DataError, "seeds=-1"),
+        ({"seeds": True}, DataError, "seeds=True"),
+        ({"strengths": [-1.0]}, DataError, "strengths"),
+        ({"strengths": 1.0}, DataError, "must be a list of numbers"),
+        ({"truth_size": 1.5}, DataError, "truth_size"),
+        ({"decisions": "hard"}, DataError, "decisions='hard'"),
+        ({"coupling": "any"}, DataError, "coupling='any'"),
+        ({"threshold": 1.0}, DataError, "threshold"),
+        ({"audit": "one-step"}, DataError, "a function of a scenario that returns a source"),
+        ({"measures": {"piu": len}}, DataError, "measures has the name 'piu'"),
+        ({"measures": {"my_low": len}}, DataError, "end the names of uncertainties"),
+        ({"measures": [len]}, DataError, "must be a dictionary"),
+        ({"n_jobs": 0}, DataError, "n_jobs=0 leaves no process"),
+        ({"progress": "no"}, DataError, "progress='no'"),
+        ({"folder": 3}, DataError, "must be the path of a folder"),
+    ],
+)
+def test_what_is_unfit_is_refused_before_any_work(wrong: dict[str, Any], error: type[Exception], message: str) -> None:
+    def never(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        raise AssertionError("work was done")
+
+    with pytest.raises(error, match=message):
+        study(**{"scenarios": "hiring", "methods": {"m": never}, "sizes": 100, "seeds": 1, **QUICK, **wrong})
+
+
+def test_settings_of_methods_are_checked_when_given() -> None:
+    with pytest.raises(DataError, match=r"The method 'FIO' does not take its settings: .*'strenght'"):
+        method("FIO", strenght=2.0)
+    with pytest.raises(DataError, match="name='Fio' is not known"):
+        method("Fio")
+
+
+def test_a_measure_that_is_no_number_and_a_model_that_scores_nothing_are_failures() -> None:
+    found = study("hiring", {"m": logistic}, 100, 1, measures={"text": lambda *_: "much"}, **QUICK)
+    assert found.failures["error"].tolist() == ["DataError: The measure 'text' returned 'much', which is no number."]
+    found = study("hiring", {"m": lambda train, given, seed: 3}, 100, 1, **QUICK)
+    assert "without predict_proba" in found.failures["error"][0]

@@ -1,0 +1,442 @@
+"""What a module is fitted to: rows, both worlds as rows, batches balanced over groups, and running scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pyrofair.effects import CounterfactualSample, Scored
+from pyrofair.exceptions import DataError
+
+__all__ = [
+    "Batch",
+    "Epoch",
+    "Epochs",
+    "Problem",
+    "Share",
+    "World",
+    "WorldScores",
+    "count_batches",
+    "hold_out",
+    "plan_batches",
+    "share_rows",
+    "stack_worlds",
+    "widen",
+]
+
+
+@dataclass(frozen=True)
+class World:
+    """One world as rows of a problem: their indices (m,), weights (m,), and units (m,) or None."""
+
+    rows: Tensor
+    weight: Tensor
+    unit: Tensor | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a module is fitted to.
+
+    ``rows`` (n + c, k) holds the n observed rows, then those that only a world has; ``outcome`` (n,) in 0 and 1,
+    ``weight`` (n,) and ``stratum`` (n,), the group over which batches are balanced, are of the observed rows. ``sign``
+    is 1 if the module's log-odds are those of the outcome that both worlds count, -1 if of the other one.
+    ``validation`` is the same for held-out rows.
+    """
+
+    rows: Tensor
+    outcome: Tensor
+    weight: Tensor
+    worlds: tuple[World, World] | None = None
+    stratum: Tensor | None = None
+    sign: int = 1
+    validation: Problem | None = None
+
+    @cached_property
+    def strata(self) -> list[int]:
+        """The groups, sorted."""
+        return [] if self.stratum is None else torch.unique(self.stratum).tolist()
+
+    @cached_property
+    def without_validation(self) -> Problem:
+        """The problem without held-out rows."""
+        return self if self.validation is None else replace(self, validation=None)
+
+    @cached_property
+    def mean_weight(self) -> float:
+        """The mean weight of the observed rows."""
+        return float(self.weight.mean())
+
+    @cached_property
+    def has_distinct_rows(self) -> bool:
+        """Whether no world has units or holds a row twice, so that a world is a weight of each row."""
+        return self.worlds is None or all(
+            world.unit is None and len(torch.unique(world.rows)) == len(world.rows) for world in self.worlds
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """A batch's share of one world: which of the world's rows (m,), and their indices in the batch (m,).
+
+    ``scale`` is the number of batches by that of batches that hold a given row of the world: a sum over all rows is on
+    average ``scale`` times the sum over a share.
+    """
+
+    entries: Tensor
+    indices: Tensor
+    scale: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rows to score (m,): first ``size`` observed ones with a loss, then those that only the worlds need."""
+
+    rows: Tensor
+    size: int
+    shares: tuple[Share, ...] = ()
+
+
+def hold_out(
+    target: NDArray[np.int8],
+    fraction: float | None,
+    random: np.random.RandomState,
+    name: str = "validation_fraction",
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split rows at random into those to train on and a fraction held out, both sorted; None holds out none.
+
+    It is a DataError, with the ``name`` of the fraction, if no row would be held out or the others lack a class.
+    """
+    if fraction is None:
+        return np.arange(len(target)), np.empty(0, dtype=np.int64)
+    size = round(fraction * len(target))
+    held, left = np.split(random.permutation(len(target)), [size])
+    if not len(held) or len(np.unique(target[left])) < 2:
+        raise DataError(
+            f"{name}={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "
+            "others must hold both classes."
+        )
+    return np.sort(left), np.sort(held)
+
+
+def stack_worlds(
+    observed: Tensor, samples: Sequence[CounterfactualSample], encode: Callable[[Any], Tensor]
+) -> tuple[Tensor, tuple[World, World]]:
+    """Return the encoded rows that are observed (n, k) or only in a world, and both worlds as rows of these.
+
+    Rows without weight are left out, and a row of a world that is an observed one is not encoded again.
+    """
+    stack, worlds, size = [observed], [], len(observed)
+    for i, sample in enumerate(samples):
+        kept = np.flatnonzero(sample.weight > 0)
+        if not len(kept):
+            raise DataError(f"The source gave world {i} {len(sample.weight)} rows and none has weight; check its fit.")
+        rows = np.full(len(kept), -1) if sample.origin is None else sample.origin[kept]
+        if rows.max() >= len(observed):
+            raise DataError(
+                f"The source gave world {i} the origin {rows.max()}, but only {len(observed)} rows are observed. An "
+                "origin is a position in the rows that worlds(df=...) was given."
+            )
+        new = rows < 0
+        if new.any():
+            rows = np.where(new, size + np.cumsum(new) - 1, rows)
+            size += int(new.sum())
+            stack.append(encode(sample.rows.iloc[kept[new]]))
+        worlds.append(
+            World(
+                torch.tensor(rows, device=observed.device),
+                torch.tensor(sample.weight[kept], dtype=observed.dtype, device=observed.device),
+                None if sample.unit is None else torch.tensor(sample.unit[kept], device=observed.device),
+            )
+        )
+    one, other = worlds
+    if one.unit is not None and other.unit is not None:  # number the units of both worlds from 0
+        size = len(one.unit)
+        _, numbers = torch.unique(torch.cat([one.unit, other.unit]), return_inverse=True)
+        one, other = replace(one, unit=numbers[:size]), replace(other, unit=numbers[size:])
+    return torch.cat(stack), (one, other)
+
+
+def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool) -> list[Batch]:
+    """Split the observed rows into batches, and, when penalised, assign the rows of both worlds to them.
+
+    Each observed row comes once. When penalised, batches are balanced over groups, and each row of a world comes once:
+    an observed row in its own batch, a unit with all its rows in both worlds in one batch. Only a world with fewer rows
+    (or units) than batches comes whole in each batch left without any. A single batch keeps the order of the rows.
+    """
+    n = len(problem.outcome)
+    count = count_batches(n, batch_size)
+    order = _draw_order(problem, count, generator, penalised=penalised)
+    if not penalised or problem.worlds is None:
+        return [Batch(rows, len(rows)) for rows in order.tensor_split(count)]
+    # Every count-th row of an order sorted by group: each batch gets its share of each group.
+    parts = [[order[i::count]] for i in range(count)]
+    shares: list[list[Share]] = [[] for _ in range(count)]
+    position = torch.empty_like(order)
+    position[order] = torch.arange(n, device=order.device)
+    for world, batch in zip(problem.worlds, _assign(problem.worlds, position, count, generator), strict=True):
+        sizes = [sum(map(len, rows)) for rows in parts]
+        for i, (share, others) in enumerate(_allocate(world, batch, position, sizes)):
+            shares[i].append(share)
+            parts[i].append(others)
+    return [Batch(torch.cat(rows), len(rows[0]), tuple(share)) for rows, share in zip(parts, shares, strict=True)]
+
+
+def share_rows(problem: Problem, known: Iterable[Problem]) -> Problem:
+    """Return a problem on the tensor of rows of an earlier one that has the same rows, if there is one."""
+    for other in known:
+        if other.rows.shape == problem.rows.shape and torch.equal(other.rows, problem.rows):
+            return replace(problem, rows=other.rows)
+    return problem
+
+
+def count_batches(rows: int, batch_size: int) -> int:
+    """Return the number of batches of an epoch."""
+    return max(1, -(-rows // batch_size))
+
+
+def _draw_order(problem: Problem, count: int, generator: torch.Generator, *, penalised: bool) -> Tensor:
+    """Return the observed rows (n,) in random order, when penalised one group after the other."""
+    n = len(problem.outcome)
+    order = torch.arange(n) if count == 1 else torch.randperm(n, generator=generator)
+    order = order.to(problem.rows.device)
+    if penalised and problem.stratum is not None and count > 1:
+        stratum = problem.stratum[order]
+        order = torch.cat([order.masked_select(stratum == value) for value in problem.strata])
+    return order
+
+
+def _assign(worlds: tuple[World, World], position: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
+    """Return the batch of each row of both worlds, from the positions (n,) of observed rows in the order."""
+
+    def at_random(size: int) -> Tensor:
+        numbers = torch.zeros(size) if count == 1 else torch.randperm(size, generator=generator) % count
+        return numbers.to(position)
+
+    units = [world.unit for world in worlds if world.unit is not None]
+    batch_of_unit = at_random(1 + int(max(unit.max() for unit in units))) if units else position
+    assigned = []
+    for world in worlds:
+        if world.unit is not None:
+            batch = batch_of_unit[world.unit]
+        else:
+            observed = world.rows < len(position)
+            batch = torch.empty_like(world.rows)
+            batch[observed] = position[world.rows[observed]] % count
+            batch[~observed] = at_random(int((~observed).sum()))
+        assigned.append(batch)
+    return assigned
+
+
+def _allocate(world: World, batch: Tensor, position: Tensor, sizes: Sequence[int]) -> list[tuple[Share, Tensor]]:
+    """Return for each batch its share of a world, and the rows that are added to the ``sizes`` it already has."""
+    count, device = len(sizes), position.device
+    added = torch.ones_like(batch, dtype=torch.bool) if world.unit is not None else world.rows >= len(position)
+    by_batch = torch.argsort(2 * batch + added, stable=True)  # the added rows come last in their batch
+    batch, added, rows = batch[by_batch], added[by_batch], world.rows[by_batch]
+    ends = torch.bincount(batch, minlength=count).cumsum(0)
+    additions = torch.bincount(batch[added], minlength=count)
+    offset = torch.tensor(sizes, device=device) + additions - ends
+    indices = torch.arange(len(rows), device=device) + offset[batch]
+    indices[~added] = position[rows[~added]] // count
+    cuts = ends[:-1].tolist()
+    empty = torch.nonzero(torch.bincount(batch, minlength=count) == 0).flatten().tolist()
+    scale = count / (1 + len(empty))
+    shares = [Share(*each, scale) for each in zip(by_batch.tensor_split(cuts), indices.tensor_split(cuts), strict=True)]
+    others = list(rows[added].tensor_split(additions.cumsum(0)[:-1].tolist()))
+    everything = torch.arange(len(rows), device=device)
+    for i in empty:
+        shares[i], others[i] = Share(everything, sizes[i] + everything, scale), world.rows
+    return list(zip(shares, others, strict=True))
+
+
+class WorldScores:
+    """The scores of a world while a module is trained in batches: those of the batch, and estimates of all others.
+
+    A penalty is a function of the means of all rows, not of a batch's: batch means of abs(a - b) or of a product are
+    biased. So it receives all rows, whose scores are those last seen, moved with the mean score by as much as a batch's
+    rows have changed. The gradient comes through the rows of the batch, scaled so that it averages over an epoch to
+    that of all rows. Where the world has units, their mean scores are kept; a batch holds all rows of its units.
+    ``scores`` of all rows of the problem are the start; None where each batch holds the whole world.
+    """
+
+    def __init__(self, world: World, scores: Tensor | None = None) -> None:
+        self.world = world
+        self.unit = None if world.unit is None else torch.arange(1 + int(world.unit.max()), device=world.unit.device)
+        self.weight = world.weight if world.unit is None else self._sums(world.unit, world.weight)
+        self.last = torch.zeros_like(self.weight)
+        if scores is not None:
+            entries = torch.arange(len(world.rows), device=world.rows.device)
+            items, values = self._items(entries, scores.index_select(0, world.rows))
+            self.last[items] = values
+
+    def scored(self, share: Share, scores: Tensor) -> Scored:
+        """Return the scores of all rows, or the mean scores of all units, given the scores of a batch's rows."""
+        items, values = self._items(share.entries, scores.index_select(0, share.indices))
+        now = values.detach()
+        weight = self.weight[items]
+        self.last += (weight * (now - self.last[items])).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+        self.last[items] = now
+        level = self.last.clamp(0.0, 1.0).index_copy(0, items, now + share.scale * (values - now))
+        return Scored(level, self.weight, self.unit)
+
+    def whole(self) -> Scored:
+        """Return the scores of all rows, or the mean scores of all units, as they were last seen."""
+        return Scored(self.last, self.weight, self.unit)
+
+    def _items(self, entries: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which rows or units these are, and their scores or mean scores."""
+        if self.world.unit is None:
+            return entries, scores
+        unit = self.world.unit[entries]
+        held = torch.zeros_like(self.weight, dtype=torch.bool).index_fill(0, unit, True)
+        items = torch.nonzero(held & (self.weight > 0)).flatten()
+        sums = self._sums(unit, self.world.weight[entries] * scores)
+        return items, sums[items] / self.weight[items]
+
+    def _sums(self, unit: Tensor, values: Tensor) -> Tensor:
+        # float64: index_add adds one by one, and a unit may hold a million rows.
+        zeros = values.new_zeros(1 + int(self.world.unit.max()), dtype=torch.float64)  # type: ignore[union-attr]
+        return zeros.index_add(0, unit, values.to(torch.float64)).to(values.dtype)
+
+
+FILL = 32
+"""Batches are filled up to a multiple of so many rows: sums and vector instructions then round alike in every stack."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The batches of an epoch of K problems as tensors, each batch filled up to m rows that count nothing.
+
+    ``rows`` (batches, K, m) are indices of the rows of each problem; one past the last where the batch is filled up.
+    ``outcome`` and ``factor`` (batches, K, m): the factor of a row's cross-entropy in the loss. ``share`` (batches, K,
+    2, m): the weight of a row in each world, of which ``total`` (batches, K, 2) is the sum; ``scale`` (batches, K, 2),
+    as that of a :class:`Share`. ``batches`` lists the same per problem, where each is trained with shares of its own.
+    """
+
+    rows: Tensor
+    outcome: Tensor
+    factor: Tensor
+    share: Tensor | None = None
+    total: Tensor | None = None
+    scale: Tensor | None = None
+    batches: tuple[list[Batch], ...] = ()
+
+    @classmethod
+    def join(cls, parts: Sequence[Epoch], fills: Sequence[int]) -> Epoch:
+        """Return the epochs of several problems, whose rows are filled up with the given numbers, as one."""
+        if len(parts) == 1:
+            return parts[0]
+        width = max(part.rows.shape[2] for part in parts)
+        shares, totals, scales = (
+            [values for part in parts if (values := getattr(part, name)) is not None]
+            for name in ("share", "total", "scale")
+        )
+        return cls(
+            torch.cat([widen(part.rows, width, fill) for part, fill in zip(parts, fills, strict=True)], 1),
+            torch.cat([widen(part.outcome, width, 0) for part in parts], 1),
+            torch.cat([widen(part.factor, width, 0) for part in parts], 1),
+            torch.cat([widen(share, width, 0) for share in shares], 1) if shares else None,
+            torch.cat(totals, 1) if totals else None,
+            torch.cat(scales, 1) if scales else None,
+            tuple(batches for part in parts for batches in part.batches),
+        )
+
+
+def widen(values: Tensor, width: int, fill: int) -> Tensor:
+    """Return values (..., m), filled up to a width along the last axis."""
+    lacking = width - values.shape[-1]
+    return values if not lacking else nn.functional.pad(values, (0, lacking), value=fill)
+
+
+class Epochs:
+    """Draws the epochs of one problem: the batches of :func:`plan_batches`, filled up to one length.
+
+    ``apart`` asks for the shares of each batch, which a penalty needs that is given the scores of single rows or units.
+    """
+
+    def __init__(self, problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool, apart: bool):
+        self.problem, self.generator, self.penalised, self.apart = problem, generator, penalised, apart
+        self.batch_size, self.n = batch_size, len(problem.outcome)
+        self.count = count_batches(self.n, batch_size)
+        worlds = problem.worlds if penalised and not apart and problem.worlds is not None else ()
+        self.worlds = [world.rows for world in worlds]
+        self.added = [rows[rows >= self.n] for rows in self.worlds]
+        # Per row of the problem, and one that counts nothing: its outcome, its weight, and its weight in each world.
+        self.columns = problem.rows.new_zeros(2 + len(worlds), len(problem.rows) + 1)
+        self.columns[0, : self.n], self.columns[1, : self.n] = problem.outcome, problem.weight / problem.mean_weight
+        for column, world in zip(self.columns[2:], worlds, strict=True):
+            column[world.rows] = world.weight
+
+    def draw(self) -> Epoch:
+        """Return the next epoch, with K = 1."""
+        if self.apart:
+            return self._listed(plan_batches(self.problem, self.batch_size, self.generator, penalised=self.penalised))
+        order = _draw_order(self.problem, self.count, self.generator, penalised=self.penalised)
+        parts = [_deal(order, self.count, len(self.problem.rows), in_turn=self.penalised)]
+        for added in self.added:
+            turn = torch.arange(len(added)) if self.count == 1 else torch.randperm(len(added), generator=self.generator)
+            dealt = torch.empty_like(added)
+            dealt[turn.to(added)] = added
+            parts.append(_deal(dealt, self.count, len(self.problem.rows), in_turn=True))
+        sizes = self.columns.new_full((self.count, 1), self.n // self.count)
+        sizes[: self.n % self.count] += 1
+        return self._filled(torch.cat(parts, 1), sizes)
+
+    def _filled(self, rows: Tensor, sizes: Tensor) -> Epoch:
+        fill = len(self.problem.rows)
+        rows = widen(rows, -(-rows.shape[1] // FILL) * FILL, fill)
+        outcome, factor, *share = self._columns_of(rows)
+        factor = factor / sizes
+        if not self.worlds:
+            return Epoch(rows[:, None], outcome[:, None], factor[:, None])
+        shares = torch.stack(share, 1)
+        total = shares.sum(2)
+        scale = shares.new_full(total.shape, self.count)
+        empty = total <= 0
+        if bool(empty.any()):  # the world comes whole in such a batch
+            scale = scale / (1 + empty.sum(0))
+            for i, (world, column) in enumerate(zip(self.worlds, self.columns[2:], strict=True)):
+                size = -(-len(world) // FILL) * FILL
+                extra = rows.new_full((self.count, size), fill)
+                extra[empty[:, i], : len(world)] = world
+                rows = torch.cat([rows, extra], 1)
+                outcome, factor, shares = (widen(each, rows.shape[1], 0) for each in (outcome, factor, shares))
+                shares[:, i, -size:] = column[extra]
+            total = shares.sum(2)
+        rows, outcome, factor, shares, total, scale = (
+            each[:, None] for each in (rows, outcome, factor, shares, total, scale)
+        )
+        return Epoch(rows, outcome, factor, shares, total, scale)
+
+    def _columns_of(self, rows: Tensor) -> Tensor:
+        """Return the columns at rows of any shape, shape (columns, *rows.shape)."""
+        return self.columns.gather(1, rows.reshape(1, -1).expand(len(self.columns), -1)).view(-1, *rows.shape)
+
+    def _listed(self, batches: list[Batch]) -> Epoch:
+        fill, longest = len(self.problem.rows), max(len(batch.rows) for batch in batches)
+        rows = batches[0].rows.new_full((len(batches), -(-longest // FILL) * FILL), fill)
+        sizes = self.columns.new_empty(len(batches), 1)
+        for at, batch in enumerate(batches):
+            rows[at, : len(batch.rows)] = batch.rows
+            sizes[at] = batch.size
+        outcome, factor = self._columns_of(rows)
+        factor = factor * (torch.arange(rows.shape[1], device=rows.device) < sizes) / sizes
+        return Epoch(rows[:, None], outcome[:, None], factor[:, None], batches=(batches,))
+
+
+def _deal(order: Tensor, count: int, fill: int, *, in_turn: bool) -> Tensor:
+    """Split rows into batches (count, m), one to each in turn or else in blocks, filled up to one length."""
+    longest = -(-len(order) // count)
+    if in_turn:
+        return widen(order, longest * count, fill).view(longest, count).T
+    if len(order) == longest * count:
+        return order.view(count, longest)
+    return torch.stack([widen(part, longest, fill) for part in order.tensor_split(count)])
