@@ -233,9 +233,9 @@ def test_printed_test_set_bounds() -> None:
 
 def test_orders_are_judged_by_paired_differences() -> None:
     low = np.array([70.0, 75.0, 72.0])
-    assert printed_order("s", "synth", "c", low + [2.0, 2.1, 1.9], low).verdict == HOLDS
-    assert printed_order("s", "synth", "c", low - [2.0, 2.1, 1.9], low).verdict == FAILS
-    assert printed_order("s", "synth", "c", low + [2.0, -2.1, 1.9], low).verdict == UNTESTED
+    assert printed_order("s", "synth", "c", np.add(low, [2.0, 2.1, 1.9]), low).verdict == HOLDS
+    assert printed_order("s", "synth", "c", np.subtract(low, [2.0, 2.1, 1.9]), low).verdict == FAILS
+    assert printed_order("s", "synth", "c", np.add(low, [2.0, -2.1, 1.9]), low).verdict == UNTESTED
     assert printed_order("s", "synth", "c", low, low).verdict == FAILS  # no difference is none
     assert printed_order("s", "synth", "c", low[:1] + 5, low[:1]).verdict == UNTESTED
 
