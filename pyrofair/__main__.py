@@ -50,7 +50,7 @@ def _add_reproduce(commands: Any) -> None:
     job.add_argument("name", choices=[*EXPERIMENTS, "all"])
     job.add_argument("--quick", action="store_true", help="few rows, seeds and strengths: whether it runs, no more")
     job.add_argument("--jobs", type=int, default=1, help="processes (default 1); the numbers do not depend on it")
-    job.add_argument("--output", type=Path, default=None, help="folder for the results (default reproduce)")
+    job.add_argument("--output", type=Path, default=None, help="folder for the results (default reproduction)")
     job.add_argument("--overwrite", action="store_true", help="replace the results of another run in that folder")
 
 
@@ -82,7 +82,7 @@ def _reproduce(options: argparse.Namespace, parser: argparse.ArgumentParser, lin
     """Make tables and figures of the paper, and return the folder of the results."""
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
-    folder: Path = options.output or Path("reproduce-quick" if options.quick else "reproduce")
+    folder: Path = options.output or Path("reproduction-quick" if options.quick else "reproduction")
     names = list(EXPERIMENTS) if options.name == "all" else [options.name]
     try:
         claim_cells(folder, quick=options.quick, overwrite=options.overwrite)

@@ -5,7 +5,7 @@ the trade-off over penalty strengths, and a text that describes both. Or in come
 figures; out go files of them (:func:`reproduce`). The command line saves both to a folder.
 """
 
-from pyrofair.reproduce.compare import SETTINGS, Comparison, claim_folder, compare, settings_of
+from pyrofair.reproduce.comparison import SETTINGS, Comparison, claim_folder, compare, settings_of
 from pyrofair.reproduce.experiments import EXPERIMENTS
 from pyrofair.reproduce.fits import MODES, modes
 from pyrofair.reproduce.run import claim_cells, reproduce

@@ -210,10 +210,10 @@ def draw_frontier(
         line = own.sort_values("strength")
         axes.plot(line["true_piu"], line["accuracy"], marker=marker, color=colour, markersize=5, linewidth=1.2,
                   label=name)  # fmt: skip
-    for name, (accuracy, piu) in printed.items():
+    for down, (name, (accuracy, piu)) in zip((6, -12), printed.items(), strict=False):
         axes.errorbar(piu.value, accuracy.value, xerr=piu.sd, yerr=accuracy.sd, fmt="none", ecolor="black", capsize=2)
         axes.plot(piu.value, accuracy.value, linestyle="", **PRINTED_MARK)
-        axes.annotate(f"{name}, printed", (piu.value, accuracy.value), xytext=(7, -11), textcoords="offset points",
+        axes.annotate(f"{name}, printed", (piu.value, accuracy.value), xytext=(7, down), textcoords="offset points",
                       fontsize=8)  # fmt: skip
     axes.axhline(rates["bayes"], color=GREEN, linestyle=":", linewidth=1.2)
     axes.annotate("Bayes rate", (0.995, rates["bayes"]), xycoords=("axes fraction", "data"), ha="right", va="bottom",

@@ -18,7 +18,7 @@ from pyrofair.reproduce.experiments import EXPERIMENTS
 from pyrofair.reproduce.fits import Job, run
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, unfair_paths
 from pyrofair.reproduce.results import FULL, QUICK, Outcome, Results, Scale, Table, markdown
-from pyrofair.reproduce.verdicts import verdict_table
+from pyrofair.reproduce.verdicts import FAILS, HOLDS, UNTESTED, verdict_table
 
 __all__ = ["claim_cells", "reproduce"]
 
@@ -156,7 +156,13 @@ def _titled(table: Table) -> str:
 
 def _page(name: str, outcome: Outcome, verdicts: pd.DataFrame, results: Results, scale: Scale) -> str:
     """Return the page of an experiment in Markdown: tables, figures, verdicts, and what the numbers rest on."""
-    parts = [f"## {EXPERIMENTS[name].title}", f"`python -m pyrofair reproduce {name}`"]
+    spent = results.rows.groupby(["data", "method", "model", "seed"])["cpu_seconds"].first()
+    quick = " --quick" if scale is QUICK else ""
+    parts = [
+        f"## {EXPERIMENTS[name].title}",
+        f"`python -m pyrofair reproduce {name}{quick}`: {len(spent)} cells, {spent.sum() / 60:.1f} minutes of processor "
+        "time, those that other experiments share included.",
+    ]
     parts += [_titled(table) for table in outcome.tables.values()]
     parts += list(outcome.notes)
     parts += [f"![{each}]({each}.png)" for each in outcome.figures]
@@ -182,7 +188,17 @@ def _rests_on(results: Results, scale: Scale) -> str:
 
 def _write_report(folder: Path) -> Path:
     """Write one page of all experiments whose pages are in a folder, and return it."""
-    pages = [folder / f"{name}-page.md" for name in EXPERIMENTS]
+    done = [name for name in EXPERIMENTS if (folder / f"{name}-page.md").exists()]
+    counts = {}
+    for name in done:
+        verdicts = pd.read_csv(folder / f"{name}-verdicts.csv")["verdict"]
+        counts[EXPERIMENTS[name].title] = [int((verdicts == each).sum()) for each in (HOLDS, FAILS, UNTESTED)]
+    summary = pd.DataFrame.from_dict(counts, orient="index", columns=["holds", "fails", "cannot be tested"])
+    parts = [
+        "**Claims of the paper, counted**\n",
+        markdown(summary.rename_axis("experiment").reset_index()) + "\n",
+        *((folder / f"{name}-page.md").read_text(encoding="utf-8") for name in done),
+    ]
     path = folder / "report.md"
-    path.write_text("\n".join(page.read_text(encoding="utf-8") for page in pages if page.exists()), encoding="utf-8")
+    path.write_text("\n".join(parts), encoding="utf-8")
     return path

@@ -25,6 +25,7 @@ from pyrofair.classifiers import PSCF
 from pyrofair.datasets.uci import load_german
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, modes, settings_of
+from pyrofair.reproduce.kept import KeptModel
 from pyrofair.sources import propensity
 
 TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "Proposed given S", "PSCF"]
@@ -332,3 +333,93 @@ def test_help_names_the_data(capsys: pytest.CaptureFixture[str]) -> None:
         main(["compare", "--help"])
     assert "{adult,german}" in capsys.readouterr().out
     assert set(SETTINGS) == {"adult", "german"}
+
+
+# --- interruption ----------------------------------------------------------------------------------------------------
+
+SHORT_RUN = """
+import dataclasses, sys
+from pathlib import Path
+from sklearn.ensemble import HistGradientBoostingClassifier
+from pyrofair.reproduce import SETTINGS, compare
+from pyrofair.sources import propensity
+
+SETTINGS["german"] = dataclasses.replace(SETTINGS["german"], epochs=2, pscf={"epochs": 2, "samples": 5})
+boosted = lambda **settings: HistGradientBoostingClassifier(**settings | {"max_iter": 2})
+propensity.HistGradientBoostingClassifier = boosted
+compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, folder=Path(sys.argv[1]))
+"""
+"""The run of the fixtures, in a process of its own."""
+
+
+def test_after_a_kill_the_same_call_goes_on_and_gives_the_same(
+    result: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", SHORT_RUN, str(tmp_path)]
+    lines: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if "training FIO" in line:
+                process.kill()
+    assert "training FIO" in lines[-1]
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    assert kept
+    again: list[str] = []
+    settings: dict[str, Any] = {"strength": 0.5, "strengths": (0.0, 1.0), "n_boot": 40, "seed": 1}
+    found = compare("german", **settings, folder=tmp_path, report=again.append)
+    steps = [line.partition("s] ")[2] for line in again]
+    assert steps[:7] == [
+        *(f"{name} was trained before" for name in TRAINED[:4]),
+        *(f"training {name}" for name in TRAINED[4:]),
+    ]
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    same(found, result)
+    # A third call has nothing to train, audit or trace.
+    for name in ("audit", "penalty_path"):
+        monkeypatch.setattr(f"pyrofair.reproduce.comparison.{name}", None)
+    third: list[str] = []
+    same(compare("german", **settings, folder=tmp_path, report=third.append), result)
+    assert sum("was trained before" in line for line in third) == len(TRAINED)
+    with pytest.raises(DataError, match=r"finished cells of another run: seed is 1 there and 2 here"):
+        compare("german", **settings | {"seed": 2}, folder=tmp_path)
+
+
+def same(one: Comparison, other: Comparison) -> None:
+    """Two comparisons have the same numbers and words."""
+    assert one.text == other.text
+    for name in ("audit", "paper"):
+        for frame in ("table", "groups", "draws", "influence", "stages"):
+            pd.testing.assert_frame_equal(*(getattr(getattr(each, name), frame) for each in (one, other)))
+        assert str(getattr(one, name)) == str(getattr(other, name))
+    pd.testing.assert_frame_equal(one.path, other.path)
+
+
+def test_a_kept_model_is_trained_only_for_rows_that_it_has_not_scored(tmp_path: Path) -> None:
+    cells = CellFolder.claimed(tmp_path, {"run": 1})
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": ["x", "y", "x"]})
+
+    class Model:
+        feature_names_in_ = np.array(["a", "b"], dtype=object)
+
+        def predict_proba(self, rows: pd.DataFrame) -> Any:
+            p = rows["a"].to_numpy() / 4
+            return np.column_stack([1 - p, p])
+
+    trained: list[int] = []
+
+    def train() -> Model:
+        trained.append(1)
+        return Model()
+
+    def kept() -> KeptModel:
+        return KeptModel("m", cells, train, Model.feature_names_in_, np.array([0, 1]))
+
+    first = kept().predict_proba(X)
+    np.testing.assert_array_equal(first, Model().predict_proba(X))
+    assert len(trained) == 1
+    np.testing.assert_array_equal(kept().predict_proba(X), first)
+    assert len(trained) == 1
+    np.testing.assert_array_equal(kept().predict_proba(X.iloc[::-1]), first[::-1])  # another order is another table
+    assert len(trained) == 2
