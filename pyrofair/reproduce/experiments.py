@@ -11,7 +11,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pyrofair.effects import test_set_bound
-from pyrofair.reproduce import figures
+from pyrofair.reproduce.figures import (
+    draw_accuracies,
+    draw_effects,
+    draw_frontier,
+    draw_intervals,
+    draw_path,
+    draw_region,
+)
 from pyrofair.reproduce.fits import DELTA, PAPER_MODE, Job
 from pyrofair.reproduce.printed import PRINTED, Printed, printed
 from pyrofair.reproduce.problems import PROBLEMS
@@ -139,7 +146,7 @@ def _accuracy_figure(summaries: pd.DataFrame, claims: Iterable[Printed], rates: 
         for name in [each for each, known in OF_PAPER.items() if known == claim.method] or [claim.method]:
             of[claim.data, name] = claim
     titles = {data: PROBLEMS[data].title for data in summaries["data"].unique()}
-    return figures.draw_accuracies(summaries, of, rates, titles)
+    return draw_accuracies(summaries, of, rates, titles)
 
 
 def _table_logistic(results: Results) -> Outcome:
@@ -153,7 +160,7 @@ def _table_logistic(results: Results) -> Outcome:
     ]
     drawn = {
         "table-logistic": _accuracy_figure(summaries, claims, rates),
-        "table-logistic-effects": figures.draw_effects(summaries, {each: PROBLEMS[each].title for each in datas}),
+        "table-logistic-effects": draw_effects(summaries, {each: PROBLEMS[each].title for each in datas}),
     }
     return Outcome(tables, drawn, verdicts, (CHOICE, SPREAD))
 
@@ -189,7 +196,7 @@ def _fig2(results: Results) -> Outcome:
     page = table[["data", "method", "strength", "p_y0", "p_ypi", "positive_rate", "accuracy"]]
     page = page[page["strength"].isin([0.0, 0.5, 1.0, 1.5, 2.0])].round(3)
     title = "Marginals of decisions by the paper's weights, test rows, means over seeds"
-    return Outcome({"fig2": Table(title, table, page)}, {"fig2": figures.draw_region(points)}, verdicts)
+    return Outcome({"fig2": Table(title, table, page)}, {"fig2": draw_region(points)}, verdicts)
 
 
 def _effect_verdicts(results: Results, source: str, datas: Sequence[str], model: str) -> list[Verdict]:
@@ -246,7 +253,7 @@ def _fig4(results: Results) -> Outcome:
         own = table[table["data"] == data]
         title = f"{PROBLEMS[data].title}: effects of decisions"
         tables[f"fig4-{data}"] = Table(title, own, shown(own.reset_index(drop=True), {}, results.rates(data)))
-    drawn = figures.draw_effects(table, {each: PROBLEMS[each].title for each in datas}, claims)
+    drawn = draw_effects(table, {each: PROBLEMS[each].title for each in datas}, claims)
     return Outcome(tables, {"fig4": drawn}, verdicts, (CHOICE, EFFECTS))
 
 
@@ -255,7 +262,7 @@ def _fig5(results: Results) -> Outcome:
     rows = rows[(rows["data"] == "adult") & (rows["seed"] == 0) & rows["method"].isin(["Proposed", "FIO"])]
     majority = 100.0 * float(rows["majority_rate"].iloc[0])
     claims = printed("table1", "adult", "accuracy")
-    drawn = figures.draw_path(rows, ("Proposed", "FIO"), majority, claims)
+    drawn = draw_path(rows, ("Proposed", "FIO"), majority, claims)
     decided = rows[rows["decisions"] == "threshold"].set_index(["method", "strength"]).sort_index()
     accuracy, bound = decided["accuracy"].unstack("method"), decided["piu_paper_bound"].unstack("method")  # noqa: PD010
     effect = decided["mean_unfair_effect"].unstack("method").abs()  # noqa: PD010
@@ -338,7 +345,7 @@ def _testsetbound(results: Results) -> Outcome:
         }
     )
     titles = {each: PROBLEMS[each].title for each in ("german", "adult")}
-    drawn = figures.draw_intervals(table, titles)
+    drawn = draw_intervals(table, titles)
     title = "Test error and test set bound, logistic regression, the first split"
     return Outcome({"testsetbound": Table(title, table, page)}, {"testsetbound": drawn}, verdicts, (CHOICE, BOUND))
 
@@ -391,7 +398,7 @@ def _additive(results: Results) -> Outcome:
         verdicts.append(Verdict("fig_adm", "additive", text, HOLDS if less else FAILS, why))
     drawn = {
         "additive": _accuracy_figure(summaries, claims, rates),
-        "additive-effects": figures.draw_effects(summaries, {"additive": PROBLEMS["additive"].title}),
+        "additive-effects": draw_effects(summaries, {"additive": PROBLEMS["additive"].title}),
     }
     return Outcome(tables, drawn, verdicts, (CHOICE, SPREAD, ADDITIVE))
 
@@ -434,7 +441,7 @@ def _oracle(results: Results) -> Outcome:
             means = own.groupby("strength")[["accuracy", "true_piu"]].mean().reset_index()
             paths[name] = means.assign(accuracy=100.0 * means["accuracy"], true_piu=100.0 * means["true_piu"])
     points = {name: (printed("table_bound", "synth", "accuracy")[name], claim) for name, claim in piu.items()}
-    drawn = {"oracle": figures.draw_frontier(paths, points, results.rates("synth"))}
+    drawn = {"oracle": draw_frontier(paths, points, results.rates("synth"))}
     return Outcome(tables, drawn, verdicts, (CHOICE, SPREAD))
 
 

@@ -160,8 +160,8 @@ def _page(name: str, outcome: Outcome, verdicts: pd.DataFrame, results: Results,
     quick = " --quick" if scale is QUICK else ""
     parts = [
         f"## {EXPERIMENTS[name].title}",
-        f"`python -m pyrofair reproduce {name}{quick}`: {len(spent)} cells, {spent.sum() / 60:.1f} minutes of processor "
-        "time, those that other experiments share included.",
+        f"`python -m pyrofair reproduce {name}{quick}`: {len(spent)} cells, {spent.sum() / 60:.1f} minutes of "
+        "processor time, those that other experiments share included.",
     ]
     parts += [_titled(table) for table in outcome.tables.values()]
     parts += list(outcome.notes)
