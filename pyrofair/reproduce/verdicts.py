@@ -18,6 +18,7 @@ __all__ = [
     "HOLDS",
     "UNTESTED",
     "Verdict",
+    "alike",
     "possible",
     "printed_interval",
     "printed_number",
@@ -66,7 +67,7 @@ def printed_number(
     spread = float(np.hypot(_printed_spread(claim), sd))
     text = f"ours is {_number(mean, sd, len(values))} %"
     if abs(mean - claim.value) <= SPREADS * spread:
-        return _of(claim, HOLDS, f"{text}{context}")
+        return _of(claim, HOLDS, f"{text}, within {SPREADS * spread:.1f}{context}")
     near = {strength: abs(value - claim.value) for strength, value in (traced or {}).items()}
     if near and min(near.values()) <= SPREADS * spread:
         strength = min(near, key=lambda each: near[each])
@@ -135,6 +136,17 @@ def printed_order(
     verdict = HOLDS if mean > 2.0 * error and mean > 0 else FAILS if mean <= -2.0 * error else UNTESTED
     text = f"the difference is {mean:+.1f} ± {error:.1f} {unit} (mean and its standard error over {n} seeds)"
     return Verdict(source, data, claim, verdict, text + context)
+
+
+def alike(source: str, data: str, claim: str, one: npt.ArrayLike, other: npt.ArrayLike) -> Verdict:
+    """Test that two accuracies, in % by seed, are about equal: their means within two standard deviations of a run."""
+    a, b = (np.asarray(each, dtype=np.float64) for each in (one, other))
+    gap = float(a.mean() - b.mean())
+    if len(a) < 2 or len(b) < 2:
+        return Verdict(source, data, claim, UNTESTED, f"one run: the difference is {gap:+.1f} %")
+    most = SPREADS * float(np.hypot(a.std(ddof=1), b.std(ddof=1)))
+    text = f"the difference is {gap:+.1f} %, two standard deviations of a run are {most:.1f}"
+    return Verdict(source, data, claim, HOLDS if abs(gap) <= most else FAILS, text)
 
 
 def small(source: str, data: str, claim: str, sizes: Mapping[str, Any], at_most: float, context: str = "") -> Verdict:

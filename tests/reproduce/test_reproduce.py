@@ -25,6 +25,7 @@ from pyrofair.reproduce.verdicts import (
     FAILS,
     HOLDS,
     UNTESTED,
+    alike,
     possible,
     printed_interval,
     printed_number,
@@ -203,6 +204,7 @@ def test_a_printed_number_holds_within_two_spreads() -> None:
     claim = Printed("table1", "synth", "Proposed", 80.0, 0.9)
     ours = np.array([79.0, 81.0, 80.5])
     assert printed_number(claim, ours).verdict == HOLDS
+    assert printed_number(claim, ours).why == "ours is 80.2 ± 1.0 %, within 2.7"
     assert printed_number(claim, ours + 10).verdict == FAILS
     found = printed_number(claim, ours + 10, {1.0: 80.4, 2.0: 90.0})
     assert found.verdict == UNTESTED
@@ -239,6 +241,13 @@ def test_orders_are_judged_by_paired_differences() -> None:
     assert printed_order("s", "synth", "c", np.add(low, [2.0, -2.1, 1.9]), low).verdict == UNTESTED
     assert printed_order("s", "synth", "c", low, low).verdict == FAILS  # no difference is none
     assert printed_order("s", "synth", "c", low[:1] + 5, low[:1]).verdict == UNTESTED
+
+
+def test_equal_accuracies() -> None:
+    ours = np.array([70.0, 71.0, 72.0])
+    assert alike("s", "synth", "c", ours, ours + 2.5).verdict == HOLDS
+    assert alike("s", "synth", "c", ours, ours + 3.0).verdict == FAILS
+    assert alike("s", "synth", "c", ours[:1], ours[:1]).verdict == UNTESTED
 
 
 def test_small_statistics() -> None:
