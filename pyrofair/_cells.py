@@ -106,7 +106,7 @@ class CellFolder:
         DataError
             If the folder cannot be made or written to, or holds cells of another run: the message names what differs.
         """
-        here = {"format": FORMAT, "run": json.loads(_json(dict(run), "The settings of a run"))}
+        here = _identity(run)
         claimed = cls(made_folder(folder))
         there = claimed._run()
         if overwrite and _identifies(there) and there != here:
@@ -118,6 +118,10 @@ class CellFolder:
         claimed._refuse_other(here)
         claimed._sweep()
         return claimed
+
+    def is_of(self, run: Mapping[str, Any]) -> bool:
+        """Return whether the folder is marked as that of a run with these settings."""
+        return bool(self._run() == _identity(run))
 
     @property
     def cells(self) -> Path:
@@ -222,6 +226,10 @@ class CellFolder:
                 with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > OLD:
                         path.unlink()
+
+
+def _identity(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {"format": FORMAT, "run": json.loads(_json(dict(run), "The settings of a run"))}
 
 
 def made_folder(folder: str | os.PathLike[str]) -> Path:

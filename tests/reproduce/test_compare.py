@@ -18,15 +18,17 @@ from PIL import Image
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import pyrofair
-from pyrofair import reproduce
+from pyrofair import _cells
 from pyrofair.__main__ import main
+from pyrofair._cells import CellFolder
 from pyrofair.classifiers import PSCF
 from pyrofair.datasets.uci import load_german
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, modes
+from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, modes, settings_of
+from pyrofair.reproduce.kept import KeptModel
 from pyrofair.sources import propensity
 
-TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "PSCF"]
+TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "Proposed given S", "PSCF"]
 METHODS = [*TRAINED, "PSCF (one draw)", "PSCF (latents from the posterior)", "PSCF (latents from the prior)"]
 
 
@@ -124,7 +126,7 @@ def test_the_text(result: Comparison) -> None:
     assert table[1].split()[1:] == [
         "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
     ]  # fmt: skip
-    assert [line.split("  ")[0] for line in table[3:12]] == METHODS
+    assert [line.split("  ")[0] for line in table[3:13]] == METHODS
     assert "and by the paper's weights (inverse probabilities, logistic propensities):" in text
     groups = text[text.index("Either observed group alone (decisions)") : text.index("Trade-off over")]
     assert "and the paper's logistic ones:" in groups
@@ -134,9 +136,9 @@ def test_the_text(result: Comparison) -> None:
 
 def test_progress_is_reported(result: Comparison, quick: list[str]) -> None:
     steps = [line.partition("s] ")[2] for line in quick]
-    assert steps[:6] == [f"training {model}" for model in TRAINED]
-    assert steps[6] == "auditing on 100 test rows, one-step estimates"
-    assert steps[7] == "auditing again by the paper's weights, 40 bootstrap replicates"
+    assert steps[:7] == [f"training {model}" for model in TRAINED]
+    assert steps[7] == "auditing on 100 test rows, one-step estimates"
+    assert steps[8] == "auditing again by the paper's weights, 40 bootstrap replicates"
     assert steps[-1] == "done"
 
 
@@ -145,10 +147,9 @@ def test_files(result: Comparison, tmp_path: Path) -> None:
     paths = result.save(folder)
     names = [
         "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", "trade-off.png", "reading.txt",
-        "settings.json",
     ]  # fmt: skip
     assert paths == [folder / name for name in names]
-    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "run.json", "cells", "failures"])
     empty = {name: [""] for name in ("estimate", "lower", "upper")}
     read = pd.read_csv(folder / "audit.csv", keep_default_na=False, na_values=empty)
     for source, report in [("one-step", result.audit), ("ipw", result.paper)]:
@@ -167,9 +168,9 @@ def test_files(result: Comparison, tmp_path: Path) -> None:
         DataError, match=r"holds audit\.csv, .* of another run\. Name another folder, or pass --overwrite"
     ):
         other.save(folder)
-    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 1
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["run"]["seed"] == 1
     other.save(folder, overwrite=True)
-    assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["seed"] == 2
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["run"]["seed"] == 2
 
 
 def test_unknown_data() -> None:
@@ -205,14 +206,16 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
 def test_compare_by_default(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", "adult"])
-    assert calls == [(("adult",), {"strength": 1.0, "n_boot": 50, "seed": 0}), Path("compare-adult")]
+    folder = Path("compare-adult")
+    assert calls == [(("adult",), {"strength": 1.0, "n_boot": 50, "seed": 0, "folder": folder}), folder]
     out = capsys.readouterr().out
     assert out == f"[    0 s] done\nthe reading\nwrote {Path('compare-adult') / 'audit.csv'}\n"
 
 
 def test_compare_with_options(calls: list[Any]) -> None:
     main(["compare", "german", "--strength", "0", "--replicates", "70", "--seed", "3", "--output", "elsewhere"])
-    assert calls == [(("german",), {"strength": 0.0, "n_boot": 70, "seed": 3}), Path("elsewhere")]
+    folder = Path("elsewhere")
+    assert calls == [(("german",), {"strength": 0.0, "n_boot": 70, "seed": 3, "folder": folder}), folder]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +249,7 @@ def test_an_output_that_is_a_file_or_below_one_is_refused_first(
     for output in ("file", "file/below", "file/far/below"):
         with pytest.raises(SystemExit, match="2"):
             main(["compare", "adult", "--output", output])
-        assert "cannot be made: 'file' is a file. Name another." in capsys.readouterr().err
+        assert f"cannot be made: {str(Path('file').absolute())!r} is a file. Name another." in capsys.readouterr().err
     assert calls == []
     assert Path("file").read_text() == "mine"
 
@@ -257,7 +260,7 @@ def test_an_output_that_cannot_be_written_to_is_refused_first(
     def refused(**_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(reproduce.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(_cells.tempfile, "TemporaryFile", refused)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "locked"])
     assert "The output folder 'locked' cannot be written to: [Errno 13] Permission denied" in capsys.readouterr().err
@@ -280,13 +283,13 @@ def test_files_of_another_run_are_kept(calls: list[Any], capsys: pytest.CaptureF
 def test_the_same_run_replaces_its_files_and_reports_it(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out/audit.csv").write_text("old")
-    Path("out/settings.json").write_text(json.dumps(reproduce.settings_of("adult", seed=3)))
+    CellFolder.claimed("out", settings_of("adult", seed=3))
     Path("out/notes.txt").write_text("mine")
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "out"])  # another seed
     capsys.readouterr()
     main(["compare", "adult", "--output", "out", "--seed", "3"])
-    assert capsys.readouterr().out.startswith("replacing audit.csv, settings.json in out\n")
+    assert capsys.readouterr().out.startswith("replacing audit.csv in out\n")
     assert Path("out/notes.txt").read_text() == "mine"
 
 
@@ -329,4 +332,94 @@ def test_help_names_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["compare", "--help"])
     assert "{adult,german}" in capsys.readouterr().out
-    assert set(reproduce.SETTINGS) == {"adult", "german"}
+    assert set(SETTINGS) == {"adult", "german"}
+
+
+# --- interruption ----------------------------------------------------------------------------------------------------
+
+SHORT_RUN = """
+import dataclasses, sys
+from pathlib import Path
+from sklearn.ensemble import HistGradientBoostingClassifier
+from pyrofair.reproduce import SETTINGS, compare
+from pyrofair.sources import propensity
+
+SETTINGS["german"] = dataclasses.replace(SETTINGS["german"], epochs=2, pscf={"epochs": 2, "samples": 5})
+boosted = lambda **settings: HistGradientBoostingClassifier(**settings | {"max_iter": 2})
+propensity.HistGradientBoostingClassifier = boosted
+compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, folder=Path(sys.argv[1]))
+"""
+"""The run of the fixtures, in a process of its own."""
+
+
+def test_after_a_kill_the_same_call_goes_on_and_gives_the_same(
+    result: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", SHORT_RUN, str(tmp_path)]
+    lines: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if "training FIO" in line:
+                process.kill()
+    assert "training FIO" in lines[-1]
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    assert kept
+    again: list[str] = []
+    settings: dict[str, Any] = {"strength": 0.5, "strengths": (0.0, 1.0), "n_boot": 40, "seed": 1}
+    found = compare("german", **settings, folder=tmp_path, report=again.append)
+    steps = [line.partition("s] ")[2] for line in again]
+    assert steps[:7] == [
+        *(f"{name} was trained before" for name in TRAINED[:4]),
+        *(f"training {name}" for name in TRAINED[4:]),
+    ]
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    same(found, result)
+    # A third call has nothing to train, audit or trace.
+    for name in ("audit", "penalty_path"):
+        monkeypatch.setattr(f"pyrofair.reproduce.comparison.{name}", None)
+    third: list[str] = []
+    same(compare("german", **settings, folder=tmp_path, report=third.append), result)
+    assert sum("was trained before" in line for line in third) == len(TRAINED)
+    with pytest.raises(DataError, match=r"finished cells of another run: seed is 1 there and 2 here"):
+        compare("german", **settings | {"seed": 2}, folder=tmp_path)
+
+
+def same(one: Comparison, other: Comparison) -> None:
+    """Two comparisons have the same numbers and words."""
+    assert one.text == other.text
+    for name in ("audit", "paper"):
+        for frame in ("table", "groups", "draws", "influence", "stages"):
+            pd.testing.assert_frame_equal(*(getattr(getattr(each, name), frame) for each in (one, other)))
+        assert str(getattr(one, name)) == str(getattr(other, name))
+    pd.testing.assert_frame_equal(one.path, other.path)
+
+
+def test_a_kept_model_is_trained_only_for_rows_that_it_has_not_scored(tmp_path: Path) -> None:
+    cells = CellFolder.claimed(tmp_path, {"run": 1})
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": ["x", "y", "x"]})
+
+    class Model:
+        feature_names_in_ = np.array(["a", "b"], dtype=object)
+
+        def predict_proba(self, rows: pd.DataFrame) -> Any:
+            p = rows["a"].to_numpy() / 4
+            return np.column_stack([1 - p, p])
+
+    trained: list[int] = []
+
+    def train() -> Model:
+        trained.append(1)
+        return Model()
+
+    def kept() -> KeptModel:
+        return KeptModel("m", cells, train, Model.feature_names_in_, np.array([0, 1]))
+
+    first = kept().predict_proba(X)
+    np.testing.assert_array_equal(first, Model().predict_proba(X))
+    assert len(trained) == 1
+    np.testing.assert_array_equal(kept().predict_proba(X), first)
+    assert len(trained) == 1
+    np.testing.assert_array_equal(kept().predict_proba(X.iloc[::-1]), first[::-1])  # another order is another table
+    assert len(trained) == 2
