@@ -55,6 +55,7 @@ TRIAL_STEPS = 100  # after these it shows in which basin of the objective traini
 STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
 SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
+NEAR_ONE = 1e-5  # weights that sum to 1 do so up to this
 IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
 PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores in [0, 1]."
 
@@ -456,6 +457,9 @@ class WorldMeans:
         self.column = torch.stack([widen(column, rows_, -1) for column in columns])
         self.column = torch.where(self.column < 0, size - 1, self.column)
         self.weight = torch.stack([widen(weight, size, 0) for weight in weights])
+        # Only weights that sum to more than 1 lead a mean beyond it.
+        within = bool((self.weight.sum(2) <= 1 + NEAR_ONE).all())
+        self.slope = formula.slope_within if within else formula.slope
         self.last = torch.stack([widen(last, size, 0) for last in lasts])
 
     @staticmethod
@@ -494,7 +498,7 @@ class WorldMeans:
         self.last.addcdiv_(moved, total)
         self.last.scatter_(2, places, now.expand_as(places))
         means = (self.weight * self.last.clamp(0.0, 1.0)).sum(2)
-        slope = self.formula.slope(means) * scale
+        slope = self.slope(means) * scale
         return means, torch.bmm(slope.unsqueeze(1), share).squeeze(1)
 
 

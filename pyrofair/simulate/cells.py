@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -137,8 +138,8 @@ class Rows:
 def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:
     """Yield the results of the cells of several tasks, each written to the folder when it is finished, if there is one.
 
-    Numbers do not depend on the process: all is computed in one thread, from the seeds of the cell. A cell that is
-    finished in the folder is read.
+    Numbers do not depend on the process: all is computed in one thread, from the seeds of the cell. A cell that another
+    process has finished meanwhile, by the same method and scenario, is read.
     """
     for task in tasks:
         rows = Rows(plan, task)
@@ -147,8 +148,21 @@ def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:
             # A method that uses joblib would wait for workers that wait for it.
             with one_thread(), threadpool_limits(1), joblib.parallel_config("sequential"):
                 make = _Maker(plan, rows, key, said["warnings"])
-                result = attempt(key, make, said) if plan.folder is None else plan.folder.once(key, make, said)
-            yield result
+                yield _result(plan, key, make, said)
+
+
+def _result(
+    plan: Plan, key: Mapping[str, Any], make: Callable[[], pd.DataFrame], said: dict[str, Any]
+) -> Cell | Failure:
+    if plan.folder is None:
+        return attempt(key, make, said)
+    found = plan.folder.read(key)
+    if isinstance(found, Cell) and found.about.get("depends") == said["depends"]:
+        return found
+    result = attempt(key, make, said)
+    with contextlib.suppress(OSError):  # where a worker cannot write, the caller does
+        plan.folder.write(result)
+    return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,7 @@ def main(repetitions: int, epochs: int, data: list[str]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=15)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--data", nargs="+", default=["hiring", "adult"], choices=["hiring", "adult"])
     main(**vars(parser.parse_args()))
