@@ -217,7 +217,7 @@ class WithUnits(Drawn):
 @pytest.mark.parametrize("bootstrap", ["bayesian", "multinomial"])
 def test_drawn_units_have_other_weights_than_audited_rows(bootstrap: Any) -> None:
     with pytest.warns(PyrofairWarning, match="WithUnits"):
-        drawn = run(WithUnits(UNFAIR).fit(DF), bootstrap=bootstrap).draws["m", "score"]
+        drawn = run(WithUnits(UNFAIR).fit(DF), bootstrap=bootstrap).draws["m"]["score"]
     assert drawn["p_y0"].std() == pytest.approx(drawn["positive_rate"].std(), rel=0.5)
     assert abs(np.corrcoef(drawn["p_y0"], drawn["positive_rate"])[0, 1]) < 0.4
 
