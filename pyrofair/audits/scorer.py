@@ -142,7 +142,7 @@ class AuditScorer:
                 PyrofairWarning,
                 stacklevel=1,
             )
-            order = tuple(name for name in table if name in graph.input_columns)
+            order = tuple(str(name) for name in table if name in graph.input_columns)
             scores = AuditedModel("model", model, graph, order).observed(table)
             outcome, _ = read_outcome(y, graph.positive)
             return float(np.mean(decide(scores, "threshold", self.threshold) == outcome)), np.nan, np.nan

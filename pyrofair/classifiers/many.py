@@ -119,7 +119,9 @@ def _with_seed(classifier: PenalizedClassifier) -> PenalizedClassifier:
     """Return a classifier whose generator, if it has one, is replaced by a seed drawn from it."""
     if not isinstance(classifier.random_state, np.random.RandomState):
         return classifier
-    return copy.copy(classifier).set_params(random_state=seed_from(classifier.random_state))
+    seeded = copy.copy(classifier)
+    seeded.random_state = seed_from(classifier.random_state)
+    return seeded
 
 
 def _fit_recorded(
