@@ -10,7 +10,7 @@ from typing import Any, Literal
 import joblib
 import numpy as np
 
-from pyrofair._random import PYRO_LOCK, neutral_torch
+from pyrofair._random import PYRO_LOCK, neutral_torch, seed_from
 from pyrofair._validation import listed, optional, require_choice, require_integer, require_jobs, shown
 from pyrofair.classifiers.batches import Problem, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
@@ -76,6 +76,8 @@ def fit_many(
     tasks = _pair(classifiers, sample_weights)
     jobs = joblib.effective_n_jobs(n_jobs)
     parts = np.array_split(np.arange(len(tasks)), max(min(len(tasks), jobs), 1))
+    if len(parts) > 1:  # a generator would be copied into each process, in the same state
+        tasks = [(_with_seed(classifier), weight) for classifier, weight in tasks]
     run = joblib.delayed(_fit_recorded)
     done = joblib.Parallel(n_jobs)(run([tasks[at] for at in part], X, y, max_stack) for part in parts)
     found: list[Fitted] = [each for fitted, _ in done for each in fitted]
@@ -111,6 +113,15 @@ def _pair(classifiers: Any, sample_weights: Any) -> list[tuple[PenalizedClassifi
         )
     pairs = zip(several, weights, strict=True)
     return [(each, weight) for each, weight in pairs if isinstance(each, PenalizedClassifier)]
+
+
+def _with_seed(classifier: PenalizedClassifier) -> PenalizedClassifier:
+    """Return a classifier whose generator, if it has one, is replaced by a seed drawn from it."""
+    if not isinstance(classifier.random_state, np.random.RandomState):
+        return classifier
+    seeded = copy.copy(classifier)
+    seeded.random_state = seed_from(classifier.random_state)
+    return seeded
 
 
 def _fit_recorded(

@@ -106,6 +106,16 @@ def test_stacks_of_any_size_and_any_number_of_processes_are_alike() -> None:
         equal(one, third, 1e-9)
 
 
+def test_a_generator_seeds_each_fit_once_whatever_the_processes() -> None:
+    X, y = rows()
+    seeds = np.random.RandomState(0).randint(2**31 - 1, size=2).tolist()
+    model = pf.PenalizedClassifier("logistic", epochs=1, random_state=np.random.RandomState(0), progress=False)
+    with joblib.parallel_config("threading", n_jobs=2):
+        found = fit_many(model, X, y, [None, None])
+    for seed, fitted in zip(seeds, found, strict=True):
+        equal(pf.PenalizedClassifier("logistic", epochs=1, random_state=seed, progress=False).fit(X, y), fitted)
+
+
 def test_equal_rows_are_one_tensor_and_alike_modules_one_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rows()
     stacks, honest = [], training.Stack
