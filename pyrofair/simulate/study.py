@@ -368,8 +368,8 @@ class _Results:
             text = "; ".join(f"{count} of the {kind} {name!r}" for (kind, name), count in changed.items())
             raise DataError(
                 f"The folder {str(folder.folder)!r} holds finished cells from before a change of source, globals, "
-                f"closure or settings: {text}. Give what has changed another name, name another folder, or pass overwrite=True "
-                "to compute these cells again."
+                f"closure or settings: {text}. Give what has changed another name, name another folder, or pass "
+                "overwrite=True to compute these cells again."
             )
 
     def add(self, result: Cell | Failure) -> None:
