@@ -201,7 +201,9 @@ class PenaltyPath:
                 f"{far_end.min():.3g}, at strength {nearest[0]:g}, seed {nearest[1]}. Fit stronger penalties, or "
                 "measure on more rows."
             )
-        best: Any = accuracy[allowed.index].idxmax() if accuracy_loss is None else allowed.idxmin()
+        ranked = pd.DataFrame({"far_end": allowed, "loss": -accuracy[allowed.index]})
+        first = ["loss", "far_end"] if accuracy_loss is None else ["far_end", "loss"]  # equals by the other one
+        best: Any = ranked.sort_values(first, kind="stable").index[0]
         for text in self._check(best, decided.loc[best]):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self.models[best]

@@ -174,6 +174,8 @@ class AuditScorer:
     def choose(self, results: Mapping[str, Any]) -> int:
         """Return the index of the most accurate candidate of a search that is fair enough: its ``refit=``.
 
+        Of several that are equally accurate it is the one of the least far end.
+
         A candidate is fair enough if the mean over folds of the far ends is at most ``at_most``; that is careful, for
         the interval from all folds together would be narrower. The chosen one of many looks a little better than it is:
         audit it on further rows.
@@ -202,7 +204,7 @@ class AuditScorer:
             )
         enough = known & (far_end <= self.at_most)
         if enough.any():
-            return int(np.argmax(np.where(enough, accuracy, -np.inf)))
+            return int(np.lexsort((far_end, -accuracy, ~enough))[0])
         least = int(np.argmin(np.where(known, far_end, np.inf)))
         warnings.warn(
             f"No candidate has {self.quantity} below {self.at_most:g} (at_most) up to the end of its interval. The one "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ BATCH_ROWS = 131_072
 """The rows of a batch: some tens of megabytes in most tables."""
 MOST_LEVELS = 100_000
 """A column of text with more levels is an identifier."""
+PARQUET = (".parquet", ".parq", ".pq")
 Sums = TypeVar("Sums")
 
 
@@ -145,9 +147,9 @@ def as_batches(data: Any, columns: Sequence[str] | None = None, *, batch_rows: i
     Parameters
     ----------
     data
-        A Parquet file, a folder of such files (in the order of their names), or a list of files; a Dask DataFrame; or
-        pandas DataFrames of the same columns and types: one, a list, or any iterable of them that can be iterated
-        again.
+        A Parquet file, a folder of files ``*.parquet`` (in the order of their names; without folders in it), or a list
+        of files; a Dask DataFrame; or pandas DataFrames of the same columns and types: one, a list, or any iterable of
+        them that can be iterated again.
     columns
         The columns to read, by default all.
     batch_rows
@@ -204,9 +206,23 @@ def _make(data: Any, batch_rows: int) -> Batches:
 
 
 def _parquet_files(path: Path) -> list[Path]:
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not files or not files[0].is_file():
-        raise DataError(f"{str(path)!r} {'holds no file *.parquet' if path.is_dir() else 'is no file or folder'}.")
+    """Return a file, or those of a folder, where names that begin with . or _ are no data, as for other readers."""
+    if not path.is_dir():
+        if not path.is_file():
+            raise DataError(f"{str(path)!r} is no file or folder.")
+        return [path]
+    held = sorted(file for file in path.rglob("*") if file.suffix.lower() in PARQUET and file.is_file())
+    listed = [file for file in held if not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)]
+    files = [file for file in listed if file.parent == path and file.suffix == ".parquet"]
+    if len(files) < len(listed):
+        other = next(file for file in listed if file not in files)
+        raise DataError(
+            f"The folder {str(path)!r} also holds {str(other.relative_to(path))!r}, which would be left out: of a "
+            "folder its own files *.parquet are read. Give a list of files; what is in names of folders alone "
+            "(partitions) must be a column of the files."
+        )
+    if not files:
+        raise DataError(f"{str(path)!r} holds no file *.parquet.")
     return files
 
 
@@ -217,6 +233,10 @@ class _ParquetBatches(Batches):
         import pyarrow.parquet as pq
 
         self.files, self.batch_rows = [file.resolve() for file in files], batch_rows
+        twice = [file for file, times in Counter(self.files).items() if times > 1]
+        if twice:
+            raise DataError(f"The file {str(twice[0])!r} is given more than once; its rows would count as often.")
+        self.stamps = [(file.stat().st_size, file.stat().st_mtime_ns) for file in self.files]
         first = pq.read_schema(self.files[0])
         self.types = {field.name: _value_type(field.type) for field in first if not field.name.startswith("__index")}
         self.declared = [field.name for field in first if str(field.type).startswith("dictionary")]
@@ -246,7 +266,7 @@ class _ParquetBatches(Batches):
         self.sizes = tuple(sizes)
 
     def _identity(self) -> object:
-        return self.files
+        return self.files, self.stamps
 
     def _text(self) -> list[str]:
         """Return the columns of text, which are read as categories."""

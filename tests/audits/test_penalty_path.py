@@ -393,6 +393,11 @@ def test_select_takes_the_fairest_at_a_price_in_accuracy() -> None:
         unknown.select(accuracy_loss=0.01)
 
 
+def test_select_takes_the_fairest_of_equally_accurate_ones() -> None:
+    path = made((0.0, 0, 0.8, 0.5, 0.4), (1.0, 0, 0.8, 0.5, 0.1), (2.0, 0, 0.7, 0.5, 0.1))
+    assert path.select(at_most=0.9) == path.select(accuracy_loss=0.2) == (1.0, 0)
+
+
 @pytest.mark.parametrize("given", [{}, {"at_most": 0.1, "accuracy_loss": 0.1}])
 def test_select_takes_one_limit(given: Any) -> None:
     with pytest.raises(DataError, match="give one of them"):

@@ -145,6 +145,8 @@ def test_where_none_is_fair_enough_the_nearest_is_chosen_with_a_warning() -> Non
         assert scorer.choose(results) == 1
     results["mean_test_piu_upper_far_end"] = [0.05, 0.1, 0.0]
     assert scorer.choose(results) == 0
+    equal = {"mean_test_accuracy": [0.7, 0.8, 0.8, 0.8], f"mean_test_{scorer.names[2]}": [0.0, 0.04, 0.01, np.nan]}
+    assert scorer.choose(equal) == 2
     with pytest.raises(DataError, match="No candidate has an interval"):
         scorer.choose({name: [np.nan] for name in results})
     with pytest.raises(DataError, match="lack mean_test_accuracy"):

@@ -135,6 +135,27 @@ def test_files_of_two_schemas_are_refused(tmp_path: Path) -> None:
         as_batches(tmp_path)
 
 
+@pytest.mark.parametrize("other", ["sex=1/b.parquet", "b.PARQUET", "b.pq"])
+def test_rows_of_a_folder_are_neither_left_out_nor_counted_twice(other: str, tmp_path: Path) -> None:
+    for name in ("a.parquet", ".a.parquet", "_metadata.parquet", "_temporary/a.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        DF.to_parquet(tmp_path / name)
+    assert len(as_batches(tmp_path)) == len(DF)
+    with pytest.raises(DataError, match=r"a\.parquet' is given more than once"):
+        as_batches([tmp_path, tmp_path / "a.parquet"])
+    (tmp_path / other).parent.mkdir(exist_ok=True)
+    DF.to_parquet(tmp_path / other)
+    with pytest.raises(DataError, match=re.escape(f"also holds {other!r}, which would be left out")):
+        as_batches(tmp_path)
+
+
+def test_a_file_that_is_written_anew_holds_other_rows(tmp_path: Path) -> None:
+    DF.to_parquet(tmp_path / "a.parquet")
+    before = as_batches(tmp_path)
+    DF.assign(A=1 - DF["A"]).to_parquet(tmp_path / "a.parquet")
+    assert not as_batches(tmp_path).is_same(before)
+
+
 def test_columns_and_their_values_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = as_batches(DF)
     with pytest.raises(DataError, match=r"The batches lack the column 'jobs'.*Did you mean 'job'"):
