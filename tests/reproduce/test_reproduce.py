@@ -204,7 +204,7 @@ def test_a_printed_number_holds_within_two_spreads() -> None:
     claim = Printed("table1", "synth", "Proposed", 80.0, 0.9)
     ours = np.array([79.0, 81.0, 80.5])
     assert printed_number(claim, ours).verdict == HOLDS
-    assert printed_number(claim, ours).why == "ours is 80.2 ± 1.0 %, within 2.7"
+    assert printed_number(claim, ours).why == "ours is 80.2 ± 1.0 %, within 2.8"
     assert printed_number(claim, ours + 10).verdict == FAILS
     found = printed_number(claim, ours + 10, {1.0: 80.4, 2.0: 90.0})
     assert found.verdict == UNTESTED
