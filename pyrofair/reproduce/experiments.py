@@ -403,7 +403,7 @@ def _oracle(results: Results) -> Outcome:
     piu = printed("table_bound", "synth", "piu")
     page = table.shown.copy()
     page.insert(
-        3,
+        4,
         "printed PIU",
         [f"{piu[n].value / 100:.3f} ± {(piu[n].sd or 0) / 100:.3f}" if n in piu else "" for n in page["method"]],
     )

@@ -77,7 +77,7 @@ def test_tables_have_the_printed_numbers_and_both_rates_beside_ours(folder: Path
         assert table["bayes_rate"].isna().all() == (data != "synth")
         text = (folder / f"table1-{data}.md").read_text(encoding="utf-8")
         assert "| majority class alone |" in text
-        assert ("| Bayes rate |  |  | not known |" in text) == (data != "synth")
+        assert ("| Bayes rate |  |  |  | not known |" in text) == (data != "synth")
         assert "Proposed given S" in text
         assert f"{claims['FIO'].value:.1f}" in text
     oracle = pd.read_csv(folder / "oracle.csv").set_index("method")
