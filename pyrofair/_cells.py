@@ -66,7 +66,7 @@ def attempt(key: Key, make: Callable[[], pd.DataFrame], about: Mapping[str, Any]
     started = time.perf_counter()
     try:
         table = make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
         text = "".join(traceback.format_exception(error))
         return Failure(dict(key), _error(error), text, {**(about or {}), "seconds": seconds})
@@ -326,7 +326,8 @@ def _require_key(found: Key, key: Key) -> None:
 def _digest(table: Any, text: str) -> str:
     """Return a digest of the names, types and values of an Arrow table, and of a text."""
     columns = [(each.name, str(each.type)) for each in table.schema]
-    content = repr((columns, [column.to_pylist() for column in table.columns], text))
+    by_pandas = (table.schema.metadata or {}).get(b"pandas")  # the index, and the names of columns
+    content = repr((columns, by_pandas, [column.to_pylist() for column in table.columns], text))
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -223,7 +223,7 @@ def audit(
         outcome too. The effect on an outcome must be identified by ``identify(unfair, "outcome")``, and needs a source
         that weights observed rows.
     n_jobs, progress
-        Threads, as joblib counts them; whether a bar is shown.
+        Threads, as joblib counts them; whether a bar is shown. Rows in batches use neither.
     random_state
         Seeds the bootstrap or the draws, and sources that draw; the result does not depend on ``n_jobs``.
 
@@ -270,6 +270,9 @@ def audit(
     graph = chosen.unfair.graph
     if isinstance(df, Batches):
         _check_batches(source, bootstrap, sample_weight)
+        warn_unused(
+            pd.DataFrame(columns=list(df.columns)), graph, () if sample_weight is None else (str(sample_weight),)
+        )
         settings: dict[str, Any] = {"n_boot": n_boot, "threshold": threshold, "scores": scores}
         return _audit_batches(models, chosen, df, sample_weight, level, random_state, settings)
     table = read_table(df, feature_columns(graph), what="df")

@@ -240,7 +240,7 @@ class Estimator:
             if isinstance(base, Refittable):
                 base = base.refit(fitted_counts) if refitted is None else refitted
             elif all(world.unit is not None for pair in self.worlds[AUDITED] for world in pair):
-                factor = draw.counts(self.worlds[AUDITED][0][0].units, bootstrap)
+                factor = draw.counts(self.worlds[AUDITED][0][0].units, bootstrap, first=len(counts))
                 views = tuple((one.reweighted(factor), other.reweighted(factor)) for one, other in self.worlds[AUDITED])
                 return values | self._causal(AUDITED, views, self.signs)[0]
             single = [label for label in self.sources if label not in (AUDITED, OUTCOME)]
@@ -346,11 +346,11 @@ class Draw:
         """The generator."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.replicate,)))
 
-    def counts(self, n: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
-        """Return how often each of n rows counts, shape (n,), with sum n."""
+    def counts(self, n: int, bootstrap: Bootstrap, first: int = 0) -> NDArray[np.float64]:
+        """Return how often each of n rows counts, shape (n,), with sum n; they are numbered from ``first`` on."""
         if bootstrap == "multinomial":
             return self.random.multinomial(n, np.full(n, 1.0 / n)).astype(np.float64)
-        drawn = keyed_exponentials(self.seed, self.replicate, 0, n)
+        drawn = keyed_exponentials(self.seed, self.replicate, first, first + n)
         return np.asarray(drawn * (n / drawn.sum()))
 
     def both(

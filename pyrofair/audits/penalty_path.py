@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from sklearn.base import clone
 from torch import nn
 from tqdm.auto import tqdm
 
-from pyrofair._random import neutral_torch
+from pyrofair._random import PYRO_LOCK, neutral_torch
 from pyrofair._validation import (
     listed,
     optional,
@@ -383,8 +384,10 @@ def penalty_path(
             else:
                 run = joblib.delayed(_run_apart)
                 tasks = [run(trace, part, found.of_seeds(part)) for part in parts]
-                for done in joblib.Parallel(n_jobs, return_as="generator_unordered")(tasks):
-                    bar.update(found.take(done))
+                parallel = joblib.Parallel(n_jobs, return_as="generator_unordered")
+                with closing(parallel(tasks)) as work:
+                    for done in work:
+                        bar.update(found.take(done))
         except KeyboardInterrupt:
             begun = [seed for seed in open_seeds if not found.is_audited(seed) or seed in found.modules]
             trace.fill(begun, found)
@@ -772,7 +775,10 @@ class _Trace:
                 [model.fit_of(module, problem) for module in model.first_modules(problem)]
                 for model, problem in zip(models, problems, strict=True)
             ]
-            modules = choose_starts(starts, self.max_stack)
+            for chosen in choose_starts(starts, self.max_stack):
+                if isinstance(chosen, Exception):
+                    raise chosen
+                modules.append(chosen)
         for strength in strengths:
             models = [copy.copy(model) for model in models]
             fits = []
@@ -791,8 +797,13 @@ class _Trace:
 
 
 def _run_apart(trace: _Trace, seeds: Sequence[int], found: _Found) -> _Found:
-    """Fit and audit seeds in a process of their own; return what was found."""
-    trace.run(seeds, found, lambda _: None)
+    """Fit and audit seeds in a process of their own; return what was found, with what was warned of."""
+    # Recording warnings is global, so that threads of one process wait for each other.
+    with PYRO_LOCK, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trace.run(seeds, found, lambda _: None)
+    for each in caught:
+        found.warned.setdefault(str(each.message), each.category)
     return found
 
 

@@ -20,12 +20,14 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import audit, default_source, fit_source
+from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
-from pyrofair.effects.scoring import DECISIONS, Decisions
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.effects.scoring import DECISIONS, Decisions, decide
+from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
+from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import feature_columns, read_table, require_aligned
 from pyrofair.tables.row_identity import hash_rows
 
@@ -112,33 +114,54 @@ class AuditScorer:
     def __call__(self, model: Any, X: pd.DataFrame, y: npt.ArrayLike) -> dict[str, float]:
         """Return accuracy, the estimate of the quantity, and the size of the end of its interval farther from 0.
 
-        ``X`` (m rows) holds the graph's columns, ``y`` (m,) the outcomes. What cannot be estimated is NaN.
+        ``X`` (m rows) holds the graph's columns, ``y`` (m,) the outcomes. What cannot be estimated is NaN, and so are
+        both figures of the quantity, with a warning, on rows that the source cannot be fitted to.
         """
         graph = self.source.unfair.graph
         table = read_table(X, feature_columns(graph), what="X")
+        table = table[[name for name in X.columns if name in table]]  # the order of a model without column names
         require_aligned(table, y)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            report = audit(
-                {"model": model},
-                self._source_for(table),
-                table.assign(**{graph.outcome_column: np.asarray(y)}),
-                n_boot=self.n_boot,
-                threshold=self.threshold,
-                n_jobs=1,
-                progress=False,
-                random_state=self.random_state,
-            )
+            found = self._figures(model, table, y)
         for each in caught:  # of many candidates and folds, each warning once
             if str(each.message) not in self._said:
                 self._said.add(str(each.message))
                 warnings.warn(str(each.message), each.category, stacklevel=2)
+        return dict(zip(self.names, map(float, found), strict=True))
+
+    def _figures(self, model: Any, table: pd.DataFrame, y: npt.ArrayLike) -> tuple[float, float, float]:
+        """Return accuracy, estimate and far end."""
+        graph = self.source.unfair.graph
+        try:
+            source = self._source_for(table)
+        except (DataError, PositivityError) as error:  # a search that is told so goes on with the other folds
+            warnings.warn(
+                f"A fold of {len(table)} rows cannot be judged: {error} Use fewer or stratified folds, or a source "
+                "that is fitted on all rows.",
+                PyrofairWarning,
+                stacklevel=1,
+            )
+            order = tuple(str(name) for name in table if name in graph.input_columns)
+            scores = AuditedModel("model", model, graph, order).observed(table)
+            outcome, _ = read_outcome(y, graph.positive)
+            return float(np.mean(decide(scores, "threshold", self.threshold) == outcome)), np.nan, np.nan
+        report = audit(
+            {"model": model},
+            source,
+            table.assign(**{graph.outcome_column: np.asarray(y)}),
+            n_boot=self.n_boot,
+            threshold=self.threshold,
+            n_jobs=1,
+            progress=False,
+            random_state=self.random_state,
+        )
         figures: dict[Any, Any] = {
             (row.decisions, row.quantity): (row.estimate, row.lower, row.upper) for row in report.table.itertuples()
         }
         accuracy, *_ = figures["threshold", "accuracy"]
         estimate, *ends = figures[self.decisions, self.quantity]
-        return dict(zip(self.names, map(float, (accuracy, estimate, max(abs(each) for each in ends))), strict=True))
+        return accuracy, estimate, float(np.abs(ends).max())
 
     def single(self, model: Any, X: pd.DataFrame, y: npt.ArrayLike) -> float:
         """Return one score: the accuracy where the far end is at most ``at_most``, else minus what it is beyond that.

@@ -374,6 +374,9 @@ class Epochs:
         self.columns[0, : self.n], self.columns[1, : self.n] = problem.outcome, problem.weight / problem.mean_weight
         for column, world in zip(self.columns[2:], worlds, strict=True):
             column[world.rows] = world.weight
+        self.sizes = self.columns.new_full((self.count, 1), self.n // self.count)
+        self.sizes[: self.n % self.count] += 1
+        self.scale = self.columns.new_full((self.count, 2), self.count)
 
     def draw(self) -> Epoch:
         """Return the next epoch, with K = 1."""
@@ -386,22 +389,19 @@ class Epochs:
             dealt = torch.empty_like(added)
             dealt[turn.to(added)] = added
             parts.append(_deal(dealt, self.count, len(self.problem.rows), in_turn=True))
-        sizes = self.columns.new_full((self.count, 1), self.n // self.count)
-        sizes[: self.n % self.count] += 1
-        return self._filled(torch.cat(parts, 1), sizes)
+        return self._filled(torch.cat(parts, 1))
 
-    def _filled(self, rows: Tensor, sizes: Tensor) -> Epoch:
+    def _filled(self, rows: Tensor) -> Epoch:
         fill = len(self.problem.rows)
         rows = widen(rows, -(-rows.shape[1] // FILL) * FILL, fill)
-        outcome, factor, *share = self._columns_of(rows)
-        factor = factor / sizes
+        columns = self._columns_of(rows)
+        outcome, factor = columns[0], columns[1] / self.sizes
         if not self.worlds:
             return Epoch(rows[:, None], outcome[:, None], factor[:, None])
-        shares = torch.stack(share, 1)
-        total = shares.sum(2)
-        scale = shares.new_full(total.shape, self.count)
-        empty = total <= 0
-        if bool(empty.any()):  # the world comes whole in such a batch
+        shares = columns[2:].transpose(0, 1)
+        total, scale = shares.sum(2), self.scale
+        if float(total.min()) <= 0:  # the world comes whole in such a batch
+            empty = total <= 0
             scale = scale / (1 + empty.sum(0))
             for i, (world, column) in enumerate(zip(self.worlds, self.columns[2:], strict=True)):
                 size = -(-len(world) // FILL) * FILL

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import joblib
 import numpy as np
 
-from pyrofair._random import neutral_torch
+from pyrofair._random import PYRO_LOCK, neutral_torch
 from pyrofair._validation import listed, optional, require_choice, require_integer, require_jobs, shown
 from pyrofair.classifiers.batches import Problem, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.classifiers.training import choose_starts, train_many
+from pyrofair.classifiers.training import Fit, choose_starts, train_many
 from pyrofair.exceptions import DataError, PositivityWarning
 
 __all__ = ["fit_many"]
@@ -74,15 +74,13 @@ def fit_many(
     optional(require_jobs)("n_jobs", n_jobs)
     optional(require_integer)("max_stack", max_stack)
     tasks = _pair(classifiers, sample_weights)
-    found: list[Fitted] = []
-    texts: list[str] = []
-    parts = np.array_split(np.arange(len(tasks)), min(len(tasks), joblib.effective_n_jobs(n_jobs))) if tasks else []
-    run = joblib.delayed(_fit_together)
-    for fitted, said in joblib.Parallel(n_jobs)(run([tasks[at] for at in part], X, y, max_stack) for part in parts):
-        found += fitted
-        texts += said
-    for text in dict.fromkeys(texts):
-        warnings.warn(text, PositivityWarning, stacklevel=2)
+    jobs = joblib.effective_n_jobs(n_jobs)
+    parts = np.array_split(np.arange(len(tasks)), max(min(len(tasks), jobs), 1))
+    run = joblib.delayed(_fit_recorded)
+    done = joblib.Parallel(n_jobs)(run([tasks[at] for at in part], X, y, max_stack) for part in parts)
+    found: list[Fitted] = [each for fitted, _ in done for each in fitted]
+    for text, category in dict.fromkeys(pair for _, said in done for pair in said):
+        warnings.warn(text, category, stacklevel=2)
     failed = [(at, each) for at, each in enumerate(found) if isinstance(each, Exception)]
     if failed and errors == "raise":
         at, error = failed[0]
@@ -115,33 +113,50 @@ def _pair(classifiers: Any, sample_weights: Any) -> list[tuple[PenalizedClassifi
     return [(each, weight) for each, weight in pairs if isinstance(each, PenalizedClassifier)]
 
 
+def _fit_recorded(
+    tasks: Sequence[tuple[PenalizedClassifier, Any]], X: Any, y: Any, max_stack: int | None
+) -> tuple[list[Fitted], list[tuple[str, type[Warning]]]]:
+    """Fit classifiers under sample weights; return each, or its error, and what was warned of."""
+    # Recording warnings is global, so that threads of one process wait for each other.
+    with PYRO_LOCK, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = _fit_together(tasks, X, y, max_stack)
+    return found, [(str(each.message), each.category) for each in caught]
+
+
 def _fit_together(
     tasks: Sequence[tuple[PenalizedClassifier, Any]], X: Any, y: Any, max_stack: int | None
-) -> tuple[list[Fitted], list[str]]:
-    """Fit classifiers under sample weights; return each, or its error, and their warnings."""
+) -> list[Fitted]:
     found: list[Fitted] = []
     problems: dict[int, Problem] = {}
-    texts = []
+    starts: dict[int, list[Fit]] = {}
     with neutral_torch():
-        for classifier, weight in tasks:
+        for at, (classifier, weight) in enumerate(tasks):
             model = copy.copy(classifier).set_params(progress=False)
             try:
-                problems[len(found)] = share_rows(model.prepare(X, y, weight), problems.values())
-            except Exception as failure:  # whatever a source or an encoder raises: the others go on
+                problems[at] = share_rows(model.prepare(X, y, weight), problems.values())
+                starts[at] = [model.fit_of(module, problems[at]) for module in model.first_modules(problems[at])]
+            except Exception as failure:  # whatever a source, an encoder or a module raises: the others go on
                 found.append(failure)
             else:
                 found.append(model)
-        models = {at: model for at, model in enumerate(found) if isinstance(model, PenalizedClassifier)}
-        starts = {
-            at: [model.fit_of(module, problems[at]) for module in model.first_modules(problems[at])]
-            for at, model in models.items()
-        }
         several = [at for at, fits in starts.items() if len(fits) > 1]
-        chosen = dict(zip(several, choose_starts([starts[at] for at in several], max_stack), strict=True))
-        fits = [model.fit_of(chosen.get(at, starts[at][0].module), problems[at]) for at, model in models.items()]
-        for (at, model), fit, error in zip(models.items(), fits, train_many(fits, max_stack), strict=True):
-            if error is not None:
-                found[at] = error
-            elif text := model.finish(fit):
-                texts.append(text)
-    return found, texts
+        chosen = choose_starts([starts[at] for at in several], max_stack)
+        modules = {at: fits[0].module for at, fits in starts.items()} | dict(zip(several, chosen, strict=True))
+        trained: list[tuple[int, PenalizedClassifier, Fit]] = []
+        for at, module in modules.items():
+            model = found[at]
+            if isinstance(module, Exception):
+                found[at] = module
+            elif isinstance(model, PenalizedClassifier):
+                trained.append((at, model, model.fit_of(module, problems[at])))
+        errors = train_many([fit for *_, fit in trained], max_stack)
+        for (at, model, fit), error in zip(trained, errors, strict=True):
+            try:
+                if error is not None:
+                    raise error
+                if text := model.finish(fit):
+                    warnings.warn(text, PositivityWarning, stacklevel=1)
+            except Exception as failure:
+                found[at] = failure
+    return found

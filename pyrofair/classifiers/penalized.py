@@ -376,7 +376,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         starts = self.first_modules(problem)
         if len(starts) == 1:
             return starts[0]
-        return choose_starts([[self.fit_of(module, problem) for module in starts]])[0]
+        (chosen,) = choose_starts([[self.fit_of(module, problem) for module in starts]])
+        if isinstance(chosen, Exception):
+            raise chosen
+        return chosen
 
     def first_modules(self, problem: Problem) -> list[nn.Module]:
         """Return the modules among which to choose the one to start from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,7 @@ TRIAL_STEPS = 100  # after these it shows in which basin of the objective traini
 STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
 SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
+NEAR_ONE = 1e-5  # weights that sum to 1 do so up to this
 IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
 PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores in [0, 1]."
 
@@ -126,9 +127,9 @@ class Fit:
 
     @property
     def numbers(self) -> int:
-        """How many numbers a step keeps of a batch of observed rows: the outputs of all linear layers."""
+        """How many numbers a step keeps of a batch of observed rows: the rows and the outputs of all linear layers."""
         widths = [layer.out_features for layer in self.module.modules() if isinstance(layer, nn.Linear)]
-        return min(self.schedule.batch_size, len(self.problem.outcome)) * max(sum(widths), 1)
+        return min(self.schedule.batch_size, len(self.problem.outcome)) * (self.problem.rows.shape[1] + sum(widths))
 
     def settings(self) -> tuple[Any, ...] | None:
         """Return what fits must have in common to be trained as one stack; None of one to train alone."""
@@ -172,28 +173,33 @@ def train_many(fits: Sequence[Fit], max_stack: int | None = None) -> list[Except
     holds at most ``max_stack`` modules; memory is linear in them, while rows that are one tensor are held once.
     """
     alike: dict[Any, list[int]] = {}
-    for at, fit in enumerate(fits):
-        settings = fit.settings()
-        alike.setdefault(("alone", at) if settings is None else settings, []).append(at)
     errors: list[Exception | None] = [None] * len(fits)
+    for at, fit in enumerate(fits):
+        try:
+            settings = fit.settings()
+        except Exception as error:  # one's own optimizer may raise anything
+            errors[at] = error
+        else:
+            alike.setdefault(("alone", at) if settings is None else settings, []).append(at)
     for settings, members in alike.items():
         size = max_stack or max(1, IN_CACHE // fits[members[0]].numbers)
         for first in range(0, len(members), size):
             part = members[first : first + size]
-            for at, error in zip(part, _train_alike([fits[at] for at in part], settings), strict=True):
-                errors[at] = error
+            for at, failed in zip(part, _train_alike([fits[at] for at in part], settings), strict=True):
+                errors[at] = failed
     return errors
 
 
 def _train_alike(fits: Sequence[Fit], settings: tuple[Any, ...]) -> list[Exception | None]:
     first = fits[0]
-    stack: Stack | Alone
     if settings[0] != "alone":
         stack = Stack([fit.module for fit in fits])
         try:
-            optimizer = first.schedule.optimizer(iter(stack.parameters()))
-            if optimizer_settings(optimizer, stack.parameters()) == settings[1]:
-                return _Training(fits, stack, optimizer).run()
+            optimizer = _stacked_optimizer(first.schedule.optimizer, stack, settings[1])
+            if optimizer is not None:
+                own = first.is_penalised and first.formula is None
+                with seeded(first.schedule.seed, first.problem.rows.device) if own else nullcontext():
+                    return _Training(fits, stack, optimizer).run()
         finally:
             stack.release()
     errors: list[Exception | None] = []
@@ -204,6 +210,31 @@ def _train_alike(fits: Sequence[Fit], settings: tuple[Any, ...]) -> list[Excepti
             except Exception as error:  # whatever a module of the user's raises: the others go on
                 errors.append(error)
     return errors
+
+
+def _stacked_optimizer(make: Optimizer, stack: Stack, settings: tuple[str, ...]) -> torch.optim.Optimizer | None:
+    """Return the optimizer of a stack; None if it is not what single modules have, or fails on stacked weights."""
+    try:
+        optimizer = make(iter(stack.parameters()))
+    except Exception:
+        return None
+    return optimizer if optimizer_settings(optimizer, stack.parameters()) == settings else None
+
+
+class _Generators:
+    """torch's global generator, of which penalties of the user's may draw, as each fit of a stack has it alone."""
+
+    def __init__(self, fits: Sequence[Fit]) -> None:
+        self.states = [torch.Generator().manual_seed(fit.schedule.seed).get_state() for fit in fits]
+
+    @contextmanager
+    def of(self, k: int) -> Iterator[None]:
+        """Draw the numbers of one fit in a block."""
+        torch.default_generator.set_state(self.states[k])
+        try:
+            yield
+        finally:
+            self.states[k] = torch.default_generator.get_state()
 
 
 class _Training:
@@ -236,6 +267,10 @@ class _Training:
         self.strength = self.rows.new_tensor([self.sign * fit.strength for fit in fits])
         self.means: WorldMeans | None = None
         self.scores: list[tuple[WorldScores, WorldScores]] = []
+        self.generators = _Generators(fits) if apart and not isinstance(stack, Alone) else None
+
+    def _numbers(self, k: int) -> Any:
+        return nullcontext() if self.generators is None else self.generators.of(k)
 
     def run(self) -> list[Exception | None]:
         """Train all modules to their ends and return their errors."""
@@ -250,7 +285,8 @@ class _Training:
                 for at, each in enumerate(waiting):
                     if self.errors[at] is None and not each.is_over:
                         try:
-                            each.record(epoch, losses[:, at], extras[:, at], self.penalised)
+                            with self._numbers(at):
+                                each.record(epoch, losses[:, at], extras[:, at], self.penalised)
                         except Exception as error:  # one's own penalty may raise anything
                             self.errors[at] = error
                 if all(each.is_over or error is not None for each, error in zip(waiting, self.errors, strict=True)):
@@ -267,11 +303,14 @@ class _Training:
         """Score both worlds before training; nothing is known of them where a batch holds them all."""
         if not self.penalised:
             return
-        scores = []
-        for fit in self.fits:
+        scores: list[Tensor | None] = [None] * len(self.fits)
+        for at, fit in enumerate(self.fits):
             fit.module.eval()
-            whole = self.epochs[0].count == 1
-            scores.append(None if whole else _scores(fit.module, fit.problem))
+            if self.epochs[0].count > 1:
+                try:
+                    scores[at] = _scores(fit.module, fit.problem)
+                except DataError as error:
+                    self.errors[at] = error
         if self.formula is not None:
             self.means = WorldMeans(self.formula, [fit.problem for fit in self.fits], scores)
             return
@@ -300,7 +339,7 @@ class _Training:
                 own = score if self.sign == 1 else 1 - score
                 extra, pull = self._own_pull(whole, at, own) if self.means is None else self.means.pull(at, own)
                 extras.append(extra)
-                slope = torch.addcmul(slope, pull, score - score * score)
+                slope = slope + torch.ops.aten.sigmoid_backward(pull, score)
             self.stack.descend(logits, slope)
             self.optimizer.step()
         logits = torch.stack([widen(each, whole.rows.shape[2], 0) for each in known])
@@ -324,7 +363,8 @@ class _Training:
                 if not bool(leaf.isfinite().all()):
                     raise DataError(NOT_FINITE)
                 one, other = (world.scored(share, leaf) for world, share in zip(running, batch.shares, strict=True))
-                extra = _call_penalty(fit.penalty, one, other)
+                with self._numbers(k):
+                    extra = _call_penalty(fit.penalty, one, other)
                 if extra.requires_grad:
                     (slope,) = torch.autograd.grad(extra, leaf, allow_unused=True)
                     if slope is not None:
@@ -342,7 +382,7 @@ class _Waiting:
         self.fit = fit
         self.start, self.final = np.nan, np.nan
         self.best, self.waited = np.inf, 0
-        self.state: dict[str, Tensor] | None = None
+        self.state: dict[str, Any] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -366,7 +406,7 @@ class _Waiting:
             entry["validation"] = evaluate(fit.module, fit.problem.validation, fit.penalty, strength)
             if entry["validation"] < self.best - 1e-6:
                 self.best, self.waited = entry["validation"], 0
-                self.state = copy.deepcopy(fit.module.state_dict())
+                self.state = _copy_state(fit.module)
             else:
                 self.waited += 1
         fit.schedule.history.append(entry)
@@ -382,6 +422,12 @@ class _Waiting:
                 "rate."
             )
         self.fit.module.eval()
+
+
+def _copy_state(module: nn.Module) -> dict[str, Any]:
+    """Return a copy of a module's state; a deep copy of weights that are part of a stack would be one of the stack."""
+    state = module.state_dict()
+    return {name: each.clone() if isinstance(each, Tensor) else copy.deepcopy(each) for name, each in state.items()}
 
 
 class WorldMeans:
@@ -411,6 +457,9 @@ class WorldMeans:
         self.column = torch.stack([widen(column, rows_, -1) for column in columns])
         self.column = torch.where(self.column < 0, size - 1, self.column)
         self.weight = torch.stack([widen(weight, size, 0) for weight in weights])
+        # Only weights that sum to more than 1 lead a mean beyond it.
+        within = bool((self.weight.sum(2) <= 1 + NEAR_ONE).all())
+        self.slope = formula.slope_within if within else formula.slope
         self.last = torch.stack([widen(last, size, 0) for last in lasts])
 
     @staticmethod
@@ -446,10 +495,10 @@ class WorldMeans:
         places, share, total, scale = self.batches[at]
         now = scores.unsqueeze(1)
         moved = (share * (now - self.last.gather(2, places))).sum(2, keepdim=True)
-        self.last += moved / total
+        self.last.addcdiv_(moved, total)
         self.last.scatter_(2, places, now.expand_as(places))
         means = (self.weight * self.last.clamp(0.0, 1.0)).sum(2)
-        slope = self.formula.slope(means) * scale
+        slope = self.slope(means) * scale
         return means, torch.bmm(slope.unsqueeze(1), share).squeeze(1)
 
 
@@ -470,8 +519,10 @@ def _call_penalty(penalty: Penalty | None, one: Scored, other: Scored) -> Tensor
     return extra
 
 
-def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -> list[nn.Module]:
+def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -> list[nn.Module | Exception]:
     """Return of each fit the module from which training comes nearest to the least objective, after a short trial.
+
+    In its place is the error that one of its trials raised, unless that diverged.
 
     The fits of one sequence differ in their modules alone. The penalty pulls both means to 0 or both to 1, so that the
     objective has two basins; under weak penalties first steps lead to the worse one from nearly everywhere. So all
@@ -486,22 +537,35 @@ def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -
             max_stack,
         )
     )
-    best: list[tuple[nn.Module, nn.Module]] = []  # a module before its trial, and after it
-    for starts in fits:
+    chosen: list[nn.Module | Exception] = []
+    weak: list[tuple[int, nn.Module]] = []  # fits under weaker penalties, and their best modules after the trial
+    for i, starts in enumerate(fits):
         found = [next(tried) for _ in starts]
-        at = int(np.argmin([objective for objective, _ in found]))
-        best.append((starts[at].module, found[at][1]))
-    chosen = [module for module, _ in best]
-    weak = [i for i, starts in enumerate(fits) if starts[0].strength < strong[i]]
-    pairs = [replace(fits[i][0], module=module) for i in weak for module in (best[i][1], fits[i][0].module)]
-    again = _try(pairs, max_stack)
-    for i, (warm, _), (cold, _) in zip(weak, again[::2], again[1::2], strict=True):
-        chosen[i] = best[i][1] if warm < cold - SAME_BASIN else fits[i][0].module
+        at = int(np.argmin([trial.objective for trial in found]))
+        failed = [trial.error for trial in found if trial.error is not None]
+        chosen.append(failed[0] if failed else starts[at].module)
+        if not failed and starts[0].strength < strong[i]:
+            weak.append((i, found[at].module))
+    again = _try(
+        [replace(fits[i][0], module=each) for i, best in weak for each in (best, fits[i][0].module)], max_stack
+    )
+    for (i, best), warm, cold in zip(weak, again[::2], again[1::2], strict=True):
+        better = best if warm.objective < cold.objective - SAME_BASIN else fits[i][0].module
+        chosen[i] = warm.error or cold.error or better
     return chosen
 
 
-def _try(fits: Sequence[Fit], max_stack: int | None) -> list[tuple[float, nn.Module]]:
-    """Train copies of modules for a short time; return the objective that each comes to, and its copy."""
+@dataclass(frozen=True)
+class _Trial:
+    """What a trial came to: its objective, infinite if it diverged, its module, and any other error."""
+
+    objective: float
+    module: nn.Module
+    error: Exception | None = None
+
+
+def _try(fits: Sequence[Fit], max_stack: int | None) -> list[_Trial]:
+    """Train copies of modules for a short time."""
     trials = []
     for fit in fits:
         rows, schedule = len(fit.problem.outcome), fit.schedule
@@ -510,13 +574,18 @@ def _try(fits: Sequence[Fit], max_stack: int | None) -> list[tuple[float, nn.Mod
         module, problem = copy.deepcopy(fit.module), fit.problem.without_validation
         trials.append(replace(fit, module=module, problem=problem, schedule=short))
     found = []
-    for fit, trial, error in zip(fits, trials, train_many(trials, max_stack), strict=True):
+    for fit, trial, failed in zip(fits, trials, train_many(trials, max_stack), strict=True):
+        error, objective = failed, np.inf
         if error is None:
-            found.append((evaluate(trial.module, trial.problem, trial.penalty, trial.strength), trial.module))
-        elif isinstance(error, DataError):  # diverged; if this module is chosen, training raises the error again
-            found.append((np.inf, fit.module))
-        else:
-            raise error
+            try:
+                with seeded(trial.schedule.seed, trial.problem.rows.device):  # one's own penalty may draw numbers
+                    objective = evaluate(trial.module, trial.problem, trial.penalty, trial.strength)
+            except Exception as raised:  # whatever it raises: the others go on
+                error = raised
+        if error is None:
+            found.append(_Trial(objective, trial.module))
+        else:  # diverged, if it is a DataError; if this module is chosen, training raises it again
+            found.append(_Trial(np.inf, fit.module, None if isinstance(error, DataError) else error))
     return found
 
 

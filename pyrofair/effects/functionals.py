@@ -154,11 +154,12 @@ class Formula:
     """A functional as a function of the two mean scores of a unit, and its slope in these.
 
     ``value(a, b)`` is elementwise; ``slope(means)`` takes both means along the last axis, shape (..., 2), and returns
-    the gradient that torch finds for the value, without a graph.
+    the gradient that torch finds for the value, without a graph. ``slope_within`` is that of means in [0, 1].
     """
 
     value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     slope: Callable[[torch.Tensor], torch.Tensor]
+    slope_within: Callable[[torch.Tensor], torch.Tensor]
 
 
 def formula_of(functional: object) -> Formula | None:
@@ -185,7 +186,7 @@ def _continued(
         outside = means - inside
         return torch.where(outside == 0, slope(inside), outside.sign())
 
-    return Formula(value_beyond, slope_beyond)
+    return Formula(value_beyond, slope_beyond, slope)
 
 
 def _gap_slope(means: torch.Tensor) -> torch.Tensor:
@@ -200,9 +201,9 @@ def _upper_slope(means: torch.Tensor) -> torch.Tensor:
     return (1 - means[..., :1] - means[..., 1:]).sign().expand_as(means)
 
 
-_DISAGREEMENT = _continued(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: 1 - 2 * means.flip(-1))
-_GAP = Formula(lambda a, b: (a - b).abs(), _gap_slope)
-_SQUARED_GAP = Formula(lambda a, b: (a - b).square(), _squared_slope)
+_DISAGREEMENT = _continued(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: torch.rsub(means.flip(-1), 1, alpha=2))
+_GAP = Formula(lambda a, b: (a - b).abs(), _gap_slope, _gap_slope)
+_SQUARED_GAP = Formula(lambda a, b: (a - b).square(), _squared_slope, _squared_slope)
 _PIU_UPPER = _continued(lambda a, b: 1 - (1 - a - b).abs(), _upper_slope)
 
 

@@ -107,15 +107,15 @@ class Density:
         if whole:
             z = ((self.known.unsqueeze(-1) - loc.unsqueeze(-2)) / scale.unsqueeze(-2)).clamp(-FAR, FAR)
             first, last = z.unbind(-2)
-            step = 1.0 / (family.sd * scale)
-            narrow = bool(step.amin() < NARROW)  # seldom
-            joint = logs + (log_normal_step(first, last, step) if narrow else log_normal_interval(first, last))
+            narrow = bool(scale.amax() > 1.0 / (NARROW * family.sd))  # seldom
+            step = 1.0 / (family.sd * scale) if narrow else None
+            joint = logs + (log_normal_interval(first, last) if step is None else log_normal_step(first, last, step))
             total = joint.logsumexp(-1)
             share = (joint - total.unsqueeze(-1)).exp()
             # Each component's share of the slope is a difference of densities over the probability of all.
             ends = (logs - total.unsqueeze(-1)).unsqueeze(-2) - 0.5 * z.square() - ROOT
-            ends = ends.exp()
-            by_loc, by_scale = ends[..., 0, :] - ends[..., 1, :], (z * ends)[..., 0, :] - (z * ends)[..., 1, :]
+            at_first, at_last = ends.exp_().unbind(-2)
+            by_loc, by_scale = at_first - at_last, first * at_first - last * at_last
         else:
             z = (self.known[..., :1] - loc) / scale
             joint = logs - 0.5 * z.square() - scale.log() - ROOT

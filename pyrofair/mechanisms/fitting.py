@@ -577,7 +577,8 @@ def reweigh_rows(rows: Rows, weight: Tensor) -> Rows:
     train, held = (index[weight[index] > 0] for index in (rows.train, rows.held))
     if len(train) < FEWEST_TRAINED:
         raise DataError(f"Only {len(train)} training rows have a weight above 0; at least {FEWEST_TRAINED} are needed.")
-    return Rows(rows.columns, weight / weight[train].mean(), train, held)
+    # The mean of all training rows is 1, those without weight too: so much do rows weigh against the prior.
+    return Rows(rows.columns, weight / weight[rows.train].mean(), train, held)
 
 
 def try_mechanisms(mechanisms: Sequence[ConditionalDistribution], rows: Rows) -> None:

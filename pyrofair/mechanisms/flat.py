@@ -40,6 +40,7 @@ class FlatNetwork:
         self.values, self.slopes = self.numbers.detach(), torch.zeros(len(self.numbers))
         self.parts, self.slope_parts = self._split(self.values), self._split(self.slopes)
         self.precision = torch.cat([_spread(network, layer) for layer in range(1, len(network.shapes) + 1)])
+        self.numbers.grad = self.slopes
         self.offset = mechanism.family.offset
         self.reads = dict(mechanism.reads)
         self.density = Density.of(mechanism.family, rows.columns[mechanism.column])
@@ -54,6 +55,7 @@ class FlatNetwork:
         """Return the log-likelihood of some rows."""
         return self.density.at(at)(self._forward(self._split(numbers), self._at(at))[-1])[0]
 
+    @torch.no_grad()
     def loss(self, at: Tensor) -> Tensor:
         """Return the loss of a batch in nats, but for a constant, and leave its slopes with the numbers."""
         read, parts, slopes = self._at(at), self.parts, self.slope_parts
@@ -72,7 +74,6 @@ class FlatNetwork:
             torch.sum(slope, 0, out=slopes[0])
         pull = self.precision * self.values
         self.slopes.add_(pull)
-        self.numbers.grad = self.slopes
         return 0.5 * (pull @ self.values) - scale @ each
 
     def _forward(self, parts: Sequence[Tensor], read: Tensor) -> list[Tensor]:

@@ -485,10 +485,10 @@ def learn_mechanisms(
     """Learn the distribution of each column given its parents in a causal graph, as a Pyro program.
 
     Each column has a family, chosen by its type (:func:`pyrofair.mechanisms.families.choose_family`), whose numbers a
-    small network computes from the columns read. The distributions are fitted one by one, by stochastic variational
-    inference, each until the held-out log-likelihood no longer rises; the point of a linear predictor of log-odds, of
-    logits or of one normal component by Newton's method, to its optimum. A node of several columns is learned by the
-    chain rule.
+    small network computes from the columns read. The distributions are fitted one by one, points of networks by Adam
+    on the log-posterior and all else by stochastic variational inference, each until the held-out log-likelihood no
+    longer rises; the point of a linear predictor of log-odds, of logits or of one normal component by Newton's method,
+    to its optimum. A node of several columns is learned by the chain rule.
 
     Distributions of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end),
     it shows as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.

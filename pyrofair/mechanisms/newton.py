@@ -145,7 +145,7 @@ class LastLayer:
                 whole[j, :, i] = whole[i, :, j]
             whole[j, :, j].diagonal().add_(self.precision[:, 0, 0].float())
         factor, failed = torch.linalg.cholesky_ex(whole.view(size * k, size * k))
-        return replace(self, tilt=state.gradient, factor=None if bool(failed) else factor)
+        return replace(self, tilt=state.gradient, factor=None if bool(failed) else factor.double())
 
     @property
     def most_stacked(self) -> int:
@@ -275,8 +275,7 @@ class LastLayer:
             if self.factor is None:
                 return each / diagonal
             k, b, size = each.shape
-            flat = each.permute(2, 0, 1).reshape(size * k, b).float()
-            solved = torch.cholesky_solve(flat, self.factor).double()
+            solved = torch.cholesky_solve(each.permute(2, 0, 1).reshape(size * k, b), self.factor)
             return solved.view(size, k, b).permute(1, 2, 0)
 
         scaled = scale(left)

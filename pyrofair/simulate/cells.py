@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
@@ -127,25 +129,40 @@ class Rows:
 
     @cached_property
     def source(self) -> Any:
-        """The source of an audit, fitted to the rows of the fit."""
+        """The source of an audit, fitted to the rows audited, as an audit does with one that is not fitted."""
         asked = self.plan.measurement.audit
         made = OneStep(self.scenario.unfair, random_state=self.seeds.fit) if asked is True else asked(self.scenario)
-        return made.fit(self.train)
+        return made.fit(self.test)
 
 
 def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:
     """Yield the results of the cells of several tasks, each written to the folder when it is finished, if there is one.
 
-    Numbers do not depend on the process: all is computed in one thread, from the seeds of the cell. A cell that is
-    finished in the folder is read.
+    Numbers do not depend on the process: all is computed in one thread, from the seeds of the cell. A cell that another
+    process has finished meanwhile, by the same method and scenario, is read.
     """
     for task in tasks:
         rows = Rows(plan, task)
         for key in task.cells():
             said: dict[str, Any] = {"depends": plan.depends(key), "warnings": []}  # filled by the cell
-            with one_thread(), threadpool_limits(1):
+            # A method that uses joblib would wait for workers that wait for it.
+            with one_thread(), threadpool_limits(1), joblib.parallel_config("sequential"):
                 make = _Maker(plan, rows, key, said["warnings"])
-                yield attempt(key, make, said) if plan.folder is None else plan.folder.once(key, make, said)
+                yield _result(plan, key, make, said)
+
+
+def _result(
+    plan: Plan, key: Mapping[str, Any], make: Callable[[], pd.DataFrame], said: dict[str, Any]
+) -> Cell | Failure:
+    if plan.folder is None:
+        return attempt(key, make, said)
+    found = plan.folder.read(key)
+    if isinstance(found, Cell) and found.about.get("depends") == said["depends"]:
+        return found
+    result = attempt(key, make, said)
+    with contextlib.suppress(OSError):  # where a worker cannot write, the caller does
+        plan.folder.write(result)
+    return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import hashlib
 import inspect
@@ -20,26 +21,35 @@ import torch
 
 __all__ = ["fingerprint"]
 
+DATA = (bool, int, float, complex, str, bytes, list, tuple, range, Mapping, Set, np.ndarray, np.generic,
+        pd.DataFrame, pd.Series, pd.Index, torch.Tensor)  # fmt: skip
+"""The types of data that a function may read by a global name."""
+
 
 def fingerprint(value: object) -> str:
     """Return a digest of what a value is: equal in another process, and after a change of comments or layout.
 
-    Of a function it holds the qualified name, the source (the byte code, where there is none), the defaults and what it
-    closes over; of an estimator the class and the settings; of a frozen dataclass the fields; of tables, arrays and
-    tensors the numbers. Functions that a function calls by a global name, the classes of objects, and the releases of
-    libraries are not part of it.
+    Of a function it holds the qualified name, the source (the byte code, where there is none), the defaults, what it
+    closes over, and what it reads by a global name: data, and functions of its own module; of an estimator the class
+    and the settings; of a frozen dataclass the fields; of tables, arrays and tensors the numbers. Functions of other
+    modules, the classes of objects, and the releases of libraries are not part of it.
     """
-    text = json.dumps(_described(value, ()), sort_keys=True)
+    called: dict[str, FunctionType] = {}
+    found: list[Any] = [_described(value, (), called)]
+    described: dict[str, Any] = {}
+    while new := called.keys() - described.keys():
+        described |= {name: _described(called[name], (), called) for name in new}
+    text = json.dumps([*found, described], sort_keys=True)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _described(value: Any, above: tuple[int, ...]) -> Any:
-    """Return a value as JSON holds it; what holds itself is described once."""
+def _described(value: Any, above: tuple[int, ...], called: dict[str, FunctionType]) -> Any:
+    """Return a value as JSON holds it; what holds itself is described once, functions called by name are added."""
     if value is None or isinstance(value, bool | int | float | str | bytes | complex):
         return f"{type(value).__name__} {value!r}"
     if id(value) in above:
         return f"again {above.index(id(value))}"
-    inner = functools.partial(_described, above=(*above, id(value)))
+    inner = functools.partial(_described, above=(*above, id(value)), called=called)
     if isinstance(value, np.ndarray | np.generic | pd.DataFrame | pd.Series | pd.Index):
         return str(joblib.hash(value))
     if isinstance(value, torch.Tensor):
@@ -55,10 +65,10 @@ def _described(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, MethodType):
         return ["method", value.__name__, inner(value.__self__)]
     if isinstance(value, FunctionType):
-        return _function(value, inner)
+        return _function(value, inner, called)
     if isinstance(value, type | BuiltinFunctionType | ModuleType):
         return f"{getattr(value, '__module__', '')} {getattr(value, '__qualname__', value.__name__)}"
-    return [_described(type(value), ()), inner(_settings(value))]
+    return [inner(type(value)), inner(_settings(value))]
 
 
 def _settings(value: Any) -> Mapping[str, Any]:
@@ -72,11 +82,24 @@ def _settings(value: Any) -> Mapping[str, Any]:
     return dict(getattr(value, "__dict__", {}))
 
 
-def _function(function: FunctionType, inner: Any) -> Any:
+def _function(function: FunctionType, inner: Any, called: dict[str, FunctionType]) -> Any:
     closed = [_content(cell) for cell in function.__closure__ or ()]
+    read = {name: function.__globals__[name] for name in _global_names(function.__code__) & function.__globals__.keys()}
+    called |= {
+        f"{each.__module__} {name}": each
+        for name, each in read.items()
+        if isinstance(each, FunctionType) and each.__module__ == function.__module__
+    }
     name = f"{function.__module__} {function.__qualname__}"
     return ["function", name, _source(function), inner(function.__defaults__), inner(function.__kwdefaults__),
-            [inner(each) for each in closed]]  # fmt: skip
+            [inner(each) for each in closed],
+            {name: inner(each) for name, each in read.items() if isinstance(each, DATA)}]  # fmt: skip
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """Return the global names that a function reads, or one that is defined in it."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return own.union(*(_global_names(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 def _content(cell: Any) -> Any:
@@ -99,5 +122,5 @@ def _source(function: FunctionType) -> Any:
 
 
 def _code(code: CodeType) -> Any:
-    constants = [_code(each) if isinstance(each, CodeType) else _described(each, ()) for each in code.co_consts]
+    constants = [_code(each) if isinstance(each, CodeType) else _described(each, (), {}) for each in code.co_consts]
     return [code.co_code.hex(), list(code.co_names), constants]

@@ -101,7 +101,8 @@ class Study:
         where these show two groups of solutions, the mean describes neither.
         """
         by = list(KEY[:-1])
-        long = self.table.melt([*KEY], self.quantities, "quantity").dropna(subset=["value"])
+        unnamed = ""  # no measure has this name
+        long = self.table.melt([*KEY], self.quantities, "quantity", unnamed).dropna(subset=[unnamed])
         statistics = {
             "mean": "mean",
             "sd": "std",
@@ -110,7 +111,7 @@ class Study:
             "median": "median",
             "highest": "max",
         }
-        named = {name: ("value", statistic) for name, statistic in statistics.items()}
+        named = {name: (unnamed, statistic) for name, statistic in statistics.items()}
         found = long.groupby([*by, "quantity"], sort=False, dropna=False).agg(**named)
         found.insert(2, "error", found["sd"] / np.sqrt(found["count"]))
         failed = self.failures[by].value_counts(sort=False, dropna=False).rename("failed").reset_index()
@@ -249,8 +250,7 @@ def study(
         As in :meth:`pyrofair.SEM.truth` and :class:`pyrofair.SEM`.
     audit
         Whether effects are also estimated on the test rows, as :func:`pyrofair.audit` does: by
-        :class:`pyrofair.OneStep`, or by the source that a function returns for a scenario. It is fitted to the rows
-        that the methods were fitted to.
+        :class:`pyrofair.OneStep`, or by the source that a function returns for a scenario, fitted to these rows.
     n_boot
         The bootstrap replicates of such an audit, for sources without influence values.
     measures
@@ -349,9 +349,10 @@ class _Results:
             return
         changed: dict[tuple[str, str], int] = {}
         for name, key in self.keys.items():
+            present = folder.has(key)
             result = folder.read(key)
-            if result is None:
-                folder.path(key).unlink(missing_ok=True)  # what is damaged has been warned of
+            if result is None and present:
+                folder.path(key).unlink(missing_ok=True)  # it is damaged, which has been warned of
             if result is None or (isinstance(result, Failure) and retry):
                 continue
             depends = self.plan.depends(key)
@@ -366,9 +367,9 @@ class _Results:
         if changed:
             text = "; ".join(f"{count} of the {kind} {name!r}" for (kind, name), count in changed.items())
             raise DataError(
-                f"The folder {str(folder.folder)!r} holds finished cells from before a change of source, closure or "
-                f"settings: {text}. Give what has changed another name, name another folder, or pass overwrite=True to "
-                "compute these cells again."
+                f"The folder {str(folder.folder)!r} holds finished cells from before a change of source, globals, "
+                f"closure or settings: {text}. Give what has changed another name, name another folder, or pass "
+                "overwrite=True to compute these cells again."
             )
 
     def add(self, result: Cell | Failure) -> None:
@@ -479,8 +480,11 @@ def _compute_alone(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: in
 
 
 def _is_loss(error: Exception, names: Set[str] = LOST) -> bool:
-    """Return whether an error of a backend of joblib, or one that it derives from, has one of the names."""
-    return not names.isdisjoint(each.__name__ for each in type(error).__mro__)
+    """Return whether an error of a backend of joblib, or one that it derives from, has one of the names.
+
+    A pool is also called broken where a worker cannot load what it is sent, which it never will.
+    """
+    return "un-serialize" not in str(error) and not names.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 
 def _first_line(error: Exception) -> str:
@@ -500,7 +504,7 @@ def _collect(done: _Results, tasks: Sequence[Task]) -> None:
         for key in task.cells():
             if folder is not None and cell_name(key) not in done.found and folder.has(key):
                 result = folder.read(key)
-                if isinstance(result, Cell):
+                if isinstance(result, Cell) and result.about.get("depends") == done.plan.depends(key):
                     done.add(result)
 
 

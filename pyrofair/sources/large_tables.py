@@ -600,6 +600,7 @@ def _replicate_coefficients(
         for prefix, step in active.items():
             coef[prefix] = coef[prefix].copy()
             coef[prefix][step.free] += step.step(*found[prefix])
+            coef[prefix][:, step.restarted] = models[prefix].coef_[:, None]
     for step in steps.values():
         failed |= step.open
     return coef, failed
@@ -616,6 +617,7 @@ class _ReplicateSteps:
     loss: NDArray[np.float64]
     last: NDArray[np.float64]
     slow: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    restarted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def done(self) -> bool:
@@ -664,7 +666,8 @@ class _ReplicateSteps:
         near[self.slow] = NEWTON_CONVERGED
         self.open &= ~(self.change <= near)
         slow = self.open & (self.change > SLOW * before)
-        self.slow = np.union1d(self.slow[self.open[self.slow]], np.flatnonzero(slow))
+        self.restarted = np.setdiff1d(np.flatnonzero(slow), self.slow)  # from the fit, where no probability is extreme
+        self.slow = np.union1d(self.slow[self.open[self.slow]], self.restarted)
         self.last = step.copy()
         self.last[:, halved] *= -1.0  # half of the step that was too long is left
         return step

@@ -67,6 +67,8 @@ __all__ = [
 PropensityName = Literal["logistic", "boosted", "saturated", "stacked"]
 FOLDS = 5
 """The folds of cross-fitting, by default."""
+MOST_LEAVES = 500_000_000
+"""Replicates of more rows and trees are fitted from scratch: a refit remembers the leaf of each row in each tree."""
 MANY, VERY_MANY = 5_000, 20_000
 """Boosted propensities of so many rows have larger trees, and still larger ones."""
 
@@ -231,7 +233,7 @@ class Boosted(FromClassifier):
 
     def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64]) -> Propensity:
         """Keep the trees, and fit the values of their leaves again; a fold that has lost a group is a DataError."""
-        if self.moved_ is not None or not all(is_grown(model) for model in self.models_):
+        if not all(is_grown(model) for model in self.models_) or len(X) * self._trees > MOST_LEAVES:
             return super().refit(X, a, weight)
         folds = split_folds(a, self.weight_, self.folds, self.seed)
         if not hasattr(self, "leaves_"):
@@ -242,16 +244,16 @@ class Boosted(FromClassifier):
             ]
         other = copy.copy(self)
         other.moved_ = [leaves.refit(a, weight) for leaves in self.leaves_]
-        each = np.array(
-            [
-                expit(leaves.raw + moved.at(leaves.codes))
-                for leaves, moved in zip(self.leaves_, other.moved_, strict=True)
-            ]
-        )
+        both = zip(self.leaves_, other.moved_, strict=True)
+        each = np.array([expit(leaves.raw + moved.at(leaves.codes)) for leaves, moved in both])
         other.fitted = each.mean(axis=0)
         for chance, (_, test) in zip(each, folds, strict=True):
             other.fitted[test] = chance[test]
         return other
+
+    @property
+    def _trees(self) -> int:
+        return sum(int(model.n_iter_) for model in self.models_)
 
     def predict(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Average the folds' probabilities."""

@@ -182,6 +182,7 @@ def test_an_outcome_of_one_class_and_poor_overlap_are_warned_of() -> None:
     assert any("Poor overlap among" in text for text in found.context["warnings"])
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_dask_workers_make_the_same_sums(processes: bool, tmp_path: Path) -> None:
     """Sums are made by `map_partitions` where the rows are."""
@@ -191,7 +192,8 @@ def test_two_dask_workers_make_the_same_sums(processes: bool, tmp_path: Path) ->
     model = make_pipeline(TableEncoder(), LogisticRegression()).fit(df[["A", "Q", "D", "M"]], df["Y"])
     asked: dict[str, Any] = {"n_boot": 12, "level": 0.6, "random_state": 3, "progress": False}
     memory = pf.audit({"model": model}, pf.IPW(unfair), df, **asked)
-    place: dict[str, Any] = {"dashboard_address": None, "local_directory": str(tmp_path), "processes": processes}
+    place: dict[str, Any] = {"dashboard_address": ":0", "local_directory": str(tmp_path), "processes": processes}
+    place["silence_logs"] = 60
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **place) as cluster, distributed.Client(cluster):
         batches = as_batches(dd.from_pandas(df, npartitions=4), batch_rows=200)
         found = pf.audit({"model": model}, pf.IPW(unfair), batches, **asked)

@@ -203,6 +203,25 @@ def test_drawn_rows_are_scored_anew() -> None:
         pd.testing.assert_frame_equal(run(again).table, report.table)
 
 
+class WithUnits(Drawn):
+    """A source of drawn units, which happen to look like the audited rows."""
+
+    def worlds(
+        self, n: Any = None, random_state: int | None = None, *, df: Any = None, sample_weight: Any = None
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        n = len(self.df_)
+        rows, weight, unit = self.df_[["A", "Q", "M"]], np.full(n, 1.0 / n), np.arange(n)
+        return CounterfactualSample(rows, weight, unit), CounterfactualSample(rows.assign(A=1), weight, unit)
+
+
+@pytest.mark.parametrize("bootstrap", ["bayesian", "multinomial"])
+def test_drawn_units_have_other_weights_than_audited_rows(bootstrap: Any) -> None:
+    with pytest.warns(PyrofairWarning, match="WithUnits"):
+        drawn = run(WithUnits(UNFAIR).fit(DF), bootstrap=bootstrap).draws["m"]["score"]
+    assert drawn["p_y0"].std() == pytest.approx(drawn["positive_rate"].std(), rel=0.5)
+    assert abs(np.corrcoef(drawn["p_y0"], drawn["positive_rate"])[0, 1]) < 0.4
+
+
 # --- intervals -------------------------------------------------------------------------------------------------------
 
 

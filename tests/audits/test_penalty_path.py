@@ -3,8 +3,10 @@ from __future__ import annotations
 import itertools
 import pickle
 import sys
+import warnings
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -179,6 +181,57 @@ def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatc
     assert len(calls) == 6 - after  # nothing is fitted twice
     pd.testing.assert_frame_equal(rest.table, WHOLE.table)
     assert rest.unfinished == {}
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_seeds_that_are_trained_together_are_interrupted_together(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    together = trace(seeds=3)
+    pd.testing.assert_frame_equal(together.table, trace(seeds=3, max_stack=1).table, rtol=1e-9)
+    with monkeypatch.context() as patched:
+        interrupt(patched, after)
+        with pytest.warns(PyrofairWarning, match="Interrupted in seed 0, 1, 2; what was finished is returned"):
+            part = trace(seeds=3)
+    assert len(part.table) == 6 * after
+    assert list(part.unfinished) == ([0, 1, 2] if after else [])
+    rest = trace(seeds=3, resume=pickle.loads(pickle.dumps(part)))
+    pd.testing.assert_frame_equal(rest.table, together.table)
+    assert list(rest.models) == list(together.models)
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_any_number_of_processes_gives_the_same_path() -> None:
+    settings: dict[str, Any] = {"seeds": 2, "n_boot": 2, "test": draw(80, 1)}
+    whole = trace(**settings)
+    with joblib.parallel_config("threading", n_jobs=2):
+        divided = trace(**settings)
+    first = trace(**settings | {"seeds": [1]})
+    resumed = trace(**settings, resume=first, n_jobs=1)
+    for other in (divided, resumed):
+        for name in ("table", "intervals", "groups"):
+            by = ["seed", "strength", "decisions"][: 3 if name == "table" else 2]
+            one, two = (
+                getattr(path, name).sort_values(by, kind="stable").reset_index(drop=True) for path in (whole, other)
+            )
+            pd.testing.assert_frame_equal(one, two, rtol=1e-9)
+    assert list(divided.table["seed"].unique()) == [0, 1]
+    assert list(resumed.table["seed"].unique()) == [1, 0]
+
+
+def test_what_workers_warn_of_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(self: Any, *given: Any, **named: Any) -> Any:
+        warnings.warn("few rows", PyrofairWarning, stacklevel=2)
+        return honest(self, *given, **named)
+
+    honest = pf.IPW.fit
+    monkeypatch.setattr(pf.IPW, "fit", warn)
+    with joblib.parallel_config("threading", n_jobs=2), pytest.warns(PyrofairWarning, match="few rows") as caught:
+        trace()
+    assert len(caught) == 1
+
+
+def test_a_fit_that_diverges_is_an_error() -> None:
+    with pytest.raises(DataError, match="diverged"):
+        penalty_path(classifier(optimizer="sgd", learning_rate=1e6), X, Y, test=(X, Y), seeds=2, progress=False)
 
 
 def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit, cross_val_score
 
 import pyrofair as pf
 from pyrofair.audits import AuditScorer
@@ -94,6 +95,34 @@ def test_the_source_is_fitted_once_a_fold(monkeypatch: pytest.MonkeyPatch) -> No
     scorer = AuditScorer(judge, at_most=0.9)
     GridSearchCV(LogisticRegression(), grid, scoring=scorer, refit=scorer.choose, cv=FOLDS).fit(X, Y)
     assert fits == [600]  # a fitted one judges all folds
+
+
+def test_a_model_without_column_names_receives_the_columns_as_they_came() -> None:
+    table = X[["D", "A", "Q"]]
+    unnamed = LogisticRegression().fit(table.to_numpy(), Y)
+    scorer = AuditScorer(SOURCE, at_most=0.9)
+    assert scorer(unnamed, table, Y) == pytest.approx(scorer(LogisticRegression().fit(table, Y), table, Y))
+    assert scorer(unnamed, table, Y)["accuracy"] == pytest.approx(unnamed.score(table.to_numpy(), Y))
+
+
+def test_a_fold_that_cannot_be_judged_does_not_lose_the_search() -> None:
+    table, outcome = draw(200, 2)
+    fold = np.where(table["A"] == 0, np.arange(200) % 3, np.arange(200) % 2)  # the last one holds one group only
+    scorer = AuditScorer(SOURCE, at_most=0.9)
+    grid = {"C": [0.1, 1.0]}
+    search = GridSearchCV(
+        LogisticRegression(), grid, scoring=scorer, refit=lambda results: 0, cv=PredefinedSplit(fold)
+    )  # fmt: skip
+    warnings.filterwarnings("ignore", "One or more of the test scores are non-finite", UserWarning)
+    with pytest.warns(PyrofairWarning, match="cannot be judged: The sensitive attribute 'A' never takes the value 1"):
+        results = search.fit(table, outcome).cv_results_
+    assert np.isnan(results["split2_test_piu_upper_far_end"]).all()
+    assert np.isfinite(results["split1_test_piu_upper_far_end"]).all()
+    last, rest = fold == 2, fold != 2
+    alone = LogisticRegression(C=1.0).fit(table[rest], outcome[rest])
+    assert results["split2_test_accuracy"][1] == pytest.approx(alone.score(table[last], outcome[last]))
+    with pytest.raises(DataError, match="No candidate has an interval of piu_upper in every fold"):
+        scorer.choose(results)
 
 
 def test_one_number_puts_the_fair_enough_before_all_others() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import BaseEstimator, TransformerMixin
 from torch import nn
 
 import pyrofair as pf
@@ -36,12 +37,12 @@ def quiet() -> Iterator[None]:
 
 
 @functools.cache
-def rows(n: int = 240) -> tuple[pd.DataFrame, pd.Series[int]]:
+def rows(n: int = 160) -> tuple[pd.DataFrame, pd.Series[int]]:
     df = HIRING.draw(n, random_state=0)
     return df[READS], df["Y"]
 
 
-def bootstrap(copies: int, n: int = 240) -> list[np.ndarray[Any, Any]]:
+def bootstrap(copies: int, n: int = 160) -> list[np.ndarray[Any, Any]]:
     rng = np.random.default_rng(0)
     return [rng.multinomial(n, np.full(n, 1 / n)).astype(float) for _ in range(copies)]
 
@@ -54,8 +55,8 @@ def own(one: Scored, other: Scored) -> torch.Tensor:
 IPW = pf.IPW(HIRING.unfair, arm="paper")
 POOLED = pf.IPW(HIRING.unfair, arm="pooled")
 SHARED = pf.SEM(HIRING.program, HIRING.unfair, unit="shared", draws=3)
-MODELS = {
-    "paper": {"source": IPW},
+MODELS: dict[str, dict[str, Any]] = {
+    "paper": {"source": IPW, "starts": 2},
     "pooled": {"source": POOLED},
     "units": {"source": SHARED, "penalty": pf.effect_gap},
     "upper end": {"source": POOLED, "penalty": pf.piu_upper},
@@ -65,6 +66,7 @@ MODELS = {
     "held out": {"source": IPW, "validation_fraction": 0.3, "patience": 4},
     "plain": {},
 }
+MODELS = {name: {"starts": 1} | settings for name, settings in MODELS.items()}
 
 
 def equal(one: Any, other: Any, within: float = 1e-6) -> None:
@@ -77,12 +79,12 @@ def equal(one: Any, other: Any, within: float = 1e-6) -> None:
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("model", ["network", "logistic"])
 def test_a_stack_is_as_many_single_fits(model: Any, settings: dict[str, Any]) -> None:
-    n = 120 if settings.get("source") is SHARED else 240
+    n = 100 if settings.get("source") is SHARED else 160
     X, y = rows(n)
     weights = [None, None, *bootstrap(2, n)]
     models = [
         pf.PenalizedClassifier(
-            model, epochs=20, batch_size=50, starts=2, strength=strength, random_state=seed, progress=False, **settings
+            model, epochs=20, batch_size=50, strength=strength, random_state=seed, progress=False, **settings
         )
         for strength, seed in ((0.4, 0), (1.7, 0), (1.0, 1), (2.5, 2))
     ]
@@ -268,8 +270,99 @@ def test_a_penalty_that_raises_and_weights_that_are_unfit_are_reported_in_their_
 
     settings: dict[str, Any] = {"source": IPW, "starts": 1, "epochs": 1, "progress": False, "random_state": 0}
     models = [pf.PenalizedClassifier("logistic", penalty=each, **settings) for each in (broken, own, own)]
-    found = fit_many(models, X, y, [None, -np.ones(240), None], errors="return")
+    found = fit_many(models, X, y, [None, -np.ones(160), None], errors="return")
     assert [type(each).__name__ for each in found] == ["ZeroDivisionError", "DataError", "PenalizedClassifier"]
+
+
+class Spoilt(BaseEstimator, TransformerMixin):
+    """An encoder with one number missing."""
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Spoilt:
+        return self
+
+    def transform(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+        found = X.to_numpy(dtype=float, copy=True)
+        found[0, 0] = np.nan
+        return found
+
+
+def failing(*_: Any) -> Any:
+    raise ZeroDivisionError("mine")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"penalty": failing},
+        {"penalty": failing, "strength": 3.0},
+        {"optimizer": failing, "starts": 1},
+        {"model": failing},
+        {"encoder": Spoilt(), "starts": 1},
+        {"encoder": Spoilt(), "starts": 1, "penalty": own},
+    ],
+    ids=["penalty in a trial", "penalty in a strong trial", "optimizer", "module", "first scores", "own first scores"],
+)
+def test_what_fails_before_training_spoils_no_other(given: dict[str, Any]) -> None:
+    X, y = rows()
+    settings = {"source": IPW, "starts": 2, "epochs": 2, "batch_size": 80, "random_state": 0, "progress": False}
+    good = settings | {"starts": given.get("starts", 2), "penalty": own if given.get("penalty") is own else failing}
+    if good["penalty"] is failing:
+        del good["penalty"]
+    models = [pf.PenalizedClassifier(**({"model": "logistic"} | each)) for each in (good, settings | given, good)]
+    found = fit_many(models, X, y, errors="return")
+    with pytest.raises(type(found[1])) as single:
+        models[1].fit(X, y)
+    assert str(single.value) == str(found[1])
+    equal(models[0].fit(X, y), found[0])
+    equal(found[0], found[2], 0.0)
+
+
+def test_an_optimizer_that_fails_on_stacked_weights_gets_single_modules() -> None:
+    def by_bias(parameters: Any) -> torch.optim.Optimizer:
+        weight, bias = parameters
+        return torch.optim.SGD([weight, bias], lr=0.1 + abs(bias.item()))
+
+    X, y = rows()
+    models = [
+        pf.PenalizedClassifier("logistic", optimizer=by_bias, epochs=1, random_state=seed, progress=False)
+        for seed in (0, 1)
+    ]
+    for single, fitted in zip(models, fit_many(models, X, y), strict=True):
+        equal(single.fit(X, y), fitted, 1e-12)
+
+
+def test_a_penalty_that_draws_numbers_is_seeded_by_its_fit() -> None:
+    def noisy(one: Scored, other: Scored) -> torch.Tensor:
+        return (one.mean - other.mean - torch.rand(())).square()
+
+    X, y = rows()
+    settings: dict[str, Any] = {"source": IPW, "starts": 2, "epochs": 3, "batch_size": 80, "progress": False}
+    models = [
+        pf.PenalizedClassifier("logistic", penalty=noisy, validation_fraction=0.2, random_state=seed, **settings)
+        for seed in (0, 1, 0)
+    ]
+    before = torch.random.get_rng_state()
+    found = fit_many(models, X, y)
+    equal(models[1].fit(X, y), found[1])
+    equal(found[0], found[2], 0.0)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_best_state_of_a_module_holds_no_other_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, honest = [], training._Waiting.finish
+
+    def finish(self: Any) -> None:
+        sizes.append(sum(each.untyped_storage().nbytes() for each in self.state.values()))
+        honest(self)
+
+    monkeypatch.setattr(training._Waiting, "finish", finish)
+    X, y = rows()
+    models = [
+        pf.PenalizedClassifier("logistic", validation_fraction=0.2, epochs=1, random_state=seed, progress=False)
+        for seed in range(5)
+    ]
+    found = fit_many(models, X, y)
+    assert sizes == [sum(each.nbytes for each in found[0].module_.state_dict().values())] * 5
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import pyrofair as pf
+from pyrofair.classifiers.batches import Share, World
 from pyrofair.classifiers.large_tables import RunningMean
-from pyrofair.classifiers.training import Share, World
 from pyrofair.exceptions import DataError
 from pyrofair.tables import TableEncoder, as_batches
 

@@ -502,6 +502,22 @@ def test_refit_keeps_narrow_components_where_they_are(narrow: tuple[NDArray[np.f
     assert (np.abs(drift) < simple.std(0)).all()
 
 
+def test_rows_without_weight_count_as_copies_that_others_replace() -> None:
+    """A resample is as large as the table: against the prior, and where training stopped, nothing has changed."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(2, size=100)
+    half = pd.DataFrame({"A": a, "M": a + rng.normal(size=100)})
+    frame = pd.concat([half, half], ignore_index=True)
+    learned = learn_mechanisms(
+        frame, pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y"), nodes=["M"], hidden=(8,), steps=100,
+        validation_fraction=0.0, progress=False, random_state=0,
+    )  # fmt: skip
+    replicate, *_ = learned.refits([np.repeat([2.0, 0.0], 100)], random_state=0)
+    assert isinstance(replicate, LearnedMechanisms)
+    for site, values in learned.fits["M"].centre.items():
+        torch.testing.assert_close(replicate.fits["M"].centre[site], values, rtol=0, atol=1e-5)
+
+
 def test_an_interrupted_refit_is_none(learned: LearnedMechanisms, monkeypatch: pytest.MonkeyPatch) -> None:
     strike(monkeypatch, "_solve", after=3)
     with pytest.raises(KeyboardInterrupt):

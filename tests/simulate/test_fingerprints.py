@@ -102,3 +102,25 @@ print(*map(fingerprint, [scenario("latent"), method("Oracle"), LogisticRegressio
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     here = [scenario("latent"), method("Oracle"), LogisticRegression(), torch.arange(3.0), {"a", "b"}]
     assert done.stdout.split() == [fingerprint(each) for each in here]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("EFFECT = 0.8\ndef f(n): return EFFECT * n", "EFFECT = 3.0\ndef f(n): return EFFECT * n"),
+        ("S = {'C': 1}\ndef f(n): return lambda: S['C'] * n", "S = {'C': 2}\ndef f(n): return lambda: S['C'] * n"),
+        (
+            "def g(n): return f(n - 1) if n else 1\ndef f(n): return g(n)",
+            "def g(n): return f(n - 1) if n else 2\ndef f(n): return g(n)",
+        ),
+    ],
+    ids=["constants", "read by an inner function", "functions that call each other"],
+)
+def test_what_a_function_reads_by_a_global_name_is_noticed(before: str, after: str) -> None:
+    name = "\n__name__ = 'module'\n"
+    assert fingerprint(made(name + before)) == fingerprint(made(name + before))
+    assert fingerprint(made(name + before)) != fingerprint(made(name + after))
+
+
+def test_globals_that_a_function_does_not_read_are_no_part_of_it() -> None:
+    assert fingerprint(made("x = 1\ndef f(n): return n.x")) == fingerprint(made("x = 2\ndef f(n): return n.x"))

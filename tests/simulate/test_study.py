@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
+from pyrofair._cells import Cell, CellFolder
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.simulate import METHODS, Scenario, Study, method, scenario, study
-from pyrofair.simulate.cells import Seeds, run
+from pyrofair.simulate.cells import Plan, Seeds, Task, run
 
 QUICK: dict[str, Any] = {"truth_size": 1_000, "test_size": 500, "progress": False}
 MODULE = sys.modules["pyrofair.simulate.study"]
@@ -118,7 +120,7 @@ def test_audits_and_measures_are_columns() -> None:
     train = given.draw(400, seeds.train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
-        source = pf.IPW(given.unfair, propensity="logistic").fit(train)
+        source = pf.IPW(given.unfair, propensity="logistic")
         report = pf.audit({"m": logistic(train, given, 0)}, source, given.draw(500, seeds.test), n_boot=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
     assert row["estimated_piu_upper"] == pytest.approx(table["estimate"]["piu_upper"])
@@ -234,6 +236,22 @@ def test_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     assert "odd" in spread.failures["traceback"][0]
 
 
+def test_what_a_method_computes_by_joblib_stays_in_its_process() -> None:
+    seen: list[str] = []
+
+    def nested(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        seen.append(type(joblib.parallel.get_active_backend()[0]).__name__)
+        return logistic(train, given, seed)
+
+    how: dict[str, Any] = {"sizes": 100, "seeds": 6, **QUICK}
+    one = study("hiring", {"m": nested}, **how)
+    with joblib.parallel_config("threading", n_jobs=2):
+        two = study("hiring", {"m": nested}, **how)
+        assert type(joblib.parallel.get_active_backend()[0]).__name__ == "ThreadingBackend"
+    assert seen == ["SequentialBackend"] * 12
+    same(one, two)
+
+
 def local_methods() -> dict[str, Callable[..., Any]]:
     """Return functions of a function, which are sent to other processes by value."""
 
@@ -313,7 +331,9 @@ def test_another_study_or_a_changed_method_is_refused_before_any_work(tmp_path: 
     study("hiring", {"m": made(0.0)}, 100, 2, **how)
     with pytest.raises(DataError, match=r"study.truth_size is 1000 there and 900 here"):
         study("hiring", {"never": never}, 100, 2, **{**how, "truth_size": 900})
-    with pytest.raises(DataError, match=r"before a change of source, closure or settings: 2 of the method 'm'"):
+    with pytest.raises(
+        DataError, match=r"before a change of source, globals, closure or settings: 2 of the method 'm'"
+    ):
         study("hiring", {"m": made(1.0), "never": never}, 100, 2, **how)
     with pytest.raises(DataError, match="2 of the scenario 'hiring'"):
         study({"hiring": scenario("hiring", y_a=1.0)}, {"m": made(0.0)}, 100, 2, **how)
@@ -401,9 +421,10 @@ def test_a_cluster_that_is_gone_ends_a_study_with_what_is_finished(monkeypatch: 
     assert (len(found.table), found.unfinished) == (1, 3)
 
 
-def test_an_error_of_the_study_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "_results", losing(lambda key: OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+@pytest.mark.parametrize("error", [OSError("disk full"), TerminatedWorkerError("A task has failed to un-serialize.")])
+def test_an_error_of_the_study_itself_is_raised(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "_results", losing(lambda key: error))
+    with pytest.raises(type(error), match=str(error)):
         study("hiring", {"m": logistic}, 100, 1, **QUICK)
 
 
@@ -462,9 +483,11 @@ def test_a_dask_cluster_of_which_a_worker_is_killed_gives_the_numbers_of_one_pro
     def slow(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
         import time
 
+        import joblib
         from sklearn.linear_model import LogisticRegression
 
         time.sleep(0.05)
+        joblib.Parallel()(joblib.delayed(abs)(each) for each in range(2))  # on the cluster, it would wait for itself
         return LogisticRegression(max_iter=1000).fit(train[given.graph.input_columns], train["Y"])
 
     how: dict[str, Any] = {"sizes": 100, "seeds": 40, **QUICK}
@@ -475,7 +498,7 @@ def test_a_dask_cluster_of_which_a_worker_is_killed_gives_the_numbers_of_one_pro
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=60,
             local_directory=str(tmp_path / "workers"),
         ) as cluster,
@@ -547,6 +570,55 @@ def test_a_summary_is_over_seeds_and_counts_what_failed() -> None:
         repr(found)
         == f"<Study of {len(found.table)} finished cells, {len(found.failures)} failed; print it for a summary>"
     )
+
+
+def test_a_measure_may_have_any_name() -> None:
+    found = study(
+        "hiring", {"m": logistic}, 100, 2, measures={"value": lambda *_: 1.0, "mean": lambda *_: 2.0}, **QUICK
+    )
+    means = found.summary().set_index("quantity")["mean"]
+    assert (means["value"], means["mean"]) == (1.0, 2.0)
+
+
+def test_a_method_that_exits_is_a_failure() -> None:
+    def exits(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        sys.exit("no data")
+
+    found = study("hiring", {"exits": exits, "m": logistic}, 100, 1, **QUICK)
+    assert found.failures["error"].tolist() == ["SystemExit: no data"]
+    assert found.table["method"].tolist() == ["m"]
+
+
+def test_a_worker_without_the_folder_hands_its_cells_over(tmp_path: Path) -> None:
+    plans: list[Plan] = []
+
+    def caught(plan: Plan, tasks: list[Task]) -> Iterator[Any]:
+        plans.append(plan)
+        yield from run(plan, tasks)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MODULE, "run", caught)
+        there = study("hiring", {"m": logistic}, 100, 1, folder=tmp_path / "here", **QUICK)
+    elsewhere = replace(plans[0], folder=CellFolder(tmp_path / "is" / "not"))
+    (cell,) = run(elsewhere, [Task("hiring", 100, 0, (("m", None),))])
+    assert isinstance(cell, Cell)
+    assert cell.table["piu"].item() == there.table["piu"].item()
+    assert not (tmp_path / "is").exists()
+
+
+def test_cells_that_another_call_writes_meanwhile_count_only_for_the_same_method(tmp_path: Path) -> None:
+    other = {"m": LogisticRegression(C=1e-3)}
+
+    def slow(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        if not any((tmp_path / "cells").iterdir()):
+            study("hiring", other, 100, 1, folder=tmp_path, **QUICK)
+        return logistic(train, given, seed)
+
+    found = study("hiring", {"first": slow, "m": logistic}, 100, 1, folder=tmp_path, **QUICK)
+    alone = study("hiring", {"m": logistic}, 100, 1, **QUICK)
+    assert found.table["accuracy"].tolist() == 2 * alone.table["accuracy"].tolist()
+    with pytest.raises(DataError, match="1 of the method 'm'"):
+        study("hiring", other, 100, 1, folder=tmp_path, **QUICK)
 
 
 def test_nothing_finished_is_a_study_too() -> None:

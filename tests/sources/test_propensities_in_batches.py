@@ -144,6 +144,18 @@ def test_replicates_share_passes_and_are_those_of_refits(propensity: Any) -> Non
             assert abs(found["audited", world][:, i] - refitted.weights(regime)).mean() < 1e-8
 
 
+def test_wide_designs_are_sparse_in_replicates() -> None:
+    df = DF.drop(columns="Y")
+    df["R"] = np.array([f"district {i}" for i in range(140)])[np.random.default_rng(5).integers(0, 140, 3000)]
+    keys = KeyedWeights(1, 2)
+    memory = pf.IPW(UNFAIR, arm=0).fit(df)
+    found = pf.IPW(UNFAIR, arm=0).fit(as_batches(df, batch_rows=1100)).replicate_weights(keys).weights(df)
+    for i in range(3):
+        refitted = memory.refit(keys.of(0, 3000)[:, i])
+        for world, regime in enumerate(UNFAIR.regimes):
+            np.testing.assert_allclose(found["audited", world][:, i], refitted.weights(regime), atol=1e-6)
+
+
 def test_keyed_weights_belong_to_rows() -> None:
     drawn = keyed_exponentials(3, 5, 0, 3 * EXPONENTIALS)
     np.testing.assert_array_equal(drawn[100:20_000], keyed_exponentials(3, 5, 100, 20_000))

@@ -24,6 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.sources.ipw import IPW
+from pyrofair.sources.models import split_folds
 from pyrofair.sources.propensity import Boosted, FromClassifier, Logistic, Propensity, Saturated, make_propensity
 
 ONES = np.ones(400)
@@ -313,7 +314,7 @@ def test_same_seed_same_numbers_and_no_global_generator_is_touched(propensity: A
     assert torch.equal(before[1], after[1])
 
 
-@each_propensity
+@pytest.mark.parametrize("propensity", [each for name, each in PROPENSITIES.items() if name != "boosted"])
 def test_a_refit_is_a_fit_with_other_weights(propensity: Any) -> None:
     table, a = discrete()
     first = make(propensity).fit(table, a, ONES)
@@ -327,6 +328,36 @@ def test_a_refit_is_a_fit_with_other_weights(propensity: Any) -> None:
         assert refit.predict(table[used]) == pytest.approx(fresh.predict(table[used]), abs=1e-8)
         assert refit.refit(table, a, ONES).fitted == pytest.approx(first.fitted, abs=1e-8)
     assert np.array_equal(first.fitted, kept)
+
+
+def test_a_refit_of_boosted_trees_moves_the_values_of_their_leaves() -> None:
+    """Against leaf values written out: tree by tree, a Newton step of the weighted log-likelihood in each leaf."""
+    table, a = units()
+    first = make("boosted", folds=2).fit(table, a, ONES)
+    np.testing.assert_allclose(first.refit(table, a, 3.0 * ONES).fitted, first.fitted, atol=1e-12)
+    weight = np.random.default_rng(0).exponential(size=len(a))
+    refit = first.refit(table, a, weight)
+    data = first._typed(table)
+    for model, (train, test) in zip(first.models_, split_folds(a, ONES, 2, 0), strict=True):
+        odds = []
+        for w in (weight, ONES):
+            share = np.average(a[train], weights=w[train])
+            found, before = np.full(len(a), np.log(share / (1.0 - share))), np.zeros(len(a))
+            for stage in model.staged_decision_function(data):
+                tree, before, p = (stage - before).round(9), stage, expit(found)
+                for value in np.unique(tree):
+                    leaf = tree == value
+                    own = np.intersect1d(train, np.flatnonzero(leaf))
+                    slope, curvature = (w * (a - p))[own].sum(), (w * p * (1.0 - p))[own].sum()
+                    found[leaf] += model.learning_rate * slope / curvature
+            odds.append(found)
+        expected = expit(model.decision_function(data) + odds[0] - odds[1])
+        np.testing.assert_allclose(refit.fitted[test], expected[test], atol=1e-9)
+    again = refit.refit(table, a, ONES)
+    np.testing.assert_allclose(again.predict(table), first.predict(table), atol=1e-9)
+    lone = np.where(a == 1, 1.0, 0.0)
+    with pytest.raises(DataError, match="a fold of boosted propensities has rows of one group only"):
+        first.refit(table, a, lone)
 
 
 @pytest.mark.parametrize("propensity", ["logistic", "saturated", DecisionTreeClassifier(max_depth=3, random_state=0)])
