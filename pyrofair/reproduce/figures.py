@@ -210,7 +210,7 @@ def draw_frontier(
         line = own.sort_values("strength")
         axes.plot(line["true_piu"], line["accuracy"], marker=marker, color=colour, markersize=5, linewidth=1.2,
                   label=name)  # fmt: skip
-    for down, (name, (accuracy, piu)) in zip((6, -12), printed.items(), strict=False):
+    for down, (name, (accuracy, piu)) in zip((6, -26), printed.items(), strict=False):
         axes.errorbar(piu.value, accuracy.value, xerr=piu.sd, yerr=accuracy.sd, fmt="none", ecolor="black", capsize=2)
         axes.plot(piu.value, accuracy.value, linestyle="", **PRINTED_MARK)
         axes.annotate(f"{name}, printed", (piu.value, accuracy.value), xytext=(7, down), textcoords="offset points",

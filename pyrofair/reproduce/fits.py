@@ -17,6 +17,7 @@ from pyrofair._random import one_thread
 from pyrofair.audits import audit, penalty_path
 from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
 from pyrofair.effects import disagreement, effect_gap
+from pyrofair.reproduce.kept import KeptModel
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, Split, bayes_rates, paper_source, split
 from pyrofair.sources import IPW, SEM, GComputation
 
@@ -189,7 +190,8 @@ def _measure(
 ) -> pd.DataFrame:
     """Measure classifiers on test rows and training rows by the paper's weights, and by what is better known."""
     names = {f"{method} {strength}": (method, strength) for method, strength in fitted}
-    models = dict(zip(names, fitted.values(), strict=True))
+    fits = dict(zip(names, fitted.values(), strict=True))
+    models = {name: KeptModel.remembering(name, model) for name, model in fits.items()}
     found = _audited(models, data.paper, data.test, seed)[[*COUNTED, *WEIGHTED]]
     if any(np.isfinite(strength) for _, strength in fitted):
         train = _audited(models, data.paper, data.X.assign(**{data.outcome: data.y}), seed)
@@ -204,7 +206,7 @@ def _measure(
         judged = _audited(wanted, data.one_step, data.test, seed, ends=True)
         found = found.join(judged.drop(columns=list(COUNTED)).add_prefix("one_step_"))
     if data.truth is not None:
-        truths = {name: _truth(model, data, seed, sizes) for name, model in models.items()}
+        truths = {name: _truth(model, data, seed, sizes) for name, model in fits.items()}
         found = found.join(pd.DataFrame.from_dict(truths, orient="index").rename_axis("model"), on="model")
     found = found.reset_index()
     labels = pd.DataFrame([names[name] for name in found["model"]], columns=["classifier", "strength"])

@@ -73,6 +73,11 @@ class KeptModel:
     classes_: NDArray[Any]
     memory: dict[str, pd.DataFrame] = field(default_factory=dict)
 
+    @classmethod
+    def remembering(cls, name: str, model: Any) -> KeptModel:
+        """Return a fitted classifier that scores each table once; audits ask for some of them several times."""
+        return cls(name, None, lambda: model, model.feature_names_in_, model.classes_)
+
     def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Return the probability of each class, shape (m, 2)."""
         digest = _digest(X)

@@ -260,6 +260,7 @@ def shown(summary: pd.DataFrame, claims: Mapping[str, Printed], rates: Mapping[s
                 spread(row[column], row[f"{column}_sd"], digits) for row in summary.to_dict(orient="records")
             ]
     found.insert(1, "strength", summary["strength"])
+    found.insert(2, "seeds", [str(each) for each in summary["seeds"]])
     if rates is not None:
         below = [("majority class alone", rates["majority"]), ("Bayes rate", rates["bayes"])]
         extra = [

@@ -167,18 +167,19 @@ def _page(name: str, outcome: Outcome, verdicts: pd.DataFrame, results: Results,
     parts += list(outcome.notes)
     parts += [f"![{each}]({each}.png)" for each in outcome.figures]
     parts += ["**The paper's claims**", markdown(verdicts.rename(columns={"source": "label", "data": "on"}))]
-    parts.append(_rests_on(results, scale))
+    parts.append(_rests_on(results))
     return "\n\n".join(parts) + "\n"
 
 
-def _rests_on(results: Results, scale: Scale) -> str:
+def _rests_on(results: Results) -> str:
     """Return what the numbers of an experiment rest on."""
     used = [data for data in PROBLEMS if data in set(results.rows["data"])]
     lines = ["These numbers rest on:", ""]
     for data in used:
-        n, seeds = results.rows.loc[results.rows["data"] == data, "n_test"].max(), scale.seeds[data]
+        own = results.rows[(results.rows["data"] == data) & results.rows["n_test"].notna()]
+        n, last = own["n_test"].max(), own["seed"].max()
         drawn = "rows drawn" if PROBLEMS[data].scenario else "splits"
-        lines.append(f"- {PROBLEMS[data].title}: {drawn} with seeds 0 to {seeds - 1}, {int(n):,} test rows each.")
+        lines.append(f"- {PROBLEMS[data].title}: {drawn} with seeds 0 to {last}, {int(n):,} test rows each.")
     assumptions: dict[str, None] = {}
     for data in used:
         assumptions |= dict.fromkeys(identify(unfair_paths(data)).assumptions)

@@ -30,6 +30,7 @@ __all__ = [
 HOLDS, FAILS, UNTESTED = "holds", "fails", "cannot be tested"
 SPREADS = 2.0
 """Numbers within so many standard deviations of a run, the paper's and ours together, are taken for equal."""
+WORDS = {"mean_unfair_effect": "mean unfair effect", "piu_paper_bound": "bound on PIU", "true_piu": "true PIU"}
 ROUNDED = 0.1001
 """How far a printed end may lie from an exact one, in %: the error itself is rounded too."""
 
@@ -152,6 +153,6 @@ def alike(source: str, data: str, claim: str, one: npt.ArrayLike, other: npt.Arr
 def small(source: str, data: str, claim: str, sizes: Mapping[str, Any], at_most: float, context: str = "") -> Verdict:
     """Test that all of several statistics are close to zero: none exceeds a limit in absolute value."""
     worst = {name: float(np.mean(np.abs(np.asarray(values, dtype=np.float64)))) for name, values in sizes.items()}
-    listed = ", ".join(f"{name} {value:.3f}" for name, value in worst.items())
+    listed = ", ".join(f"{WORDS.get(name, name)} {value:.3f}" for name, value in worst.items())
     verdict = HOLDS if max(worst.values()) <= at_most else FAILS
     return Verdict(source, data, claim, verdict, f"mean sizes: {listed}; close means at most {at_most:g}{context}")
