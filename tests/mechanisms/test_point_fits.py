@@ -147,7 +147,7 @@ def test_a_replicate_takes_off_the_slope_that_the_fit_left(
     theta, losses = moved.settle(start)
     after = moved.evaluate(theta)
     assert losses[0] < before.loss[0]
-    left = 1e-3 if column == "job" else 0.3  # a mixture is near its optimum after a few steps
+    left = 1e-3 if column == "job" else 0.5  # a mixture takes a few steps and is not followed to its end
     assert after.gradient.abs().max() < left * before.gradient.abs().max()
 
 
