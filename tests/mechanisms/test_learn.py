@@ -869,7 +869,7 @@ def test_hiring_is_learned(seed: int) -> None:
     scenario = pf.simulate.scenario("hiring")
     df = scenario.draw(5000, random_state=seed)
     found = learn_mechanisms(df, scenario.graph, progress=False, random_state=seed)
-    noise = pf.distributions.TruncatedNormal(2.0, 1.0, 0.1, 3.0)
+    noise = pf.programs.distributions.TruncatedNormal(2.0, 1.0, 0.1, 3.0)
     torch.manual_seed(0)
     drawn = noise.sample((20_000,)).numpy()
     distance = []
