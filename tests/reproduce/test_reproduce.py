@@ -108,19 +108,10 @@ def test_a_full_run_is_refused_the_folder_of_a_quick_one(folder: Path, capsys: p
     assert "cells of another run" in capsys.readouterr().err
 
 
-def test_two_processes_give_the_same_numbers(folder: Path, tmp_path: Path) -> None:
-    job = QUICK.jobs("additive", ["FIO"])[-1]
-    reproduce(["fig2"], tmp_path, quick=True, jobs=2, report=lambda line: None)
-    one, other = (pd.read_csv(each / "fig2.csv") for each in (folder, tmp_path))
-    pd.testing.assert_frame_equal(one, other)
-    again = run(job, QUICK.sizes["additive"])
-    assert again["accuracy"].between(0, 1).all()
-
-
 # -- interruption -----------------------------------------------------------------------------------------------------
 
 
-def test_after_a_kill_a_rerun_goes_on(folder: Path, tmp_path: Path) -> None:
+def test_after_a_kill_a_rerun_in_two_processes_goes_on_and_gives_the_same(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pyrofair", "reproduce", "additive", "--quick", "--output", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         cells = tmp_path / "cells"
@@ -131,7 +122,7 @@ def test_after_a_kill_a_rerun_goes_on(folder: Path, tmp_path: Path) -> None:
     assert len(finished) >= 3
     assert not (tmp_path / "report.md").exists()
     lines: list[str] = []
-    reproduce(["additive"], tmp_path, quick=True, report=lines.append)
+    reproduce(["additive"], tmp_path, quick=True, jobs=2, report=lines.append)
     total = len(QUICK.jobs("additive", [])) + len(EXPERIMENTS["additive"].jobs(QUICK)) - 1
     assert lines[0] == f"{len(finished)} of {total} cells are finished"
     assert sum("min left" in line for line in lines) == total - len(finished)
@@ -142,15 +133,19 @@ def test_after_a_kill_a_rerun_goes_on(folder: Path, tmp_path: Path) -> None:
 
 def test_a_cell_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(job: Job, sizes: object) -> pd.DataFrame:
-        if job.method == "FIO":
+        if job.method == "Remove (touched)":
             raise ValueError("no luck")
         return run(job, sizes)  # type: ignore[arg-type]
 
     monkeypatch.setattr("pyrofair.reproduce.run.run", broken)
     lines: list[str] = []
-    with pytest.raises(DataError, match=r"1 of \d+ cells failed, the first is additive, network, FIO, seed 0: Value"):
+    with pytest.raises(
+        DataError, match=r"1 of \d+ cells failed, the first is additive, network, Remove .touched., seed 0: Value"
+    ):
         reproduce(["additive"], tmp_path, quick=True, report=lines.append)
-    assert any(line.startswith("additive is left out, for want of additive, network, FIO") for line in lines)
+    assert any(
+        line.startswith("additive is left out, for want of additive, network, Remove (touched)") for line in lines
+    )
     assert "no luck" in next((tmp_path / "failures").iterdir()).read_text(encoding="utf-8")
     monkeypatch.undo()
     assert reproduce(["additive"], tmp_path, quick=True, report=lines.append)
