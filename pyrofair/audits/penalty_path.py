@@ -366,6 +366,7 @@ def penalty_path(
         "training data": training.digest(),
         "test set": measured.digest(),
         "threshold": repr(float(threshold)),
+        "n_boot": repr(int(n_boot)),
     }
     then = fingerprint if resume is None else resume.fingerprint
     if other := [name for name, value in fingerprint.items() if then.get(name) != value]:

@@ -422,6 +422,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
+        if isinstance(X, Batches):
+            raise DataError("fit takes rows in memory; fit_batches(batches) takes rows in batches.")
         if isinstance(X, pd.DataFrame) and y is not None:
             require_aligned(X, y)
         plain = graph is None and self.columns is None

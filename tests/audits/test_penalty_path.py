@@ -263,6 +263,7 @@ def test_other_strengths_are_no_resumption(strengths: tuple[float, ...]) -> None
         ({"test": draw(80, 1)}, "test set"),
         ({"threshold": 0.4}, "threshold"),
         ({"threshold": 0.4, "classifier": classifier(epochs=5)}, "classifier, another threshold"),
+        ({"n_boot": 30}, "n_boot"),
         ({"judge": None}, "judge"),
         ({"judge": pf.IPW(UNFAIR, arm=0)}, "judge"),
     ],

@@ -119,6 +119,8 @@ def test_what_needs_all_rows_is_refused(settings: Any, message: str) -> None:
 def test_a_table_is_no_batches() -> None:
     with pytest.raises(DataError, match="must be rows in batches, made by"):
         made().fit_batches(DF)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="fit takes rows in memory; fit_batches"):
+        made().fit(as_batches(DF), DF["Y"])
 
 
 def test_open_epochs_read_two_million_rows() -> None:
