@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -220,21 +219,23 @@ def test_what_a_killed_process_left_is_swept_once_it_is_old(tmp_path: Path) -> N
     assert recent.exists()
 
 
-def write_often(folder: Path, value: int) -> None:
-    for _ in range(30):
-        CellFolder(folder).write(Cell(KEY, pd.DataFrame({"value": [value] * 50})))
+WRITING = """
+import json, sys, pandas as pd
+from pathlib import Path
+from pyrofair._cells import Cell, CellFolder
+for _ in range(30):
+    CellFolder(Path(sys.argv[1])).write(Cell(json.loads(sys.argv[2]), pd.DataFrame({"value": [int(sys.argv[3])] * 50})))
+"""
 
 
 def test_writers_at_the_same_time_leave_a_whole_file(tmp_path: Path) -> None:
     cells = claimed(tmp_path)
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=write_often, args=(cells.folder, value)) for value in (1, 2)]
-    for writer in writers:
-        writer.start()
-    while any(writer.is_alive() for writer in writers):
+    given = [sys.executable, "-c", WRITING, str(cells.folder), json.dumps(KEY)]
+    writers = [subprocess.Popen([*given, str(value)]) for value in (1, 2)]
+    while any(writer.poll() is None for writer in writers):
         found = cells.read(KEY)  # damage would warn, an error here
         assert found is None or len(set(found.table["value"])) == 1
-    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [writer.returncode for writer in writers] == [0, 0]
     assert len(list(cells.cells.iterdir())) == 1
 
 

@@ -175,7 +175,10 @@ def keep_audit(cells: CellFolder | None, name: str, graph: CausalGraph, make: Ca
         context |= {each: tuple(context[each]) for each in TUPLES if each in context}
         weight = {"weight": kept["weight"].table["weight"].to_numpy()} if len(kept["weight"].table) else {}
         context |= {"graph": graph, "overlap": kept["overlap"].table, **weight}
-        return Audit(context=context, **{part: kept[part].table for part in FRAMES})
+        frames = {part: kept[part].table for part in FRAMES}
+        if "agree" in frames["groups"]:  # True, False or open: a file has it as a boolean where none is open
+            frames["groups"] = frames["groups"].astype({"agree": object})
+        return Audit(context=context, **frames)
     report = make()
     if cells is not None:
         context = {each: value for each, value in report.context.items() if each not in ("graph", "overlap", "weight")}

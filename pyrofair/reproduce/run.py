@@ -64,7 +64,7 @@ def reproduce(
     ------
     DataError
         If a name is unknown, or the folder is unfit or another run's; nothing has been computed then. If cells failed:
-        all others are kept, and the experiments that need none of these have been written.
+        all others are kept, and each experiment has been written in which some seed of every method is left.
     """
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown or not names:
@@ -77,14 +77,16 @@ def reproduce(
     found = _compute(every, cells, scale, jobs, report)
     paths, failed = [], {str(key): each for key, each in found.items() if isinstance(each, Failure)}
     for name in names:
-        lacking = [str(job) for job in needed[name] if str(job) in failed]
-        if lacking:
-            report(f"{name} is left out, for want of {'; '.join(lacking)}")
+        lacking = [job for job in needed[name] if str(job) in failed]
+        known = {_method_of(job) for job in needed[name] if job not in lacking}
+        if any(_method_of(job) not in known for job in lacking):  # no seed is left of a method
+            report(f"{name} is left out, for want of {'; '.join(map(str, lacking))}")
             continue
         tables = [cell.table for job in needed[name] if isinstance(cell := found[job], Cell)]
         results = Results(pd.concat(tables, ignore_index=True))
-        report(f"writing {name}")
-        paths += _write(name, EXPERIMENTS[name].assemble(results), results, folder, scale)
+        without = [f"{job} ({failed[str(job)].error})" for job in lacking]
+        report(f"writing {name}" + (f", without {'; '.join(map(str, lacking))}" if lacking else ""))
+        paths += _write(name, EXPERIMENTS[name].assemble(results), results, folder, scale, without)
     paths.append(_write_report(folder))
     if failed:
         first = next(iter(failed))
@@ -93,6 +95,10 @@ def reproduce(
             f"are in {cells.failed}; a rerun tries them again."
         )
     return paths
+
+
+def _method_of(job: Job) -> tuple[str, str, str]:
+    return job.data, job.method, job.model
 
 
 def _compute(
@@ -132,7 +138,9 @@ def _rank(job: Job) -> tuple[int, str, int]:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _write(name: str, outcome: Outcome, results: Results, folder: Path, scale: Scale) -> list[Path]:
+def _write(
+    name: str, outcome: Outcome, results: Results, folder: Path, scale: Scale, without: Sequence[str]
+) -> list[Path]:
     """Write the files of an experiment and return them: CSV and Markdown of its tables, figures, verdicts, its page."""
     paths = []
     for each, table in outcome.tables.items():
@@ -146,7 +154,7 @@ def _write(name: str, outcome: Outcome, results: Results, folder: Path, scale: S
     paths += [folder / f"{name}-verdicts.csv", folder / f"{name}-seeds.csv", folder / f"{name}-page.md"]
     verdicts.to_csv(paths[-3], index=False)
     results.rows.to_csv(paths[-2], index=False)
-    paths[-1].write_text(_page(name, outcome, verdicts, results, scale), encoding="utf-8")
+    paths[-1].write_text(_page(name, outcome, verdicts, results, scale, without), encoding="utf-8")
     return paths
 
 
@@ -154,7 +162,9 @@ def _titled(table: Table) -> str:
     return f"**{table.title}**\n\n{markdown(table.shown)}"
 
 
-def _page(name: str, outcome: Outcome, verdicts: pd.DataFrame, results: Results, scale: Scale) -> str:
+def _page(
+    name: str, outcome: Outcome, verdicts: pd.DataFrame, results: Results, scale: Scale, without: Sequence[str]
+) -> str:
     """Return the page of an experiment in Markdown: tables, figures, verdicts, and what the numbers rest on."""
     spent = results.rows.groupby(["data", "method", "model", "seed"])["cpu_seconds"].first()
     quick = " --quick" if scale is QUICK else ""
@@ -165,6 +175,7 @@ def _page(name: str, outcome: Outcome, verdicts: pd.DataFrame, results: Results,
     ]
     parts += [_titled(table) for table in outcome.tables.values()]
     parts += list(outcome.notes)
+    parts += [f"Left out is what failed: {'; '.join(without)}"] if without else []
     parts += [f"![{each}]({each}.png)" for each in outcome.figures]
     parts += ["**The paper's claims**", markdown(verdicts.rename(columns={"source": "label", "data": "on"}))]
     parts.append(_rests_on(results))
