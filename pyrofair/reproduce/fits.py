@@ -159,7 +159,8 @@ def _measured(job: Job, sizes: Sizes) -> pd.DataFrame:
         fitted = {(job.method, np.nan): model.fit(data.X, data.y)}
     else:
         short: dict[str, Any] = {"epochs": sizes.epochs, "samples": 2} if sizes.quick else {}
-        pscf = PSCF(data.unfair, progress=False, random_state=job.seed, **short).fit(data.X, data.y)
+        settings = {**data.problem.pscf, **short}
+        pscf = PSCF(data.unfair, progress=False, random_state=job.seed, **settings).fit(data.X, data.y)
         fitted = {(mode, np.nan): each for mode, each in modes(pscf).items()}
     return _measure(fitted, job.method, data, job.seed, sizes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from sklearn.neural_network import MLPClassifier
 from pyrofair._random import isolated
 from pyrofair.datasets import load_adult, load_german
 from pyrofair.graph import UnfairPaths
+from pyrofair.mechanisms.families import Integer
 from pyrofair.simulate import Scenario, scenario
 from pyrofair.sources import IPW, SEM, OneStep
 
@@ -32,7 +33,8 @@ class Problem:
 
     ``scenario`` is the name of a structural equation model, or None for packaged data; ``training`` holds settings of
     :class:`~pyrofair.PenalizedClassifier`; ``judged_throughout`` whether one-step estimates are made at each strength,
-    and not at the chosen one alone.
+    and not at the chosen one alone; ``pscf`` has settings of PSCF. Nodes with few levels would be taken for categories,
+    and a level that only test rows have would be refused.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Problem:
     scenario: str | None
     training: Mapping[str, Any]
     judged_throughout: bool = False
+    pscf: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,13 @@ class Sizes:
 STOPPED = {"validation_fraction": 0.1, "patience": 8}
 PROBLEMS = {
     "synth": Problem("synth", "Synth", "hiring", {"batch_size": 1000}),
-    "additive": Problem("additive", "additive noise", "additive", {"batch_size": 1000}),
+    "additive": Problem(
+        "additive",
+        "additive noise",
+        "additive",
+        {"batch_size": 1000},
+        pscf={"families": {"D": Integer(-20, 20, 1.6, 1.0)}},
+    ),
     "german": Problem("german", "German", None, {"batch_size": 100, "epochs": 60, **STOPPED}),
     "adult": Problem("adult", "Adult", None, {"batch_size": 1000, "epochs": 30, **STOPPED}, judged_throughout=True),
 }
