@@ -60,7 +60,7 @@ def draw_accuracies(
         Line2D([], [], color=GREY, linestyle="--", label="majority class"),
         Line2D([], [], color=GREEN, linestyle=":", label="Bayes rate (scenarios alone)"),
     ]
-    figure.legend(handles=handles, ncols=4, **LEGEND)
+    figure.legend(handles=handles, ncols=4 if len(titles) > 1 else 2, **LEGEND)
     return figure
 
 
