@@ -18,11 +18,11 @@ from pyrofair._validation import shown
 from pyrofair.classifiers.batches import Batch, Problem, Share, World, plan_batches
 from pyrofair.classifiers.stacks import logits_of
 from pyrofair.classifiers.training import (
-    DIVERGED,
     PROGRESS_AFTER,
     Penalty,
     Schedule,
     logits_in_parts,
+    refuse_diverged,
     seeded,
     to_tensor,
 )
@@ -229,10 +229,7 @@ def train_in_batches(
             averages = totals / steps
             final = float(averages @ [1.0, strength])
             schedule.history.append({"epoch": epoch, "loss": float(averages[0]), "penalty": float(averages[1])})
-    if not final <= DIVERGED * max(start, 1.0):
-        raise DataError(
-            f"Training diverged: the objective went from {start:.3g} to {final:.3g}. Lower the learning rate."
-        )
+    refuse_diverged(start, final)
     module.eval()
     return module
 
