@@ -275,6 +275,7 @@ def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> No
         "y": Y,
         "strengths": STRENGTHS,
         "progress": False,
+        "n_boot": 0,
         "test": (X, Y),
     } | changed
     given = {"judge": given["classifier"].source} | given
