@@ -30,7 +30,7 @@ from pyrofair.effects.bounds import (
 )
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
-from pyrofair.effects.scoring import DECISIONS, Decisions, decide
+from pyrofair.effects.scoring import Decisions, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 
 __all__ = [
@@ -261,8 +261,9 @@ class Estimator:
     def _observed(self, weight: NDArray[np.float64]) -> dict[Key, float]:
         """Return the rates and the accuracy of each model on the audited rows, weighted by (n,)."""
         values: dict[Key, float] = {}
-        for name, scores in self.observed.items():
-            for decisions in DECISIONS:
+        for model in self.models:
+            name, scores = model.name, self.observed[model.name]
+            for decisions in model.decisions:
                 rate = _mean(decide(scores, decisions, self.threshold), weight)
                 values[Key(AUDITED, name, decisions, "positive_rate")] = rate
             if self.outcome is not None:
@@ -309,7 +310,7 @@ class Estimator:
                 old if unchanged else self._score(model, worlds)
                 for old, unchanged, worlds in zip(self.scored[label, model.name], same, views, strict=True)
             ]
-            for decisions in DECISIONS:
+            for decisions in model.decisions:
                 of = partial(decide, decisions=decisions, threshold=self.threshold)
                 found[model.name, decisions] = tuple((of(one), of(other)) for one, other in scores)
         return found

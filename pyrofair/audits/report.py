@@ -16,7 +16,6 @@ from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, MAX_MISSING_SHARE,
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
-from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
 __all__ = [
@@ -77,7 +76,8 @@ def main_table(
     rows = []
     if sizes is None:
         sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
-    for name, decisions, quantity in product(sizes, DECISIONS, (*QUANTITIES, GIVEN_UNITS)):
+    asked = [(model.name, decisions) for model in estimator.models for decisions in model.decisions]
+    for (name, decisions), quantity in product(asked, (*QUANTITIES, GIVEN_UNITS)):
         key = Key(AUDITED, name, decisions, quantity)
         if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
             continue
@@ -314,6 +314,9 @@ def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, A
     ]
     for decisions, what in BASES.items():
         of = {quantity: row for (each, quantity), row in rows.items() if each == decisions}
+        if not of:
+            lines.append("  no scores: it gives decisions alone")
+            continue
         if context["failure"]:
             lines.append(f"  {what}: no unfair effect could be estimated, see below")
             continue
