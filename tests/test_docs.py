@@ -194,6 +194,21 @@ def test_the_page_on_large_data_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert "Audit of 1 model(s) on 20,000 rows; 95% intervals from 40 bootstrap replicates" in capsys.readouterr().out
 
 
+def test_the_page_on_models_and_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "models-and-data.md"
+    names: dict[str, Any] = {}
+    with threadpool_limits(1):
+        for number, code in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
+            exec(compile(code, f"{page.name} {number}", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "encode inside the model, make_pipeline(make_column_transformer(" in printed
+    assert "demographic parity difference 0." in printed
+    worst = (
+        names["contrasts"].worst.query("quantity == 'mean_unfair_effect' and decisions == 'score'").set_index("model")
+    )
+    assert worst.loc["penalised", "size"] < worst.loc["plain", "size"] / 2
+
+
 # --- words -----------------------------------------------------------------------------------------------------------
 
 

@@ -445,7 +445,8 @@ def _describe(report: ContrastAudit) -> str:
             named = worst[(worst["model"] == model) & (worst["decisions"] == decisions)]
             for row in named[named["quantity"].isin(("mean_unfair_effect", "piu_upper"))].itertuples():
                 what = "mean unfair effect" if row.quantity == "mean_unfair_effect" else "upper end of PIU"
-                ends = f"; the largest of all {'audited ' * bool(report.failures)}contrasts is in [{row.lower:.3f}, {row.upper:.3f}]"
+                every = "all audited contrasts" if report.failures else "all contrasts"
+                ends = f"; the largest of {every} is in [{row.lower:.3f}, {row.upper:.3f}]"
                 named_ends = ends if np.isfinite(float(str(row.lower))) else ""
                 lines.append(f"    worst {what}: {row.contrast!r}, {row.size:.3f} in size{named_ends}")
     assumptions = dict.fromkeys(text for each in report.audits.values() for text in each.context["assumptions"])

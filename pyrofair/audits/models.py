@@ -175,6 +175,8 @@ def judge_scores(
     compared, found = _compare_repeats(table[columns], scores)
     if not model.is_scores and not found:
         found = _score_again(model, table, scores)
+    if found and isinstance(model.model, DecisionsOf):
+        found += "; pf.ScoresOf audits the probabilities by which a model draws, where they are known"
     if found and scores_are == "prediction":
         raise DataError(
             f"scores='prediction' takes the scores of {model.name!r} for a function of {read}, but {found}. They are "
@@ -282,6 +284,5 @@ def _decide_again(model: AuditedModel, table: pd.DataFrame, decided: NDArray[np.
         return ""
     return (
         f"predict gives {differs} of {len(chosen):,} rows another decision when it is asked again in another order: it "
-        "draws at random, or reads other rows; pf.ScoresOf audits the probabilities by which a model draws, where they "
-        "are known"
+        "draws at random, or reads other rows"
     )

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pyrofair._random import neutral_torch
-from pyrofair._validation import optional, require_choice, require_instance, require_names, require_unmasked, shown
+from pyrofair._validation import (
+    listed,
+    optional,
+    require_choice,
+    require_instance,
+    require_names,
+    require_unmasked,
+    shown,
+)
 from pyrofair.effects.scoring import Adapter, read_classes, read_probabilities, refuse_outside
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
@@ -132,7 +140,8 @@ class DecisionsOf(_Adapted):
                 "that returns a label for each row of a DataFrame."
             )
         if labels is not None:
-            if isinstance(labels, str) or len(pair := list(labels)) != 2 or pair[0] == pair[1]:
+            pair = None if isinstance(labels, str | Mapping) else listed(labels)
+            if pair is None or len(pair) != 2 or pair[0] == pair[1] or not all(isinstance(x, Hashable) for x in pair):
                 raise DataError(f"labels={shown(labels)} must be two: the negative label, then the positive one.")
             labels = (pair[0], pair[1])
         self.labels = labels
