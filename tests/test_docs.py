@@ -194,6 +194,7 @@ def test_the_page_on_large_data_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert "Audit of 1 model(s) on 20,000 rows; 95% intervals from 40 bootstrap replicates" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:Setting a")  # by fairlearn's reductions
 def test_the_page_on_models_and_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "models-and-data.md"
     names: dict[str, Any] = {}

@@ -458,6 +458,11 @@ def _describe(report: ContrastAudit) -> str:
     return "\n".join([*lines, *(f"Warning: {text}" for text in context["warnings"])])
 
 
+def _digits(value: float) -> str:
+    """Return a number to three digits, never as -0.000."""
+    return f"{round(value, 3) + 0.0:.3f}"
+
+
 def _row(rows: pd.DataFrame) -> str:
     """Return the effect and the interval of PIU of one contrast, or why they are not available."""
     effect, low, high = (rows.loc[[each]].iloc[0] for each in ("mean_unfair_effect", "piu_lower", "piu_upper"))
@@ -465,8 +470,8 @@ def _row(rows: pd.DataFrame) -> str:
         return str(effect["note"] or "cannot be made")
 
     def span(row: pd.Series[Any]) -> str:
-        ends = "" if np.isnan(row["lower"]) else f" [{row['lower']:.3f}, {row['upper']:.3f}]"
-        return f"{row['estimate'] + 0.0:.3f}{ends}"
+        ends = "" if np.isnan(row["lower"]) else f" [{_digits(row['lower'])}, {_digits(row['upper'])}]"
+        return f"{_digits(row['estimate'])}{ends}"
 
     note = f" ({effect['note']})" if effect["note"] else ""
     return f"mean unfair effect {span(effect)}, PIU at least {span(low)}, at most {span(high)}{note}"
