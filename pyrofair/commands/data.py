@@ -25,7 +25,8 @@ DATA_OPTIONS = (
     ),
     Option("separator", "what separates the fields of a CSV file, such as ';' or tab (default a comma; a tab in .tsv)",
            metavar="CHARACTER", group=GROUP),
-    Option("decimal", "the decimal mark of numbers in a CSV file", default=".", choices=(".", ","), metavar="MARK", group=GROUP),
+    Option("decimal", "the decimal mark of numbers in a CSV file", default=".", choices=(".", ","), metavar="MARK",
+           group=GROUP),
     Option("encoding", "the encoding of a CSV file", default="utf-8", metavar="NAME", group=GROUP),
     Option("text", "columns to read as text categories, exactly as written: codes such as 01, or NA as a category",
            many=True, metavar="COLUMN", group=GROUP),
@@ -42,7 +43,8 @@ DATA_OPTIONS = (
 )  # fmt: skip
 
 UNCERTAIN = frozenset(
-    "NA N/A n/a na NaN nan -nan NULL Null null None none <NA> #N/A #NA ? . - -- missing Missing".split()
+    {"NA", "N/A", "n/a", "na", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none", "<NA>", "#N/A", "#NA", "?"}
+    | {".", "-", "--", "missing", "Missing"}
 )
 """What may stand for a missing value, or for a category of that name."""
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
@@ -145,8 +147,8 @@ def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) 
         raise UsageError(
             f"{path} has no column{'s' * several} {', '.join(map(repr, absent))} "
             f"({'; '.join(dict.fromkeys(wanted[name] for name in absent))}). It has: "
-            f"{', '.join(map(str, known))}.{near(absent[0], known)} A node that stands for other columns is given them, "
-            f"--columns '{absent[0]}=first,second'; one that was never measured is declared, --latent {absent[0]}."
+            f"{', '.join(map(str, known))}.{near(absent[0], known)} A node that stands for other columns is given "
+            f"them, --columns '{absent[0]}=first,second'; one never measured is declared, --latent {absent[0]}."
         )
     twice = [name for name in wanted if list(known).count(name) > 1]
     if twice:
@@ -258,8 +260,8 @@ def _long_row(message: str, path: str) -> str:
     if not found:
         return message
     return (
-        f"line {found[2]} has {found[3]} fields, and the header has {found[1]}. Check --separator, quotes around fields "
-        "that hold a separator, and whether the header names all columns."
+        f"line {found[2]} has {found[3]} fields, and the header has {found[1]}. Check --separator, quotes around "
+        "fields that hold a separator, and whether the header names all columns."
     )
 
 
@@ -326,8 +328,9 @@ def _mixed(
     if uncertain := [each for each in others if each.strip() in UNCERTAIN] or (others if len(others) == 1 else []):
         cures.insert(0, f"--missing-values {_shell(uncertain)} reads it as missing")
     return (
-        f"{own} holds numbers, such as {_quoted(numbers[:1])}, in {column.rows_with(numbers):,} rows and {_quoted(others)}"
-        f" in {column.rows_with(others):,}.{_comma(others, how)} It is not guessed which is meant: {', '.join(cures)}."
+        f"{own} holds numbers, such as {_quoted(numbers[:1])}, in {column.rows_with(numbers):,} rows and "
+        f"{_quoted(others)} in {column.rows_with(others):,}."
+        f"{_comma(others, how)} It is not guessed which is meant: {', '.join(cures)}."
     )
 
 
@@ -358,9 +361,9 @@ def _check_text(column: _Column, texts: Sequence[str], own: str, name: str, how:
         raise UsageError(f"{own} holds text such as {_quoted(texts)}.{hint} --text {name} reads it as categories.")
     if uncertain := [each for each in texts if each.strip() in UNCERTAIN]:
         raise UsageError(
-            f"{own} holds {_quoted(uncertain)} in {column.rows_with(uncertain):,} row(s), a missing value or a category "
-            f"of that name. It is not guessed which: --missing-values {_shell(uncertain)} reads it as missing, --text "
-            f"{name} as a category."
+            f"{own} holds {_quoted(uncertain)} in {column.rows_with(uncertain):,} row(s), a missing value or a "
+            f"category of that name. It is not guessed which: --missing-values {_shell(uncertain)} reads it as "
+            f"missing, --text {name} as a category."
         )
     if not how.strip and (blank := [each for each in texts if each != each.strip()]):
         raise UsageError(
@@ -432,8 +435,8 @@ def _without_missing(
         first = int(np.argmax(lost))
         raise UsageError(
             f"{int(lost.sum()):,} of the {rows:,} rows of {path} have a missing value, in the columns {by_column}; the "
-            f"first is row {first + 1:,} (without the header). Nothing is dropped unasked: impute them before, or leave "
-            "these rows out with --drop-missing, which makes the results those of the other rows."
+            f"first is row {first + 1:,} (without the header). Nothing is dropped unasked: impute them before, or "
+            "leave these rows out with --drop-missing, which makes the results those of the other rows."
         )
     if lost.all():
         raise UsageError(f"every row of {path} has a missing value, in the columns {by_column}.")

@@ -1,10 +1,10 @@
-"""The gate of a pipeline: whether a quantity of every model stays below a limit, which what is unmeasured never does."""
+"""The gate of a pipeline: whether a quantity of every model stays within a limit, as what is unmeasured never does."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Option
 
@@ -15,9 +15,9 @@ __all__ = ["GATE_OPTIONS", "Verdict", "judge"]
 
 QUANTITIES = ("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")
 GATE_OPTIONS = (
-    Option("fail-above", "end with exit code 3 if the interval of PIU's upper end, or of --fail-quantity, reaches above "
-           "this limit for the decisions of any model; with 4 if that cannot be judged", type=float, least=0.0, most=1.0,
-           metavar="LIMIT", group="the gate"),
+    Option("fail-above", "end with exit code 3 if the interval of PIU's upper end, or of --fail-quantity, reaches "
+           "above this limit for the decisions of any model; with 4 if that cannot be judged", type=float, least=0.0,
+           most=1.0, metavar="LIMIT", group="the gate"),
     Option("fail-quantity", "what --fail-above is about: the end of the interval farther from 0", default="piu_upper",
            choices=QUANTITIES, group="the gate"),
 )  # fmt: skip
@@ -68,7 +68,7 @@ def _why_no_verdict(report: Audit, model: str) -> str:
     if report.context["failure"]:
         return str(report.context["failure"])
     own = report.table[(report.table["model"] == model) & (report.table["decisions"] == "threshold")]
-    of = {row.quantity: row for row in own.itertuples()}
+    of: dict[Any, Any] = {row.quantity: row for row in own.itertuples()}
     groups = report.groups.iloc[:0] if "wald" in report.context else report.groups
     text = reports._verdict(
         of,

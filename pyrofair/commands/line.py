@@ -1,4 +1,4 @@
-"""The line itself: it finds the command, settles its options, runs it, and turns errors into messages and exit codes."""
+"""The line itself: finds the command, settles its options, runs it, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -100,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(command: Command, given: dict[str, object], lines: Lines) -> int:
     """Run a command, and return its exit code."""
+    found: PyrofairError
     try:
         return command.run(command.settle(given), lines)
     except (NotIdentifiedError, PositivityError) as error:
@@ -146,7 +147,7 @@ def _flags_of(message: str, command: Command) -> str:
     flags = {option.name.replace("-", "_"): option for option in command.options if not option.positional}
     flags["random_state"] = flags.get("seed", next(iter(flags.values())))
     flags["n_boot"] = flags.get("replicates", next(iter(flags.values())))
-    found = {}
+    found: dict[str, None] = {}
     if "source" in flags and "IPW(" in message:
         found["--source ipw"] = None
     for name, value in re.findall(r"\b([a-z_]+)=('[^']*'|[\w.]+)", message):

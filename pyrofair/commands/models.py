@@ -48,8 +48,8 @@ def load_model(file: str, *, trusted: bool) -> Any:
     if Path(file).suffix.lower() in PICKLES:
         if not trusted:
             raise UsageError(
-                f"{file!r} is a pickle, which runs whatever code its author put in it when it is loaded. If you made it "
-                "yourself, add --trust-pickle; otherwise ask for the scores of the model, and use --score COLUMN."
+                f"{file!r} is a pickle, which runs whatever code its author put in it when it is loaded. If you made "
+                "it yourself, add --trust-pickle; otherwise ask for the scores of the model, and use --score COLUMN."
             )
         return _unpickle(file)
     import pyrofair

@@ -148,7 +148,7 @@ class Settings:
     """The values of all options of a command by name, and the names of those that the user gave."""
 
     command: str
-    values: Mapping[str, Any]
+    values: dict[str, Any]
     given: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> Any:
@@ -248,7 +248,7 @@ def write_settings(settings: Settings, comments: Sequence[str]) -> str:
     lines += [f"{name} = {_toml(value)}" for name, value in recorded.items()]
     text = "\n".join(lines) + "\n"
     read = tomllib.loads(text)
-    if read != {COMMAND: settings.command} | recorded:
+    if read != {COMMAND: settings.command, **recorded}:
         raise AssertionError(f"settings do not survive being written: {read}")
     return text
 

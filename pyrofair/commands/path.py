@@ -34,7 +34,8 @@ OPTIONS = (
     DATA_OPTIONS[0],
     *GRAPH_OPTIONS,
     *LABEL_OPTIONS,
-    Option("strengths", "the strengths of the penalty", type=float, many=True, least=0.0, metavar="NUMBER", group=GROUP),
+    Option("strengths", "the strengths of the penalty", type=float, many=True, least=0.0, metavar="NUMBER",
+           group=GROUP),
     Option("seeds", "the number of seeds", type=int, default=1, least=1, metavar="NUMBER", group=GROUP),
     Option("test", "a table of other rows to measure on (default: a part of DATA that is held out)", metavar="FILE",
            group=GROUP),
@@ -46,8 +47,8 @@ OPTIONS = (
            metavar="NUMBER", group=GROUP),
     Option("threshold", "a decision is yes where the score exceeds this", type=float, default=0.5, least=0.0, below=1.0,
            metavar="NUMBER", group=GROUP),
-    Option("at-most", "save the most accurate classifier whose quantity stays within this, up to the end of its interval",
-           type=float, least=0.0, metavar="LIMIT", group=CHOICE),
+    Option("at-most", "save the most accurate classifier whose quantity stays within this, up to the end of its "
+           "interval", type=float, least=0.0, metavar="LIMIT", group=CHOICE),
     Option("accuracy-loss", "or: save the one of the least quantity that loses at most this accuracy against the best",
            type=float, least=0.0, below=1.0, metavar="NUMBER", group=CHOICE),
     Option("quantity", "the quantity that the choice goes by", default="piu_upper",
@@ -97,7 +98,7 @@ def run(settings: Settings, lines: Any) -> int:
             "",
             str(path).split("\nUnfinished")[0],
             *choice,
-            "Its numbers rest on the graph, on no confounding but that which it shows, and on overlap of the two groups.",
+            "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
             *(f"Warning: {text}" for text in (*problem.left_out, *warned)),
         ]
     )
@@ -157,8 +158,8 @@ def _choose(path: PenaltyPath, settings: Settings) -> tuple[Any, list[str], int]
     at = next(key for key, model in path.models.items() if model is chosen)
     asked = " and ".join(f"{name.replace('_', '-')} {limit:g}" for name, limit in limits.items() if limit is not None)
     text = (
-        f"Chosen by --{asked} of {quantity}: strength {at[0]:g}, seed {at[1]}, saved as {MODEL}. The chosen one of many "
-        "looks a little better on these rows than it is: audit it on further rows."
+        f"Chosen by --{asked} of {quantity}: strength {at[0]:g}, seed {at[1]}, saved as {MODEL}. The chosen one of "
+        "many looks a little better on these rows than it is: audit it on further rows."
     )
     return chosen, [text], DONE
 

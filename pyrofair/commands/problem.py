@@ -244,8 +244,8 @@ def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> 
     chosen = [*found.values(), *roles.values()]
     if others := [each for each in values if each not in chosen]:
         raise UsageError(
-            f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}, and two values are compared "
-            f"at a time: {others[0]!r} is neither --baseline nor --contrast{_drop_others(len(values))}."
+            f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}, and two values are "
+            f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_drop_others(len(values))}."
         )
     return roles
 
@@ -284,6 +284,6 @@ def _require_alike(one: Table, other: Table, columns: Sequence[str], option: str
         if text[0] != text[1]:
             files = (one.path, other.path) if text[0] else (other.path, one.path)
             raise UsageError(
-                f"the column {name!r} is text in {files[0]} and numbers in {files[1]} (--{option}); --text {name} reads "
-                "both as text."
+                f"the column {name!r} is text in {files[0]} and numbers in {files[1]} (--{option}); --text {name} "
+                "reads both as text."
             )

@@ -92,7 +92,7 @@ def _describe(
         f"On the rows trained on: accuracy {accuracy:.3f}, majority class {max(share, 1.0 - share):.3f}, positive "
         f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: audit the model on "
         f"rows held out, pyrofair audit OTHER --model {folder / MODEL}.",
-        "The penalty rests on the graph, on no confounding but that which it shows, and on overlap of the two groups.",
+        "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
         *(f"Warning: {text}" for text in (*problem.left_out, *warned)),
     ]
 

@@ -20,8 +20,8 @@ GROUP = "the training"
 TRAINING_OPTIONS = (
     Option("model", "what is trained: a network of 100 and 50 units, or logistic regression", default="network",
            choices=("network", "logistic"), group=GROUP),
-    Option("penalty", "what is penalised: disagreement, the paper's; effect_gap, the mean unfair effect; piu_upper, the "
-           "upper end of PIU", default="disagreement", choices=PENALTIES, group=GROUP),
+    Option("penalty", "what is penalised: disagreement, the paper's; effect_gap, the mean unfair effect; piu_upper, "
+           "the upper end of PIU", default="disagreement", choices=PENALTIES, group=GROUP),
     *source_options(TRAIN_SOURCES, "ipw"),
     Option("epochs", "passes over the rows", type=int, least=1, metavar="NUMBER", group=GROUP),
     Option("batch-size", "rows of a batch", type=int, default=1000, least=1, metavar="NUMBER", group=GROUP),
