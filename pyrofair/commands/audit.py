@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 FILES = (
-    "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "audit.png", "stages.png",
-    "graph.png",
+    "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
+    "subgroups.csv", "audit.png", "stages.png", "graph.png",
 )  # fmt: skip
 DECISIONS = "the decisions"
 OPTIONS = (
@@ -46,6 +46,10 @@ OPTIONS = (
            metavar="NUMBER", group=DECISIONS),
     *GATE_OPTIONS,
     *DATA_OPTIONS[1:],
+    Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", type=float, many=True,
+           least=0.0, below=1.0, metavar="NUMBER", group="the intervals"),
+    Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those that "
+           "the sensitive attribute does not cause", many=True, metavar="COLUMN", group="the intervals"),
     *source_options(AUDIT_SOURCES, "onestep"),
     Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged by "
            "models that did not see it)", metavar="FILE", group="the source of both worlds"),
@@ -179,6 +183,7 @@ def _audit(settings: Settings, problem: Problem, models: dict[str, Any], source:
         n_jobs=settings["threads"],
         progress=shows_progress(),
         random_state=settings["seed"],
+        **{name: settings[name] for name in ("thresholds", "subgroups") if settings[name]},
     )
     if scores == settings["scores"]:
         return report
@@ -227,6 +232,8 @@ def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str
     folder.add_table("audit.csv", report.table)
     folder.add_table("groups.csv", report.groups)
     folder.add_table("stages.csv", report.stages)
+    for name in ("thresholds", "subgroups"):
+        folder.add_table(f"{name}.csv", getattr(whole, name, report.stages.iloc[:0]))
     folder.add_figure("audit.png", report.plot())
     if len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyrofair.commands.options import Option, Settings, UsageError, near
 
@@ -178,7 +179,7 @@ def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     name = file.name.lower()
     if name.endswith((".parquet", ".pq")):
         return _read_parquet(path, wanted, how, optional)
-    if re.search(r"\.(csv|tsv|txt|data)(\.(gz|bz2|xz|zst))?$", name):
+    if re.search(r"\.(csv|tsv|txt|data)(\.(gz|bz2|zst))?$", name):
         return _read_csv(path, wanted, how, optional)
     raise UsageError(f"{path!r} is neither CSV (.csv, .tsv, .txt, .data, also .gz) nor Parquet (.parquet, .pq).")
 
@@ -202,77 +203,112 @@ def _asked(
 
 
 def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str]) -> Table:
-    import numpy as np
     import pandas as pd
 
     separator = how.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
-    encoding = "utf-8-sig" if how.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else how.encoding
-    try:
-        # Without a header, so that names that occur twice stay as they are and rows that are too long are refused.
-        raw = pd.read_csv(
-            path, sep=separator, header=None, dtype=str, keep_default_na=False, na_values=[], encoding=encoding
-        )
-    except pd.errors.EmptyDataError as error:
-        raise UsageError(f"{path} is empty.") from error
-    except pd.errors.ParserError as error:
-        raise UsageError(f"{path} cannot be read as CSV: {_long_row(str(error), path)}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not {how.encoding} ({error.reason} at byte {error.start:,}). Name its encoding, for example "
-            "--encoding latin-1 or --encoding utf-16."
-        ) from error
-    except LookupError as error:
-        raise UsageError(f"--encoding {how.encoding}: {error}.") from error
-    header = ["" if pd.isna(each) else str(each) for each in raw.iloc[0]]
+    header = _read_header(path, separator, how)
     if len(header) == 1 and (mark := next((each for each in (";", "\t", "|", ",") if each in header[0]), None)):
         written = {"\t": "tab"}.get(mark, mark)
         raise UsageError(f"{path} has one column, {header[0]!r}: separate its fields by --separator '{written}'.")
-    if blank := [each for each in header if each != each.strip()]:
-        clear = [each.strip() for each in header]
-        if any(each.strip() in wanted and each not in wanted for each in blank):
-            if not how.strip:
-                raise UsageError(
-                    f"{path} has blanks around the name of the column {blank[0]!r}; --strip strips them, and those "
-                    "around text."
-                )
-            header = clear
-    there = _asked(path, header, wanted, how, optional)
-    if len(raw) < 2:
-        raise UsageError(f"{path} has a header and no rows.")
-    rows = raw.iloc[1:].reset_index(drop=True)
-    short = rows.iloc[:, -1].isna().to_numpy()
-    if short.any():
-        first = int(np.argmax(short))
-        fields = int(rows.iloc[first].notna().sum())
+    if how.strip:
+        header = [each.strip() for each in header]
+    elif blank := [each for each in header if each != each.strip() and each.strip() in wanted and each not in wanted]:
         raise UsageError(
-            f"row {first + 1:,} of {path} (without the header) has {fields} field(s), and the header has {len(header)}."
-            " Complete it, or check --separator and quotes."
+            f"{path} has blanks around the name of the column {blank[0]!r}; --strip strips them, and those around text."
         )
-    columns = [_parse(rows.iloc[:, header.index(name)], name, path, how) for name in there]
+    there = _asked(path, header, wanted, how, optional)
+    texts = _read_texts(path, separator, how, len(header), [header.index(name) for name in there])
+    columns = [_parse(*text, name, path, how) for text, name in zip(texts, there, strict=True)]
+    if not len(columns[0].codes):
+        raise UsageError(f"{path} has a header and no rows.")
     keep, left_out = _without_missing(path, {each.name: each.codes < 0 for each in columns}, how)
     frame = pd.DataFrame({each.name: each.to_series(keep) for each in columns})
     unused = tuple(name for name in header if name not in there)
     return Table(path, frame, unused, left_out)
 
 
-def _long_row(message: str, path: str) -> str:
-    found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message)
+def _read_header(path: str, separator: str, how: Reading) -> list[str]:
+    """Return the names in the first line of a CSV file, those that occur twice as they are."""
+    import io
+
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
+            return next(csv.reader(text, delimiter=separator), None) or _empty(path)
+    except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
+        raise UsageError(_undecoded(path, how, error)) from error
+
+
+def _empty(path: str) -> NoReturn:
+    raise UsageError(f"{path} is empty.")
+
+
+def _encoding(how: Reading) -> str:
+    """Return the encoding, with which a mark at the start of a file of UTF-8 is none of its text."""
+    return "utf-8-sig" if how.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else how.encoding
+
+
+def _undecoded(path: str, how: Reading, error: Exception) -> str:
+    if isinstance(error, LookupError):
+        return f"--encoding {how.encoding}: {error}."
+    if isinstance(error, UnicodeError) or "UTF8" in str(error):
+        return (
+            f"{path} is not {how.encoding} ({error}). Name its encoding, for example --encoding latin-1 or --encoding "
+            "utf-16."
+        )
+    return f"{path} cannot be read: {error}."
+
+
+def _read_texts(
+    path: str, separator: str, how: Reading, number: int, positions: Sequence[int]
+) -> list[tuple[NDArray[np.int64], list[str]]]:
+    """Return the fields of some columns of a CSV file as they are: the code of each row, and the distinct texts."""
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    names = [f"f{i}" for i in range(number)]
+    encoding = _encoding(how).replace("utf-8-sig", "utf8")  # Arrow reads it without Python, and knows the mark
+    try:
+        table = arrow_csv.read_csv(
+            path,
+            read_options=arrow_csv.ReadOptions(use_threads=False, column_names=names, encoding=encoding),
+            parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_string()),
+                include_columns=[names[i] for i in positions],
+                strings_can_be_null=False,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
+        raise UsageError(_describe_ragged(str(error)) or _undecoded(path, how, error)) from error
+    found = []
+    for i in positions:
+        encoded = table[names[i]].slice(1).combine_chunks().dictionary_encode()  # without the header
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        found.append((codes, encoded.dictionary.to_pylist()))
+    return found
+
+
+def _describe_ragged(message: str) -> str:
+    """Return what is wrong with a row of more or fewer fields than the header, or an empty string."""
+    found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(.*)", message, re.DOTALL)
     if not found:
-        return message
+        return ""
+    row = f"line {found[1]}" if found[1] else "a line"
     return (
-        f"line {found[2]} has {found[3]} fields, and the header has {found[1]}. Check --separator, quotes around "
-        "fields that hold a separator, and whether the header names all columns."
+        f"{row} of the file has {found[3]} field(s), and the header has {found[2]}: {found[4].strip(': ')[:80]!r}. Check "
+        "--separator, quotes around fields that hold a separator, and whether the header names all columns."
     )
 
 
-def _parse(series: pd.Series[Any], name: str, path: str, how: Reading) -> _Column:
+def _parse(codes: NDArray[np.int64], found: list[str], name: str, path: str, how: Reading) -> _Column:
     """Return a column with typed values; what could be read in two ways is a UsageError with the option that says."""
     import numpy as np
-    import pandas as pd
 
-    codes, uniques = pd.factorize(series)
-    found = [str(each) for each in uniques]
-    column = _Column(name, np.asarray(codes, dtype=np.int64), found, np.bincount(codes, minlength=len(found)))
+    column = _Column(name, codes, found, np.bincount(codes, minlength=len(found)))
     as_text, as_number = name in how.text, name in how.number
     empty = [each for each in found if not each.strip() or each in how.missing_values or (
         (how.strip or not as_text) and each.strip() in how.missing_values)]  # fmt: skip
@@ -303,7 +339,7 @@ def _parse(series: pd.Series[Any], name: str, path: str, how: Reading) -> _Colum
     code = np.array(
         [at[(type(values[each]), values[each])] if each in values else -1 for each in found], dtype=np.int64
     )
-    column.codes = np.where(column.codes < 0, -1, code[column.codes])
+    column.codes = code[codes]
     column.values = [level for _, level in levels]
     return column
 

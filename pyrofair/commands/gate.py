@@ -43,7 +43,8 @@ def judge(report: Audit, limit: float, quantity: str) -> Verdict:
         reason = "" if reads else _why_no_verdict(report, model)
         rows = report.table[(report.table["model"] == model) & (report.table["decisions"] == "threshold")]
         row = rows.set_index("quantity").loc[quantity]
-        end = max(abs(float(row["lower"])), abs(float(row["upper"])))  # NaN stays NaN
+        ends = [abs(float(row[each])) for each in ("lower", "upper")]
+        end = math.nan if any(map(math.isnan, ends)) else max(ends)
         if reads:
             code, text = DONE, f"passes: by the graph it has no unfair effect, for it reads {', '.join(reads)} only"
         elif reason or math.isnan(end):

@@ -198,7 +198,7 @@ class Command:
     def _positional(self) -> list[Option]:
         return [each for each in self.options if each.positional]
 
-    def settle(self, given: Mapping[str, Any]) -> Settings:
+    def settle(self, given: dict[str, Any]) -> Settings:
         """Return the settings of a call: defaults, then a file of settings, then what was given on the command line."""
         values = {option.name: [] if option.many else option.default for option in self.options}
         values |= {option.name: False for option in self.options if option.type is bool and option.default is None}
@@ -214,7 +214,9 @@ class Command:
         for option in self.options:
             if values[option.name] is not None:
                 option.check(values[option.name])
-        return Settings(self.name, values, frozenset({*config, *given}))
+        # A file that a run wrote holds all values, defaults of options that do not apply included.
+        chosen = {option.name for option in self.options if config.get(option.name) not in (None, option.default)}
+        return Settings(self.name, values, frozenset({*chosen, *given}))
 
 
 def read_settings(path: str, command: Command) -> dict[str, Any]:
