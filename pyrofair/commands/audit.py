@@ -46,8 +46,8 @@ OPTIONS = (
            metavar="NUMBER", group=DECISIONS),
     *GATE_OPTIONS,
     *DATA_OPTIONS[1:],
-    Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", type=float, many=True,
-           least=0.0, below=1.0, metavar="NUMBER", group="the intervals"),
+    Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", type=float,
+           many=True, least=0.0, below=1.0, metavar="NUMBER", group="the intervals"),
     Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those that "
            "the sensitive attribute does not cause", many=True, metavar="COLUMN", group="the intervals"),
     *source_options(AUDIT_SOURCES, "onestep"),

@@ -299,8 +299,8 @@ def _describe_ragged(message: str) -> str:
         return ""
     row = f"line {found[1]}" if found[1] else "a line"
     return (
-        f"{row} of the file has {found[3]} field(s), and the header has {found[2]}: {found[4].strip(': ')[:80]!r}. Check "
-        "--separator, quotes around fields that hold a separator, and whether the header names all columns."
+        f"{row} of the file has {found[3]} field(s), and the header has {found[2]}: {found[4].strip(': ')[:80]!r}. "
+        "Check --separator, quotes around fields that hold a separator, and whether the header names all columns."
     )
 
 

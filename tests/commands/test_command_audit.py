@@ -176,8 +176,8 @@ def test_decisions_as_text_and_outcomes(call: Call) -> None:
 
 
 def test_ipw_weights_the_group_of_the_paper(call: Call) -> None:
-    code, out, err = call("audit", "court.csv", *QUESTION, "--source", "ipw", "--propensity", "saturated", "--replicates",
-                          "20", "--level", "0.9", "--score", "p", "--weight", "w")  # fmt: skip
+    code, out, err = call("audit", "court.csv", *QUESTION, "--source", "ipw", "--propensity", "saturated",
+                          "--replicates", "20", "--level", "0.9", "--score", "p", "--weight", "w")  # fmt: skip
     assert (code, err) == (0, "")
     assert "90% intervals from 20 bootstrap replicates" in out
     assert "taken for a function of the features" in out
@@ -198,7 +198,7 @@ def test_other_rows_fit_the_source(call: Call) -> None:
     assert "is given as scores of the rows of df, but the source asks for scores of rows that are none of these" in err
     Path("m.joblib").write_bytes(b"")
     joblib.dump(Rule(), "m.joblib")
-    code, out, _ = call(*AUDIT, "--model", "rule=m.joblib", "--trust-pickle", "--train", "more.csv")
+    code, _, _ = call(*AUDIT, "--model", "rule=m.joblib", "--trust-pickle", "--train", "more.csv")
     assert code == 0
     assert estimate("audit-court", "rule", decisions="score") == pytest.approx(-0.25, abs=1e-9)
     table().assign(job=1.5).to_csv("more.csv", index=False)
@@ -332,7 +332,7 @@ def test_a_gate_never_passes_what_was_not_measured(call: Call) -> None:
     df["rare"] = 0.1
     df.loc[0, "rare"] = 0.9
     df.to_csv("court.csv", index=False)
-    code, out, err = call(*AUDIT, "--score", "rare", "--fail-above", "0.5")
+    code, _, err = call(*AUDIT, "--score", "rare", "--fail-above", "0.5")
     assert code == 4
     assert "not passed.\n  rare cannot be judged: none: all but about 1 of the rows get the same answer" in err
     code, _, err = call(*AUDIT, "--score", "rare", "p", "--fail-above", "0.05", "--output", "b")
@@ -403,7 +403,7 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "p", "p"), "'p' is named twice"),
         (("--model", "absent.pyrofair"), "there is no file 'absent.pyrofair'"),
         (("--model", "court.csv", "x=court.csv", "--scores", "outcome"), "--scores describes columns of scores"),
-        (("--score", "p", "--graph", "sex -> hired; sexx -> hired"), "no column 'sexx'.*--graph: the node 'sexx'.*--latent"),
+        (("--score", "p", "--graph", "sex -> hired; sexx -> hired"), "no column 'sexx'.*the node 'sexx'.*--latent"),
         (("--score", "p", "--graph", "g.txt"), "--graph 'g.txt': there is no such file .*has arrows"),
         (("--score", "p", "--graph", "sex -> hired; hired -> sex"), "cycle"),
         (("--score", "p", "--graph", "sex - hired ->"), "is neither a name nor a group"),

@@ -85,7 +85,7 @@ def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
         ('x,y\n"1,5",1\n"2,5",1\n', {}, r"decimal comma, use --decimal ','"),
         ("x;y\n1.5;1\n2;1\n", {"separator": ";", "decimal": ","}, r"decimal point, use --decimal '\.'"),
         ("x,y\n a,1\nb,1\n", {}, r"blanks around it, such as ' a'\. --strip strips them; --text x keeps"),
-        ("x,y\n,1\n2,1\n", {}, r"1 of the 2 rows of .* have a missing value.*'x' \(1\); the first is row 1.*--drop-mis"),
+        ("x,y\n,1\n2,1\n", {}, r"1 of the 2 rows of .* have a missing value.*'x' \(1\); the first is row 1.*--drop"),
         ("x,y\n  ,1\n2,1\n", {}, "1 of the 2 rows"),
         ("x,y\n,1\n,1\n", {"drop_missing": True}, "every row of .* has a missing value"),
         ("x,x\n1,2\n2,3\n", {}, "2 columns called 'x'; rename one"),

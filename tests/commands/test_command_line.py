@@ -103,6 +103,6 @@ def test_messages_of_the_package_are_told_as_options(capsys: pytest.CaptureFixtu
     path.write_text("A,M,Y,p\n" + "0,1,1,0.3\n1,0,0,0.6\n1,1,1,0.7\n0,0,0,0.2\n" * 40)
     with pytest.raises(SystemExit, match="2"):
         main(["audit", str(path), *GRAPH, "--direct", "--score", "p", "--scores", "prediction", "--propensity",
-              "saturated", "--regression", "saturated", "--form", "graph", "--output", str(tmp_path / "o")])  # fmt: skip
+              "saturated", "--regression", "saturated", "--form", "graph", "--output", f"{tmp_path}/o"])  # fmt: skip
     err = capsys.readouterr().err
     assert "On the command line: --source ipw, --arm paper, --scores outcome." in err
