@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
+from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.large_tables import audit_batches
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.plots import plot_audit, plot_stages
@@ -185,6 +188,74 @@ class Audit:
             posterior[quantity] = cube if both else cube[..., 0]
             dims[quantity] = ["model", "decisions"] if both else ["model"]
         return to_arviz({"posterior": posterior}, coords={"model": models, "decisions": DECISIONS}, dims=dims)
+
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        decisions: Decisions = "threshold",
+        individuals: pd.DataFrame | None = None,
+    ) -> str:
+        """Return the audit as one HTML page, for those who decide and, below, for those who check.
+
+        The page is self-contained: it loads nothing, runs no script, follows the reader's light or dark scheme, and can
+        be printed. Names of models, columns and labels are escaped.
+
+        Parameters
+        ----------
+        path
+            A file to write, in UTF-8; one that exists is replaced.
+        title
+            The title of the page.
+        decisions
+            The decisions that the answers are about: thresholded, or drawn with their scores.
+        individuals
+            What :func:`pyrofair.audits.flips` returns, to be shown.
+
+        Raises
+        ------
+        DataError
+            If a setting is unfit; nothing has been written then.
+
+        Examples
+        --------
+        >>> from pyrofair import CausalGraph
+        >>> unfair = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+        >>> df = pd.DataFrame({"A": [0, 1] * 60, "M": [0, 0, 1, 1] * 30})
+        >>> class Model:
+        ...     def predict_proba(self, X):
+        ...         p = 0.2 + 0.5 * X["A"].to_numpy()
+        ...         return np.column_stack([1 - p, p])
+        >>> report = audit({"model": Model()}, unfair, df, random_state=0)
+        >>> "Would this model decide otherwise" in report.to_html()
+        True
+        """
+        return audit_to_html(self, path, title=title, decisions=decisions, individuals=individuals)
+
+    def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
+        """Return the audit as JSON: tables, readings, settings, versions, assumptions and warnings; NaN is null.
+
+        Parameters
+        ----------
+        rows
+            Whether to add the draws and the influence values, which are as long as the data.
+        indent
+            Spaces of indentation; None for one line.
+
+        Returns
+        -------
+        str
+            An object with the keys schema ("pyrofair-audit"), schema_version, versions, settings, source, question,
+            readings, tables, assumptions, outcome_assumptions, warnings and context, of one order always.
+        """
+        require_flag("rows", rows)
+        if indent is not None:
+            require_integer("indent", indent, least=0)
+        return audit_to_json(self, rows=rows, indent=indent)
+
+    def _repr_html_(self) -> str:
+        return audit_fragment(self)
 
     def __str__(self) -> str:
         return describe_audit(self.table, self.groups, self.context)
@@ -353,6 +424,7 @@ def audit(
         "threshold": threshold,
         "settings": settings | {"subgroups": {each.name: each.columns for each in levels}},
         "source": " ".join(str(chosen).split()),
+        "versions": known_versions(),
         "paths": chosen.unfair,
         "graph": graph,
         "order": order,
@@ -517,6 +589,7 @@ def _audit_batches(
             "threshold": settings["threshold"],
             "settings": settings,
             "source": " ".join(str(fitted).split()),
+            "versions": known_versions(),
             "paths": fitted.unfair,
             "graph": fitted.unfair.graph,
             "order": estimator.models[0].order,
