@@ -39,6 +39,8 @@ __all__ = ["audit_fragment", "audit_to_html", "table_fragment"]
 MOST_CARDS = 3
 """More models are listed on the first page, not shown side by side."""
 MOST_LISTED = 8
+THINNEST = 0.004
+"""A range that is narrower is drawn as a point."""
 MOST_INDIVIDUALS = 50
 """The most individual rows that the page shows; its CSV holds all."""
 MOST_ROWS = 60
@@ -170,7 +172,7 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
         "tracks": [(model, _tracks(of, model, decisions)) for model in models],
         "thresholds": _threshold_tables(audit, models),
         "subgroups": _subgroup_tables(audit),
-        "support": _support_tables(audit),
+        "support": _support_tables(audit, decisions),
         "support_lines": context.get("stage_lines", ()),
         "warnings": [(text, advice(text)) for text in context["warnings"]],
         "settings": _settings(audit),
@@ -195,7 +197,7 @@ def _interval_of(context: Mapping[str, Any]) -> str:
     if tried > 1:
         lost = f", {failed} of which failed" if failed else ""
         return f"{level:.0%} intervals from {tried} bootstrap replicates{lost}"
-    return "points only, no intervals"
+    return "Points only, without intervals"
 
 
 def _facts(of: Mapping[Any, Mapping[str, Any]], model: str) -> tuple[Any, Any, Any, list[str]]:
@@ -277,7 +279,6 @@ def _models_table(
             "mean unfair effect": span(own["mean_unfair_effect"]),
             "PIU at least": span(own["piu_lower"]),
             "PIU at most": span(own["piu_upper"]),
-            "effective size": _cell(own["mean_unfair_effect"].ess),
             "reading": readings[model, decisions].text,
         }
         if decisions == "score":
@@ -311,6 +312,7 @@ def _tracks(of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decision
         own["mean_unfair_effect"],
     )
     lower, upper = own["piu_lower"], own["piu_upper"]
+    is_point = upper.estimate - lower.estimate < THINNEST
     tracks = [
         {
             "kind": "piu",
@@ -319,8 +321,8 @@ def _tracks(of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decision
             if np.isnan(lower.estimate)
             else f"{percent(_inside(lower.estimate))} to {percent(_inside(upper.estimate))}",
             "ends": [_at(_inside(lower.lower)), _at(_inside(upper.upper))],
-            "span": [_at(_inside(lower.estimate)), _at(_inside(upper.estimate))],
-            "mark": None,
+            "span": None if is_point else [_at(_inside(lower.estimate)), _at(_inside(upper.estimate))],
+            "mark": _at(_inside(lower.estimate)) if is_point else None,
             "tick": None,
         }
     ]
@@ -356,6 +358,10 @@ def _at(value: float) -> str | None:
     return None if np.isnan(value) else f"{100.0 * value:.2f}%"
 
 
+def _head(reading: Reading, of: Mapping[str, Any], audit: Audit) -> str:
+    return answer(reading, of, audit.context["paths"], audit.context["level"]).head
+
+
 def _threshold_tables(audit: Audit, models: Sequence[str]) -> list[Table]:
     if audit.thresholds.empty:
         return []
@@ -374,7 +380,7 @@ def _threshold_tables(audit: Audit, models: Sequence[str]) -> list[Table]:
                         "mean unfair effect": span(own["mean_unfair_effect"]),
                         "PIU at least": span(own["piu_lower"]),
                         "PIU at most": span(own["piu_upper"]),
-                        "reading": readings[model, threshold].text,
+                        "answer": _head(readings[model, threshold], own, audit),
                     }
                 )
         source = audit.thresholds[audit.thresholds["model"] == model]
@@ -404,7 +410,7 @@ def _subgroup_tables(audit: Audit) -> list[Table]:
                     "mean unfair effect": span(effect),
                     "PIU at least": span(of["piu_lower"]),
                     "PIU at most": span(of["piu_upper"]),
-                    "reading": readings[subgroup, str(level), model].text,
+                    "answer": _head(readings[subgroup, str(level), model], of, audit),
                 }
             )
         note = f"All intervals of subgroups hold together with {audit.context['level']:.0%}."
@@ -413,14 +419,15 @@ def _subgroup_tables(audit: Audit) -> list[Table]:
     return tables
 
 
-def _support_tables(audit: Audit) -> list[Table]:
-    """Return the tables of overlap, of the comparison of groups, and of stages."""
+def _support_tables(audit: Audit, decisions: Decisions) -> list[Table]:
+    """Return the tables of overlap, of the comparison of groups (for some decisions), and of stages."""
     found = []
     overlap = audit.context["overlap"]
     if len(overlap):
         found.append(_table("overlap", "Overlap of the observed groups, by world", overlap))
     if len(audit.groups):
-        found.append(_table("groups", "The same from either observed group alone", audit.groups))
+        own = audit.groups[audit.groups["decisions"] == decisions].drop(columns="decisions")
+        found.append(_table("groups", "The same from either observed group alone", own, audit.groups))
     if len(audit.stages):
         found.append(_table("stages", "Diagnostics of each stage", _worst_stages(audit.stages), audit.stages))
     return found

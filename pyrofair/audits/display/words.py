@@ -16,6 +16,10 @@ __all__ = ["Answer", "advice", "answer", "changes", "describe_question", "percen
 
 SHOWN = 4
 """The most paths that the question lists."""
+LONGEST = 40
+"""The most characters of a name or a label in a sentence."""
+UNBROKEN = 36
+"""The most characters of a path that is not broken over lines."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,32 @@ def describe_question(paths: UnfairPaths, models: int, rows: int, threshold: flo
     first, other = graph.baseline, graph.contrast
     if paths.swapped:
         first, other = other, first
-    shown = "; ".join(show_path(path).replace("->", "→") for path in paths.paths[:SHOWN]) or "none"
+    shown = "; ".join(map(_arrows, paths.paths[:SHOWN]))
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
     which = "this model" if models == 1 else f"these {models} models"
-    count = "path was" if paths.paths.size == 1 else "paths were"
     return [
-        f"Would {which} decide otherwise on an individual if {graph.sensitive} read {other!s} instead of {first!s} "
-        "along the paths called unfair, and everything else stayed as it is?",
-        f"Called unfair: the {count} named by whoever ordered the audit: {shown}{more}."
-        if paths.paths
-        else "No path was called unfair.",
-        f"Judged were {rows:,} individuals. A decision is yes ({graph.outcome} = {graph.positive!s}) where the score "
-        f"exceeds {threshold:g}.",
+        f"Would {which} decide otherwise on an individual if {_short(graph.sensitive)} read {_quoted(other)} instead "
+        f"of {_quoted(first)} along the paths called unfair, and everything else stayed as it is?",
+        f"Called unfair: {shown}{more}." if paths.paths else "No path was called unfair.",
+        f"Judged were {rows:,} individuals. A decision is yes ({_short(graph.outcome)} = {_short(graph.positive)}) "
+        f"where the score exceeds {threshold:g}.",
     ]
+
+
+def _short(text: object) -> str:
+    """Return a text, cut if it is too long for a sentence."""
+    whole = str(text)
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _quoted(label: object) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{_short(label)}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def _arrows(path: Sequence[str]) -> str:
+    """Return a path with arrows, in one piece if it is short."""
+    text = show_path(tuple(map(_short, path))).replace("->", "\N{RIGHTWARDS ARROW}")
+    return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= UNBROKEN else text
 
 
 def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: float) -> Answer:
@@ -73,11 +90,12 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: f
     sure = f"{level:.0%} confidence"
     if reading.status == "unfair":
         effect = of["mean_unfair_effect"].estimate
-        more = "more" if effect > 0.0 else "fewer"
+        moves = "rises" if effect > 0.0 else "falls"
         return Answer(
             f"Yes, for at least {percent(reading.least)}",
             f"The decision on {percent(reading.least)} to {percent(reading.most)} of individuals depends on the unfair "
-            f"paths ({sure}). With {other!s} along them, {percent(abs(effect))} {more} of all decisions are yes.",
+            f"paths ({sure}). With {_quoted(other)} along them, the share of yes {moves} by "
+            f"{percent(abs(effect))[:-1]} percentage points.",
             "unfair",
         )
     if reading.status == "small":
@@ -97,22 +115,22 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: f
     if reading.status == "untouched":
         return Answer(
             "No, if the graph is right",
-            f"It reads {reading.cause} only, which no unfair path touches: its decisions stay the same.",
+            f"It reads {_short(reading.cause)} only, which no unfair path touches: its decisions stay the same.",
             "calm",
         )
     texts = {
         "constant": (
             "No answer: it decides alike for all",
-            f"All but about {reading.cause} of the rows get the same decision. Too few differ for an estimate, and "
-            "deciding alike for all is no merit.",
+            f"{'All' if reading.cause == '0' else f'All but about {reading.cause} of the'} rows get the same decision. "
+            "Too few differ for an estimate, and deciding alike for all is no merit.",
         ),
         "few_rows": (
             "No answer: too few rows",
-            f"{_sentence(reading.cause)} No interval made of these can be trusted.",
+            f"The reason: {reading.cause}. No interval made of these can be trusted.",
         ),
         "doubtful": (
             "Withheld: a check failed",
-            f"{_sentence(reading.cause)} The numbers may be those of a wrong model.",
+            f"The reason: {reading.cause}. The numbers may be those of a wrong model.",
         ),
         "groups_disagree": (
             "Withheld: two estimates disagree",
@@ -125,14 +143,9 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: f
             "The point estimates alone say nothing of chance: "
             f"{percent(of['piu_lower'].estimate)} to {percent(of['piu_upper'].estimate)}.",
         ),
-        "failed": ("No answer: it cannot be estimated", _sentence(reading.cause)),
+        "failed": ("No answer: it cannot be estimated", f"The reason: {reading.cause}."),
     }
     return Answer(*texts[reading.status], "open")
-
-
-def _sentence(text: str) -> str:
-    """Return a reason as a sentence."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def changes(readings: Sequence[Reading], context: Mapping[str, Any]) -> list[str]:
@@ -154,7 +167,7 @@ def changes(readings: Sequence[Reading], context: Mapping[str, Any]) -> list[str
         "groups_disagree": "Another model of the propensities, or coarser features where groups overlap too little.",
         "no_probability": "Normalised weights, or more overlap between the groups.",
         "no_interval": "Intervals: audit with replicates (n_boot=200).",
-        "failed": "What the reason asks for; no number of this audit bears on the question until then.",
+        "failed": "Rows, or a source, without the reason given; until then no number here bears on the question.",
     }
     found += [text for status, text in by_status.items() if status in {each.status for each in readings}]
     if context["warnings"]:
