@@ -1,4 +1,4 @@
-"""The command ``pyrofair audit``: scores or models on a table, assessed along unfair paths, with a report and a gate."""
+"""The command ``pyrofair audit``: scores or models on a table assessed along unfair paths, a report and a gate."""
 
 from __future__ import annotations
 
