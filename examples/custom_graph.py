@@ -46,8 +46,8 @@ print(units.head().to_string(index=False))
 # %% [markdown]
 # ## The graph
 #
-# Labels need not be 0 and 1: `baseline`, `contrast` and `positive` name the values of each role. The
-# node `work` stands for two columns. `motivation` is latent: it is in the graph, and in no table.
+# Labels need not be 0 and 1: `baseline`, `contrast` and `positive` name the values of each role. The node `work` stands
+# for two columns. `motivation` is latent: it is in the graph, and in no table.
 
 # %%
 graph = pf.CausalGraph(
@@ -70,8 +70,8 @@ print(graph)
 # ## A set that is refused
 #
 # Suppose that only the path through work straight to the decision is unfair, and that through the interview is fair.
-# Then `work` would have to be that of a man on one path and that of a woman on the other, for the same unit. No
-# table determines that; the error names the node and both paths.
+# Then `work` would have to be that of a man on one path and that of a woman on the other, for the same unit. No table
+# determines that; the error names the node and both paths.
 
 # %%
 try:
@@ -89,9 +89,7 @@ except pf.NotIdentifiedError as error:
 # %%
 unfair = graph.unfair(through=["work"])
 print(pf.identify(unfair))
-drawn = unfair.draw().figure
-drawn.savefig(folder / "custom-graph.png", dpi=120)
-drawn
+unfair.draw().figure.savefig(folder / "custom-graph.png", dpi=120)
 
 direct = graph.unfair(direct=True)
 pf.identify(direct)  # the prediction: no error

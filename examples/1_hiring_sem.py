@@ -69,8 +69,8 @@ print(f"accuracy {plain.score(units[features], units['Y']):.3f}")
 # %% [markdown]
 # ## Five units in both worlds
 #
-# Each row is one unit with its noise. In the baseline it reads A = 0 along every path; in the switched world the
-# unfair paths alone carry A = 1: the direct one, and that through children. Strength stays what it was.
+# Each row is one unit with its noise. In the baseline it reads A = 0 along every path; in the switched world the unfair
+# paths alone carry A = 1: the direct one, and that through children. Strength stays what it was.
 
 # %%
 sem = pf.SEM(hiring, unfair)

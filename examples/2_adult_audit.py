@@ -39,8 +39,8 @@ graph = adult.graph
 print(graph)
 
 # %% [markdown]
-# Levels that hardly any woman, or hardly any man, has (a country of one row, the armed forces) have no counterpart
-# in the other group, and a row there would get an enormous weight. They are merged here, by hand and in the open: the
+# Levels that hardly any woman, or hardly any man, has (a country of one row, the armed forces) have no counterpart in
+# the other group, and a row there would get an enormous weight. They are merged here, by hand and in the open: the
 # package merges nothing, it warns and names such cells.
 
 # %%
@@ -63,9 +63,7 @@ for name, levels in merged.items():
 # %%
 unfair = graph.unfair(direct=True, through=["M"])
 print(unfair)
-drawn = unfair.draw().figure
-drawn.savefig(folder / "adult-graph.png", dpi=120)
-drawn
+unfair.draw().figure.savefig(folder / "adult-graph.png", dpi=120)
 
 # %% [markdown]
 # ## Is the effect identified?
