@@ -322,6 +322,8 @@ with warnings.catch_warnings(record=True) as caught:
 print(*(each.message for each in caught), sep="\n")
 tables = pd.concat({name: each.table for name, each in reports.items()}, names=["propensity"])
 wanted = tables[(tables["quantity"] == "mean_unfair_effect") & (tables["decisions"] == "score")]
+assert wanted["estimate"].diff().abs().max() < 0.03
+assert wanted["note"].astype(bool).tolist() == [True, False]
 wanted.droplevel(1)[["estimate", "lower", "upper", "note"]].round(3)
 
 # %%

@@ -71,10 +71,16 @@ calibrated
 
 # %%
 linear = pf.learn_mechanisms(
-    units[features], hiring.graph, nodes=["D", "M"], parameters="linear", components=1, posterior="normal", steps=700,
-    progress=False, random_state=0,
-)  # fmt: skip
-print(linear)
+    units[features],
+    hiring.graph,
+    parameters="linear",
+    components=1,
+    posterior="normal",
+    steps=700,
+    progress=False,
+    random_state=0,
+)
+linear.held_out.round(3)
 
 # %% [markdown]
 # Mean-field intervals are too narrow where parameters are dependent. What was learned is a Pyro program with priors, so
@@ -131,12 +137,8 @@ figure.savefig(folder / "learned-predictive.png", dpi=120)
 # Each draw of the parameters is a program; the same units go through all of them, in both worlds.
 
 # %%
-whole = pf.learn_mechanisms(
-    units[features], hiring.graph, parameters="linear", components=1, posterior="normal", steps=700, progress=False,
-    random_state=0,
-)  # fmt: skip
 effects = pf.effect_posterior(
-    pf.SEM.from_mechanisms(whole, hiring.unfair), None, {"plain": model}, whole.posterior, draws=40, n=10_000,
+    pf.SEM.from_mechanisms(linear, hiring.unfair), None, {"plain": model}, linear.posterior, draws=40, n=10_000,
     progress=False, random_state=0,
 )  # fmt: skip
 effects.summary().round(3)

@@ -173,7 +173,8 @@ figure.savefig(folder / "law-students.png", dpi=120)
 #
 # Here the knowledge and the luck of each student are known, up to what a count leaves open: the quantile at which `L`
 # stands is drawn within its step, as the coupling of the counts (monotone) has it. So the draws can be checked: the
-# true counterfactual test lies in the central 90 % of them for about as many students.
+# true counterfactual test should lie in the central 90 % of them for as many students, or a few more, for tests are
+# counts.
 
 
 # %%

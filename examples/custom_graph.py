@@ -1,13 +1,20 @@
 # %% [markdown]
 # # Your own graph: text labels, a node of two columns, a latent node, and a set of paths that is refused
 #
-# A simulated hiring table stands for yours, so that this runs in seconds: `python examples/custom_graph.py [FOLDER]`
-# writes its pictures to FOLDER (`build/examples` by default).
+# A how-to: how a table with labels, columns of its own and things that were not measured becomes a graph. A simulated
+# hiring table stands for yours. As a script: `python examples/custom_graph.py [FOLDER]` writes its pictures to FOLDER
+# (`build/examples` by default).
 
-# %%
+# %% tags=["hide-cell"]
 import sys
 from pathlib import Path
 
+folder = Path("build") / "examples"  # where pictures go
+if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
+    folder = Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
+
+# %%
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
@@ -17,11 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pyrofair as pf
 
-folder = Path("build") / "examples"
-if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
-    folder = Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
-
+# %%
 rng = np.random.default_rng(0)
 n = 3_000
 man = rng.random(n) < 0.55
@@ -41,7 +44,7 @@ units = pd.DataFrame(
         "hired": np.where(rng.random(n) < 1 / (1 + np.exp(-logit)), "yes", "no"),
     }
 )
-print(units.head().to_string(index=False))
+units.head()
 
 # %% [markdown]
 # ## The graph
@@ -91,6 +94,7 @@ unfair = graph.unfair(through=["work"])
 print(pf.identify(unfair))
 unfair.draw().figure.savefig(folder / "custom-graph.png", dpi=120)
 
+# %%
 direct = graph.unfair(direct=True)
 pf.identify(direct)  # the prediction: no error
 try:
@@ -128,7 +132,14 @@ model = make_pipeline(encode, LogisticRegression()).fit(train[features], train["
 source = pf.OneStep(unfair, random_state=0).fit(train)
 report = pf.audit({"logistic": model}, source, test, progress=False, random_state=0)
 print(report)
+
+# %%
 figure = report.plot()
 figure.savefig(folder / "custom-audit.png", dpi=120)
-print(f"wrote custom-graph.png and custom-audit.png to {folder}")
 figure
+
+# %% [markdown]
+# ## What the numbers rest on
+#
+# The last lines of the report: first of all the graph, in which `motivation` was said to bear on work and on the
+# decision, and on nothing else. A latent cause of the interview as well would be another graph, and another answer.
