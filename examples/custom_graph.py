@@ -122,7 +122,8 @@ print(pf.identify(graph.with_latent("interview").unfair(through=["work"])).switc
 # ## Audit any model
 #
 # A scikit-learn pipeline that one-hot encodes the text itself. What is audited is the effect along work: the direct
-# path was not called unfair, so both worlds read `gender` there as that of a woman.
+# path was not called unfair, so both worlds read `gender` there as that of a woman. The report also says what speaks
+# against its numbers, such as observed groups that disagree: [how wrong can the weights be](3_overlap.ipynb).
 
 # %%
 encode = make_column_transformer(
