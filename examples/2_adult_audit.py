@@ -161,7 +161,15 @@ except pf.DataError as error:
 # %%
 models = {"boosted trees": boosted, "penalised network": chosen}
 source = pf.OneStep(unfair, random_state=0).fit(train)
-report = pf.audit(models, source, test, progress=False, random_state=0)
+report = pf.audit(models, source, test, thresholds=[0.3, 0.5, 0.7], progress=False, random_state=0)
+report.to_html(folder / "adult-report.html", title="Adult: the audit")
+report
+
+# %% [markdown]
+# That is the answer. `adult-report.html` is one file for others: the question and the answer on one screen, and below
+# it the graph, overlap, a table over thresholds, assumptions and warnings. In words, with every quantity:
+
+# %%
 print(report)
 
 # %% [markdown]

@@ -319,7 +319,8 @@ with warnings.catch_warnings(record=True) as caught:
     for propensity in ("logistic", "boosted"):
         by_stages = pf.OneStep(through_d, propensity=propensity, form="prefix", random_state=0)
         reports[propensity] = pf.audit({"known": Known()}, by_stages, unequal, random_state=0)
-print(*(each.message for each in caught), sep="\n")
+for each in caught:
+    print(each.message)
 tables = pd.concat({name: each.table for name, each in reports.items()}, names=["propensity"])
 wanted = tables[(tables["quantity"] == "mean_unfair_effect") & (tables["decisions"] == "score")]
 assert wanted["estimate"].diff().abs().max() < 0.03

@@ -58,8 +58,9 @@ mechanisms = pf.learn_mechanisms(
 mechanisms.held_out.round(3)
 
 # %% [markdown]
-# The picture has the quantile at which each held-out row stands in its distribution. Where the distributions are right
-# these are uniform, and the lines straight.
+# Left, the held-out rows beside what was predicted for them. Right, the share of rows that lie below a quantile of
+# their own distribution, minus the level of that quantile: where the distributions are right, the line stays in the
+# band.
 
 # %%
 calibrated = mechanisms.plot()
@@ -110,7 +111,8 @@ few_rows = units[["A", "Q", "D"]].head(300)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     chains = pf.fit_posterior(children, few_rows, few, draws=150, warmup=100, progress=False, random_state=0)
-print(*(each.message for each in caught), sep="\n")
+for each in caught:
+    print(each.message)
 mean_field = pf.fit_posterior(children, few_rows, few, method="svi", steps=800, progress=False, random_state=0)
 summary = chains.summary()
 summary.insert(2, "sd, mean-field", mean_field.summary()["sd"])
@@ -162,7 +164,7 @@ figure.savefig(folder / "learned-predictive.png", dpi=120)
 
 # %%
 effects = pf.effect_posterior(
-    pf.SEM.from_mechanisms(linear, hiring.unfair), None, {"plain": model}, linear.posterior, draws=40, n=10_000,
+    pf.SEM.from_mechanisms(linear, hiring.unfair), None, {"plain": model}, linear.posterior, draws=20, n=80_000,
     progress=False, random_state=0,
 )  # fmt: skip
 effects.summary().round(3)
@@ -226,7 +228,8 @@ with warnings.catch_warnings(record=True) as caught:
     pscf = pf.PSCF(
         hiring.unfair, hidden=30, components=3, own_noise=0.3, epochs=60, progress=False, random_state=0
     ).fit(units[features], units["Y"])  # fmt: skip
-print(*(each.message for each in caught), sep="\n")
+for each in caught:
+    print(each.message)
 pscf.latents_.round(3)
 
 # %% [markdown]

@@ -44,7 +44,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def written(code: str) -> list[str]:
     """The files that an example writes to its folder."""
-    return sorted(re.findall(r'folder / "([\w-]+\.(?:png|csv))"', code))
+    return sorted(re.findall(r'folder / "([\w-]+\.(?:csv|html|png))"', code))
 
 
 def test_the_folder_holds_scripts_their_notebooks_and_an_index() -> None:
