@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from pyrofair._validation import require_unmasked
 from pyrofair.effects import CounterfactualSample
 from pyrofair.effects.adapters import DecisionsOf
-from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, no_probabilities, positive_scores
+from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, Rule, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
@@ -63,6 +64,10 @@ class AuditedModel:
     def decisions(self) -> tuple[Decisions, ...]:
         """What can be audited of it: decisions, and scores where it has any."""
         return DECISIONS[:1] if self.decided or isinstance(self.model, DecisionsOf) else DECISIONS
+
+    def rules_of(self, rules: Sequence[Rule]) -> tuple[Rule, ...]:
+        """Return those of the rules that apply to it: of a model that gives decisions alone, all but its scores."""
+        return tuple(rule for rule in rules if rule != "score" or rule in self.decisions)
 
     @property
     def is_unnamed(self) -> bool:

@@ -61,6 +61,9 @@ def test_an_audit_of_decisions_has_no_rows_of_scores() -> None:
     assert np.isnan(draws.sel(decisions="score").to_numpy()).all()
     assert np.isfinite(draws.sel(decisions="threshold").to_numpy()).all()
     report.plot("score")
+    for basis in ("threshold", "score"):
+        assert "rule" in report.to_html(decisions=basis)
+    assert "rule" in str(report.to_json())
 
 
 def test_decisions_are_audited_as_scores_of_0_and_1_are() -> None:
