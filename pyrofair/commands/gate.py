@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Option
 
@@ -44,7 +44,7 @@ def judge(report: Audit, limit: float, quantity: str) -> Verdict:
         if decisions != "threshold":
             continue
         rows = report.table[(report.table["model"] == model) & (report.table["decisions"] == "threshold")]
-        row = rows.set_index("quantity").loc[quantity]
+        row: Any = rows.set_index("quantity").loc[quantity]
         ends = [abs(float(row[each])) for each in ("lower", "upper")]
         end = math.nan if any(map(math.isnan, ends)) else max(ends)
         if reading.status == "untouched":

@@ -90,11 +90,13 @@ def run(settings: Settings, lines: Any) -> int:
     with computing(settings, folder) as warned:
         path = _fit(settings, problem, classifier, strengths)
         chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
+    both = bool(settings["weight"] and settings["test"])
     unfinished = bool(path.unfinished) or path.table["strength"].nunique() < len({*strengths})
     text = "\n".join(
         [
             f"pyrofair path on {settings['data']}, {len(problem.frame):,} rows",
             *problem.notes,
+            *([f"--weight weights the rows trained on; rows of {settings['test']} weigh the same."] * both),
             "",
             str(path).split("\nUnfinished")[0],
             *choice,

@@ -18,7 +18,7 @@ from pyrofair.exceptions import PyrofairWarning
 
 GRAPH = "A -> M; {A M} -> Y"
 QUESTION = ("--graph", GRAPH, "--sensitive", "A", "--outcome", "Y", "--unfair", "A -> Y")
-QUICK = ("--model", "logistic", "--epochs", "40", "--propensity", "saturated")
+QUICK = ("--model", "logistic", "--epochs", "40", "--starts", "1", "--propensity", "saturated")
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -60,7 +60,7 @@ def test_train_then_audit(call: Call) -> None:
     df = table(0)
     unfair = pf.CausalGraph(GRAPH, sensitive="A", outcome="Y").unfair("A -> Y")
     same = pf.PenalizedClassifier(
-        "logistic", source=pf.IPW(unfair, propensity="saturated", random_state=3), strength=2.0, epochs=40,
+        "logistic", source=pf.IPW(unfair, propensity="saturated", random_state=3), strength=2.0, epochs=40, starts=1,
         progress=False, random_state=3,
     ).fit(df[["A", "M"]], df["Y"])  # fmt: skip
     saved = joblib.load("train-train/model.pyrofair")
@@ -101,7 +101,7 @@ def test_wrong_settings_of_training(call: Call, arguments: tuple[str, ...], mess
 
 
 def test_a_path_and_a_choice(call: Call) -> None:
-    arguments = ("path", "train.csv", *QUESTION, *QUICK, "--strengths", "0", "4", "--test", "test.csv",
+    arguments = ("path", "train.csv", *QUESTION, *QUICK, "--strengths", "0", "4", "--test", "test.csv", "--starts", "4",
                  "--quantity", "mean_unfair_effect")  # fmt: skip
     code, out, err = call(*arguments, "--at-most", "0.2")
     assert (code, err) == (0, "")
