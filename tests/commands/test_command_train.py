@@ -121,6 +121,18 @@ def test_a_path_and_a_choice(call: Call) -> None:
     assert (folder / "path.csv").exists()
 
 
+def test_a_classifier_that_cannot_be_saved_does_not_lose_the_path(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: Any, path: Path) -> None:
+        raise pf.DataError("the encoder cannot be saved")
+
+    monkeypatch.setattr(pf, "save", broken, raising=False)
+    code, out, _ = call("path", "train.csv", *QUESTION, *QUICK, "--strengths", "1", "--accuracy-loss", ".5")
+    assert code == 1
+    assert "The chosen classifier could not be saved: DataError: the encoder cannot be saved" in out
+    assert "saved as" not in out
+    assert {"path.csv", "run.json"} <= {path.name for path in Path("path-train").iterdir()}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
