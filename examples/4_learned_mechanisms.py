@@ -90,7 +90,7 @@ linear.held_out.round(3)
 # ## How narrow is too narrow? Chains of NUTS
 #
 # Mean-field intervals are too narrow where parameters are dependent, as an intercept and a slope are. The error can be
-# seen on a program of your own for one mediator, fitted to 300 rows by NUTS, which has no such error, and by
+# seen on a program of your own for one mediator, fitted to 200 rows by NUTS, which has no such error, and by
 # variational inference, which is many times faster.
 
 # %%
@@ -107,10 +107,10 @@ def children(n: int) -> None:
         pyro.sample("Y", dist.Bernoulli(logits=A + Q + D))
 
 
-few_rows = units[["A", "Q", "D"]].head(300)
+few_rows = units[["A", "Q", "D"]].head(200)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    chains = pf.fit_posterior(children, few_rows, few, draws=150, warmup=100, progress=False, random_state=0)
+    chains = pf.fit_posterior(children, few_rows, few, draws=120, warmup=100, progress=False, random_state=0)
 for each in caught:
     print(each.message)
 mean_field = pf.fit_posterior(children, few_rows, few, method="svi", steps=800, progress=False, random_state=0)
