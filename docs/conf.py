@@ -25,7 +25,17 @@ version = release = __version__
 
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "examples/*.ipynb", "pyrofair/datasets/data/NOTICE.md"]
-exclude_patterns = ["**/.*", ".*", "**/__pycache__", "*.egg-info", "build", "dist", "tests", "compare-*", "reproduction*"]
+exclude_patterns = [
+    "**/.*",
+    ".*",
+    "**/__pycache__",
+    "*.egg-info",
+    "build",
+    "dist",
+    "tests",
+    "compare-*",
+    "reproduction*",
+]
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
