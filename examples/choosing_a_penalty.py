@@ -32,8 +32,8 @@ import pyrofair as pf
 
 # %%
 hiring = pf.simulate.scenario("additive")
-df = hiring.draw(3_000, random_state=0)
-X, X_new, y, y_new = train_test_split(df.drop(columns="Y"), df["Y"], test_size=1_000, random_state=0)
+df = hiring.draw(2_400, random_state=0)
+X, X_new, y, y_new = train_test_split(df.drop(columns="Y"), df["Y"], test_size=800, random_state=0)
 print(hiring.unfair)
 
 # %% [markdown]
@@ -48,7 +48,7 @@ source = pf.GComputation(hiring.unfair, draws=20, parameters="linear", component
 classifier = pf.PenalizedClassifier(
     "logistic", source=source, penalty=pf.disagreement, epochs=30, learning_rate=0.05, progress=False, random_state=0
 )
-path = pf.penalty_path(classifier, X, y, strengths=[0.0, 0.25, 0.5, 1.0, 2.0], seeds=2, progress=False)
+path = pf.penalty_path(classifier, X, y, strengths=[0.0, 0.5, 1.0, 2.0], seeds=2, progress=False)
 path.summary()[["accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal"]].round(3)
 
 # %%
@@ -109,7 +109,7 @@ def objective(trial: optuna.Trial) -> tuple[float, float]:
 
 
 study = optuna.create_study(directions=["maximize", "minimize"], sampler=optuna.samplers.TPESampler(seed=0))
-study.optimize(objective, n_trials=8)
+study.optimize(objective, n_trials=5)
 names = {"params_strength": "strength", "params_learning_rate": "rate", "values_0": "accuracy", "values_1": "far_end"}
 trials = study.trials_dataframe()[list(names)].rename(columns=names)
 best = {each.number for each in study.best_trials}
