@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         graph,
         inference,
         mechanisms,
+        persistence,
         programs,
         simulate,
         sources,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
+    from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
     from pyrofair.sources import IPW, SEM, GComputation, OneStep, effect_posterior
 
@@ -60,6 +62,7 @@ _NAMES = {
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
+    "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
     "sources": "GComputation IPW OneStep SEM effect_posterior",
@@ -109,12 +112,15 @@ __all__ = [
     "inference",
     "interval_disagreement",
     "learn_mechanisms",
+    "load",
     "mechanisms",
     "penalty_path",
+    "persistence",
     "piu_bounds",
     "piu_upper",
     "programs",
     "remove",
+    "save",
     "simulate",
     "sources",
     "tables",
