@@ -70,7 +70,7 @@ def _require(state: Mapping[str, Any], allowed: Iterable[str], needed: Iterable[
 
 def _new(of: type, state: Mapping[str, Any]) -> Any:
     """Return an object of a class with some attributes, its constructor not called."""
-    made = object.__new__(of)
+    made: Any = object.__new__(of)
     made.__dict__.update(state)
     return made
 
@@ -238,8 +238,9 @@ def _after_gcomputation(source: GComputation) -> None:
 
 def _refuse_batches(_: Any) -> State:
     raise DataError(
-        "a source that was fitted on rows in batches refers to their files and holds no rows. Save its settings, "
-        "sklearn.base.clone(source), and fit it on the batches again; a classifier that was trained with it can be saved."
+        "a source that was fitted on rows in batches refers to their files and holds no rows. Save its "
+        "settings, sklearn.base.clone(source), and fit it on the batches again; a classifier that was trained with it "
+        "can be saved."
     )
 
 
@@ -378,8 +379,8 @@ def _make_penalized(state: State) -> PenalizedClassifier:
         found = {name: tuple(each.shape) for name, each in built.state_dict().items()}
         if expected != found:
             raise DataError(
-                f"given['model'] has other numbers than the module saved: {_shapes(found)}, not {_shapes(expected)}. Give "
-                "the model that was trained."
+                f"given['model'] has other numbers than the module saved: {_shapes(found)}, not {_shapes(expected)}. "
+                "Give the model that was trained."
             )
         module = _loaded(built, module)
     made.module_, made.source_ = module.to(made.device), None
@@ -407,14 +408,15 @@ def _take_pscf(classifier: PSCF) -> State:
     state = {name: each for name, each in vars(classifier).items() if name not in left_out}
     if classifier.model is not None:
         raise DataError(
-            "PSCF with a given model= holds the program that was fitted, which is code. Save what the model is made of, "
-            "pyrofair.save(learned_mechanisms, ...) or the SEM with its posterior, and fit PSCF on it again with the "
-            "same random_state; parameters_ holds the numbers that were fitted."
+            "PSCF with a given model= holds the program that was fitted, which is code. Save what the model is made "
+            "of, pyrofair.save(learned_mechanisms, ...) or the SEM with its posterior, and fit PSCF on it again with "
+            "the same random_state; parameters_ holds the numbers that were fitted."
         )
     if unknown := [name for name in state if name not in {*_settings(PSCF), *FITTED_PSCF.split()}]:
         raise DataError(f"the attribute {unknown[0]!r} of PSCF is not known here, and would be lost.")
     if "sem_" in vars(classifier):
-        sem_, guide = classifier.sem_, classifier.guide_
+        sem_: Any = classifier.sem_
+        guide: Any = classifier.guide_
         sizes = [network.body[0].out_features for network in sem_.networks if network.body is not None]
         state["networks"] = {
             "latents": sem_.latents,

@@ -45,8 +45,8 @@ HELD = [
     "bool",
 ]
 """The types of numbers that a file holds as they are."""
-TORCH = {name: getattr(torch, name) for name in HELD if hasattr(torch, name)}
 SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 UNITS = ("s", "ms", "us", "ns")
 Json = Any
 
@@ -211,9 +211,7 @@ class Writer:
             return self._code(value)
         place = next((name for name in reversed(self._path) if name in CODE), None)
         is_here = place is not None and (self._path[-1] == place or place in self._path[-2:])
-        if (
-            data := None if callable(value) and not hasattr(value, "get_params") else self.kinds.to_skops(value)
-        ) is not None:
+        if (data := self.kinds.to_skops(value)) is not None:
             name = self._held(np.frombuffer(data, dtype=np.uint8))
             self.by_skops.append(name)
             return {"skops": name}
@@ -287,7 +285,7 @@ class Writer:
 
     def _column(self, values: Any) -> Json:
         """Return a pandas array with its type."""
-        if isinstance(values, np.ndarray | pd.arrays.NumpyExtensionArray):
+        if type(values) in (np.ndarray, pd.arrays.NumpyExtensionArray):
             return self._array(np.asarray(values))
         dtype = values.dtype
         if isinstance(dtype, np.dtype):  # times without a zone
@@ -301,8 +299,8 @@ class Writer:
             return {"numbers": self._held(plain), "missing": self._held(missing)} | as_dtype
         if isinstance(dtype, pd.DatetimeTZDtype):
             return {"times": self._held(values.asi8)} | as_dtype
-        plain = np.asarray(values, dtype=object)
-        plain = np.where(missing, None, plain)
+        plain = np.array(values, dtype=object)
+        plain[missing] = None
         return {"objects": self._objects(plain)} | as_dtype
 
     @staticmethod
@@ -326,8 +324,8 @@ class Writer:
         if isinstance(dtype, pd.ArrowDtype) and str(dtype.pyarrow_dtype) in ARROW:
             return {"arrow": str(dtype.pyarrow_dtype)}
         raise DataError(
-            f"{self._where()} has the type {dtype}, which no file holds. Convert it before fitting, to numbers, text or "
-            "pandas categories."
+            f"{self._where()} has the type {dtype}, which no file holds. Convert it before fitting, to numbers, text "
+            "or pandas categories."
         )
 
     def _generator(self, value: Any) -> Json:
@@ -421,7 +419,8 @@ class Reader:
             return self._index(kind, node)
         if kind == "series":
             values = self._column(node[kind])
-            return pd.Series(values, index=self.read(node["index"]), name=self.read(node["name"]), copy=False)
+            index, name = self.read(node["index"]), self.read(node["name"])
+            return pd.Series(values, index=index, name=name, dtype=values.dtype, copy=False)
         if kind == "table":
             return self._table(node)
         if kind == "column":
@@ -443,7 +442,7 @@ class Reader:
         if not self.skops:
             raise DataError(
                 "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked "
-                "before they are used. If you trust who made the file, load it with skops=True."
+                "before they are used. If you trust the file, load it with skops=True."
             )
         return self.kinds.from_skops(self._held(name).tobytes())
 
@@ -502,9 +501,11 @@ class Reader:
             start, stop, step = (int(each) for each in node["range"])
             return pd.RangeIndex(start, stop, step, name=self.read(node["name"]))
         if kind == "multi":
-            levels, codes = [self.read(each) for each in node["multi"]], [self._held(each) for each in node["codes"]]
+            levels = [self.read(each) for each in node["multi"]]
+            codes: list[Any] = [self._held(each) for each in node["codes"]]
             return pd.MultiIndex(levels, codes, names=self.read(node["names"]))
-        found: pd.Index[Any] = pd.Index(self._column(node["index"]), name=self.read(node["name"]))
+        values = self._column(node["index"])
+        found: pd.Index[Any] = pd.Index(values, name=self.read(node["name"]), dtype=values.dtype)
         return found
 
     def _table(self, node: dict[str, Json]) -> pd.DataFrame:
@@ -512,7 +513,8 @@ class Reader:
         index, names = self.read(node["index"]), self.read(node["columns"])
         if any(len(each) != len(index) for each in columns) or len(columns) != len(names):
             raise ValueError("its columns differ in length")
-        found = pd.DataFrame(dict(enumerate(columns)), index=index)
+        held = {i: pd.Series(each, index=index, dtype=each.dtype, copy=False) for i, each in enumerate(columns)}
+        found = pd.DataFrame(held, index=index)
         found.columns = names
         return found
 
@@ -531,7 +533,8 @@ class Reader:
             storage = ("python", "pyarrow")[("python", "pyarrow").index(node["string"])]
             return pd.StringDtype(storage, na_value=pd.NA if node["missing"] == "NA" else np.nan)
         if "zone" in node:
-            return pd.DatetimeTZDtype(UNITS[UNITS.index(node["unit"])], str(node["zone"]))
+            unit: Any = UNITS[UNITS.index(node["unit"])]
+            return pd.DatetimeTZDtype(unit, tz=str(node["zone"]))
         return pd.ArrowDtype(_arrow(ARROW[ARROW.index(node["arrow"])]))
 
     def _generator(self, node: dict[str, Json]) -> Any:

@@ -28,7 +28,8 @@ FORMAT = 1
 """The version of the format; it grows with each change of what a file means."""
 STRUCTURE = "structure.json"
 """The array of bytes that holds the structure, beside those named ``0``, ``1``, ..."""
-MARK, DIGEST = "pyrofair.format", "pyrofair.digest"
+MARK = "pyrofair"
+"""The one entry of the metadata, format and digest, for safetensors writes several in any order."""
 MOST_HEADER = 100_000_000
 """The most bytes of the header that safetensors reads."""
 Array = NDArray[Any]
@@ -67,7 +68,7 @@ def to_bytes(content: Content) -> bytes:
     """Return the bytes of a file; equal contents have equal bytes."""
     text = json.dumps(content.structure, allow_nan=False, separators=(",", ":"), ensure_ascii=True).encode("ascii")
     arrays = {**content.arrays, STRUCTURE: np.frombuffer(text, dtype=np.uint8)}
-    return bytes(save_arrays(arrays, metadata={MARK: str(FORMAT), DIGEST: _digest(arrays)}))
+    return bytes(save_arrays(arrays, metadata={MARK: f"{FORMAT} {_digest(arrays)}"}))
 
 
 def write_file(path: Path, content: bytes, *, overwrite: bool) -> None:
@@ -90,7 +91,7 @@ def _digest(arrays: Mapping[str, Array]) -> str:
         each = np.ascontiguousarray(arrays[name])
         about = json.dumps([name, each.dtype.name, list(each.shape)]).encode()
         digest.update(struct.pack("<Q", len(about)) + about)
-        digest.update(each.reshape(-1).view(np.uint8) if each.size else b"")
+        digest.update(each.tobytes())
     return digest.hexdigest()
 
 
@@ -111,8 +112,7 @@ def read_file(path: Path) -> Content:
         raise DataError(f"{str(path)!r} is a folder, not a file that pyrofair.save wrote.") from None
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error}.") from error
-    about = _metadata(name, data)
-    written = about.get(MARK)
+    written, _, digest = _mark(name, data).partition(" ")
     if written != str(FORMAT):
         raise DataError(
             f"{name} has the format {shown(written)}, and this version of the package reads the format {FORMAT}. Read "
@@ -120,7 +120,7 @@ def read_file(path: Path) -> Content:
         )
     try:
         arrays: dict[str, Array] = load_arrays(data)
-        right = about.get(DIGEST) == _digest(arrays)
+        right = digest == _digest(arrays)
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise _damaged(name, f"{type(error).__name__}: {error}") from error
     if not right:
@@ -144,8 +144,8 @@ def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _metadata(name: str, data: bytes) -> dict[str, Any]:
-    """Return the metadata of the header, after the sizes that it declares were compared with that of the file."""
+def _mark(name: str, data: bytes) -> str:
+    """Return format and digest as the header names them, after the sizes in it were compared with that of the file."""
     if not data:
         raise DataError(f"{name} is empty.")
     foreign = DataError(f"{name} is no file that pyrofair.save wrote, or its first bytes are damaged.")
@@ -161,7 +161,7 @@ def _metadata(name: str, data: bytes) -> dict[str, Any]:
         about = header.get("__metadata__", {})
     except (ValueError, AttributeError, RecursionError):
         raise foreign from None
-    if not isinstance(about, dict) or MARK not in about:
+    if not isinstance(about, dict) or not isinstance(about.get(MARK), str):
         raise foreign
     try:
         ends = [int(each["data_offsets"][1]) for key, each in header.items() if key != "__metadata__"]
@@ -173,4 +173,4 @@ def _metadata(name: str, data: bytes) -> dict[str, Any]:
             f"it is cut off or has more than was written: {len(data)} bytes, {8 + size + max(ends, default=0)} "
             "by its header",
         )
-    return about
+    return str(about[MARK])

@@ -13,12 +13,13 @@ from pyrofair._random import isolated
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError
 from pyrofair.persistence.codec import NotGiven
-from pyrofair.programs.covariates import ProgramWithCovariates
+from pyrofair.programs.provenance import is_deterministic
 
 __all__ = ["compare_programs", "fingerprint"]
 
 UNITS, SEED = 4, 20210413
 """A program draws so many units from this seed."""
+WRAPPERS = ("Independent", "MaskedDistribution", "ExpandedDistribution")
 SAME = 1e-5
 """Values are the same up to this, relative to the largest."""
 
@@ -36,13 +37,14 @@ def fingerprint(program: Any) -> dict[str, Any] | None:
     except Exception:
         return None
     sites, values = [], {}
-    for name, site in tracer.trace.nodes.items():
-        if site["type"] not in ("sample", "param") or site.get("infer", {}).get("_do_not_trace"):
-            continue
-        if type(site.get("fn")).__name__ == "_Subsample":
+    nodes: Any = tracer.trace.nodes
+    for name, site in nodes.items():
+        if site["type"] not in ("sample", "param") or type(site.get("fn")).__name__ == "_Subsample":
             continue
         value = torch.as_tensor(site["value"]).detach().cpu()
-        of = "computed" if site.get("infer", {}).get("_deterministic") else type(_plain(site.get("fn"))).__name__
+        of = type(_plain(site.get("fn"))).__name__
+        if site["type"] == "param" or is_deterministic(site):
+            of = "computed"
         sites.append((str(name), site["type"], of, tuple(value.shape)))
         values[str(name)] = value.numpy().astype(np.float64)
     return {"sites": sites, "values": values, "torch": torch.__version__}
@@ -50,11 +52,7 @@ def fingerprint(program: Any) -> dict[str, Any] | None:
 
 def _plain(fn: Any) -> Any:
     """Return a distribution without its wrappers of shape."""
-    while hasattr(fn, "base_dist") and type(fn).__name__ in (
-        "Independent",
-        "MaskedDistribution",
-        "ExpandedDistribution",
-    ):
+    while hasattr(fn, "base_dist") and type(fn).__name__ in WRAPPERS:
         fn = fn.base_dist
     return fn
 
@@ -94,8 +92,3 @@ def compare_programs(name: str, before: dict[str, Any], program: Any) -> None:
 
 def _described(site: tuple[str, str, str, tuple[int, ...]]) -> str:
     return f"{site[2]} of shape {site[3]}"
-
-
-def covariate_program(program: ProgramWithCovariates) -> Any:
-    """Return the function of a program with covariates."""
-    return program.program

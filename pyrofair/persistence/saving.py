@@ -32,8 +32,8 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     """Write an object to a file, from which :func:`load` makes one that gives the same numbers.
 
     The file is in the format of safetensors: arrays, one of them the structure as JSON, and a digest. It is read back
-    before it is put in its place, whole or not at all. It holds no code: what runs code of yours, such as the program of
-    an :class:`pyrofair.SEM`, is given to :func:`load` again. Equal objects make equal files.
+    before it is put in its place, whole or not at all. It holds no code: what runs code of yours, such as the program
+    of an :class:`pyrofair.SEM`, is given to :func:`load` again. Equal objects make equal files.
 
     A source holds the rows that it was fitted on, for its worlds are made of them, and so do learned mechanisms; a
     classifier is saved without its fitted source, and holds no row.
@@ -124,7 +124,7 @@ def _require_same(content: Content, again: Content, by_skops: list[str]) -> None
 def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None, skops: bool = False) -> Any:
     """Return the object that :func:`save` wrote to a file.
 
-    Files from strangers may be loaded: a file names classes of a closed list, nothing of it is run or imported, its
+    A file of unknown origin may be loaded: it names classes of a closed list, nothing of it is run or imported, its
     digest is compared, sizes are those of the file, and trees are checked before they are walked down.
 
     Parameters
@@ -137,7 +137,7 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
         other sites or other values is refused.
     skops
         Whether estimators that skops wrote are read, such as a propensity of another class of scikit-learn. Their
-        compiled parts are not checked: pass it for files of people you trust.
+        compiled parts are not checked: pass it for files that you trust.
 
     Returns
     -------

@@ -141,13 +141,15 @@ def _table(columns: Any, categories: Mapping[int, NDArray[Any]]) -> tuple[Any, i
 def _trees(state: Mapping[str, Any], features: int) -> list[TreePredictor]:
     """Return the trees, after their nodes were checked."""
     fields, sizes, bits = state["nodes"], np.asarray(state["sizes"]), np.asarray(state["bits"])
-    n = int(sizes.sum())
+    n = len(fields["left"])
+    if (sizes <= 0).any() or (bits < 0).any() or len(sizes) != len(bits) or sizes.sum() != n:
+        raise ValueError("its trees differ in size from what they declare")
     nodes = np.zeros(n, dtype=PREDICTOR_RECORD_DTYPE)
     for name in PREDICTOR_RECORD_DTYPE.names:
         nodes[name] = fields[name]
     sets = [np.ascontiguousarray(state[name], dtype=np.uint32).reshape(-1, 8) for name in SETS]
-    if (sizes <= 0).any() or (bits < 0).any() or len(sizes) != len(bits) or any(len(s) != bits.sum() for s in sets):
-        raise ValueError("its trees differ in size from what they declare")
+    if any(len(each) != bits.sum() for each in sets):
+        raise ValueError("its trees differ in sets from what they declare")
     found = []
     for end, size, last, count in zip(np.cumsum(sizes), sizes, np.cumsum(bits), bits, strict=True):
         own = nodes[end - size : end].copy()

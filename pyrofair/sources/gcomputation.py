@@ -275,7 +275,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         rows = Rows.read(df, sample_weight, self.unfair.graph)
         self._check_groups(rows.a, rows.weight, least=2)
         warn_unused(df, self.unfair.graph)
-        fitted.graph_ = graph = MechanismGraph.of(estimand)
+        fitted.graph_ = MechanismGraph.of(estimand)
         fitted.seed_ = seed = seed_from(self.random_state)
         fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds)
         fitted.split_ = SplitMechanisms(rows, fitted.learner(), self.families, seed)

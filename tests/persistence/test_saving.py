@@ -27,7 +27,7 @@ A, Q = RNG.integers(0, 2, N), RNG.normal(size=N)
 M = 0.4 * A + 0.5 * Q + RNG.normal(size=N)
 TABLE = pd.DataFrame(
     {
-        "sex": pd.Series(np.where(A == 1, "f", "m"), dtype="str"),
+        "sex": pd.array(np.where(A == 1, "f", "m"), dtype="str"),
         "Q": Q.astype(np.float32),
         "C": pd.Categorical(RNG.choice(["x", "y"], N), categories=["y", "x", "never"]),
         "D": pd.array(RNG.poisson(1.0 + 0.5 * A).clip(max=3), dtype="Int64"),
@@ -112,7 +112,7 @@ def half_gap(one: Any, other: Any) -> Any:
 
 def test_graphs_and_paths_are_equal(tmp_path: Path) -> None:
     latent = pf.CausalGraph("U -> M; U -> Y; A -> M -> Y", sensitive="A", outcome="Y", columns={"M": ["m 1", "m 2"]},
-                            latent=["U"], baseline=1.5, contrast=None, positive="ja")  # fmt: skip
+                            latent=["U"], baseline=1.5, contrast=2.5, positive="ja")  # fmt: skip
     assert again(latent, tmp_path) == latent
     found = again(latent.unfair("A -> M -> Y").reversed(), tmp_path / "..")
     assert found == latent.unfair("A -> M -> Y").reversed()
@@ -165,7 +165,7 @@ def test_audits_are_equal(settings: dict[str, Any], tmp_path: Path) -> None:
     assert loaded.form_ == source.form_
 
 
-@pytest.mark.parametrize("model", ["network", "logistic", deep(7), deep, lambda width: deep(width)])
+@pytest.mark.parametrize("model", ["network", "logistic", deep(8), deep, lambda width: deep(width)])
 def test_classifiers_predict_the_same(model: Any, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 2, "progress": False, "random_state": 0, "dtype": "float32"}
     fitted = pf.PenalizedClassifier(model, source=pf.IPW(UNFAIR, random_state=0), penalty=half_gap, **settings)
@@ -176,7 +176,9 @@ def test_classifiers_predict_the_same(model: Any, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(fitted.history_, loaded.history_, check_exact=True)
     assert loaded.source_ is None
     assert loaded.source.get_params().keys() == fitted.source.get_params().keys()
-    with pytest.raises(pf.DataError, match=r"without its penalty \(the function half_gap\).*given=\{'penalty': \.\.\.\}"):
+    with pytest.raises(
+        pf.DataError, match=r"without its penalty \(the function half_gap\).*given=\{'penalty': \.\.\.\}"
+    ):
         loaded.penalty(None, None)
     assert pf.load(tmp_path / "saved.pyrofair", given={"penalty": half_gap}).penalty is half_gap
 
@@ -186,10 +188,10 @@ def test_a_module_of_ones_own_is_given_again(model: Any, tmp_path: Path) -> None
     fitted = pf.PenalizedClassifier(model, epochs=2, progress=False, random_state=0).fit(X.drop(columns="D"), Y)
     with pytest.raises(pf.DataError, match=r"code of yours.*'model', which was .*Own.*given=\{'model': \.\.\.\}"):
         again(fitted, tmp_path)
-    path = tmp_path / "saved.pyrofair"
+    path, few = tmp_path / "saved.pyrofair", FEW[["sex", "Q", "C", "M"]]
     for given in (Own, Own(7)):
         np.testing.assert_array_equal(
-            pf.load(path, given={"model": given}).predict_proba(X), fitted.predict_proba(X)
+            pf.load(path, given={"model": given}).predict_proba(few), fitted.predict_proba(few)
         )
     with pytest.raises(pf.DataError, match=r"given\['model'\] has other numbers .*\(1, 3\), .* not .*\(1, 7\)"):
         pf.load(path, given={"model": Own(3)})
@@ -218,9 +220,6 @@ def test_mechanisms_and_their_worlds_are_equal(tmp_path: Path) -> None:
     assert_same_worlds(source, loaded)
     weight = np.random.default_rng(1).exponential(size=N)
     assert_same_worlds(source.refit(weight), loaded.refit(weight))
-    np.testing.assert_array_equal(
-        source.views(1)[0].worlds()[1].rows["D"], loaded.views(1)[0].worlds()[1].rows["D"]
-    )  # from halves, which are learned after loading
     learned = source.mechanisms_
     assert learned is not None
     found = again(learned, tmp_path / ".." / tmp_path.name / "..")
@@ -248,7 +247,7 @@ def test_programs_are_given_again(tmp_path: Path) -> None:
     loaded = pf.load(path, given={"program": program})
     for one, other in zip(source.nodes(50), loaded.nodes(50), strict=True):
         pd.testing.assert_frame_equal(one, other, check_exact=True)
-    with pytest.raises(pf.DataError, match=r"it lacks 'U'; it has 'V' besides; it has 'Q' as Laplace .* not Normal"):
+    with pytest.raises(pf.DataError, match=r"it lacks 'U'; it has 'V' besides; it has .*'Q' as Laplace .* not Normal"):
         pf.load(path, given={"program": other_sites})
     with pytest.raises(pf.DataError, match=r"from one seed, the values of 'M' differ. Its equations"):
         pf.load(path, given={"program": steeper})
@@ -301,12 +300,17 @@ def test_estimators_of_other_classes_are_written_by_skops(tmp_path: Path) -> Non
 
 
 def test_boosted_trees_and_encoders_of_ones_own(tmp_path: Path) -> None:
-    trees = HistGradientBoostingClassifier(max_iter=4, monotonic_cst=[0], random_state=0)
-    source = pf.IPW(SIMPLE.unfair("A -> Y"), arm=0, propensity=trees, random_state=0)
+    trees = HistGradientBoostingClassifier(max_iter=4, monotonic_cst={"Q": 1}, random_state=0)
+    unfair = pf.CausalGraph("{A Q} -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+    source = pf.IPW(unfair, propensity=trees, random_state=0)
     classifier = pf.PenalizedClassifier("logistic", source=source, encoder=StandardScaler(), epochs=2, progress=False)
-    classifier.fit(NUMBERS.drop(columns="Y"), NUMBERS["Y"])
-    loaded = again(classifier, tmp_path)
-    np.testing.assert_array_equal(loaded.predict_proba(NUMBERS), classifier.predict_proba(NUMBERS))
+    table = NUMBERS[["A", "Q"]]
+    classifier.fit(table, NUMBERS["Y"])
+    assert classifier.source_ is not None
+    assert_same_worlds(classifier.source_, again(classifier.source_, tmp_path), df=table.iloc[:50])
+    pf.save(classifier, tmp_path / "classifier")
+    loaded = pf.load(tmp_path / "classifier")
+    np.testing.assert_array_equal(loaded.predict_proba(table), classifier.predict_proba(table))
     assert loaded.source.propensity.get_params() == trees.get_params()
 
 
@@ -329,10 +333,13 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_written(tmp_path: Path
     with pytest.raises(pf.DataError, match=r"given model= holds the program .* Save what the model is made of"):
         pf.save(given, path)
     batches = pf.tables.as_batches(NUMBERS)
-    with pytest.raises(pf.DataError, match=r"nuisances_: a source that was fitted on rows in batches .* clone\(source\)"):
+    with pytest.raises(
+        pf.DataError,
+        match=r"nuisances_: a source .* rows in batches .*clone\(source\), and fit it",
+    ):
         pf.save(pf.IPW(SIMPLE.unfair("A -> Y")).fit(batches), path)
     periods = pd.Index(pd.period_range("2020", periods=N, freq="D"))
-    with pytest.raises(pf.DataError, match=r"index is a PeriodIndex, which no file holds. Use plain labels"):
+    with pytest.raises(pf.DataError, match=r"rows.table is a PeriodIndex, which no file holds. Use plain labels"):
         pf.save(pf.IPW(SIMPLE.unfair("A -> Y")).fit(NUMBERS.set_axis(periods)), path)
     holding = pf.IPW(UNFAIR)
     holding.note_ = "lost"  # type: ignore[attr-defined]
@@ -340,7 +347,7 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_written(tmp_path: Path
         pf.save(holding, path)
     circle: list[Any] = []
     circle.append({"again": circle})
-    with pytest.raises(pf.DataError, match="nested more than 100 levels|holds itself"):
+    with pytest.raises(pf.DataError, match=r"nested more than 100 levels"):
         pf.save(pf.IPW(UNFAIR, random_state=circle), path)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []
 
@@ -384,5 +391,3 @@ def test_a_classifier_holds_no_row(tmp_path: Path) -> None:
         pf.save(each, tmp_path / name)
         sizes.append((tmp_path / name).read_bytes().count(secret["Q"].to_numpy()[:3].tobytes()))
     assert sizes == [0, 1]
-
-
