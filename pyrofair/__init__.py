@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         graph,
         inference,
         mechanisms,
+        persistence,
         programs,
         simulate,
         sources,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
+    from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
     from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
 
@@ -63,6 +65,7 @@ _NAMES = {
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
+    "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
     "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
@@ -117,12 +120,15 @@ __all__ = [
     "inference",
     "interval_disagreement",
     "learn_mechanisms",
+    "load",
     "mechanisms",
     "penalty_path",
+    "persistence",
     "piu_bounds",
     "piu_upper",
     "programs",
     "remove",
+    "save",
     "simulate",
     "sources",
     "tables",

@@ -6,6 +6,7 @@ import ast
 import doctest
 import re
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,6 +186,18 @@ def test_the_page_on_sources_runs() -> None:
             else:
                 exec(compile(code, str(page), "exec"), names)
     assert sessions == 2
+
+
+def test_the_page_on_saving_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "saving.md"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names: dict[str, Any] = {}
+    blocks = PYTHON.findall(page.read_text(encoding="utf-8"))
+    for number, code in enumerate(blocks):
+        test = doctest.DocTestParser().get_doctest(code, names, f"{page.name} {number}", str(page), None)
+        assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+        names |= test.globs
+    assert len(blocks) == 2
 
 
 def test_the_page_on_large_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
