@@ -24,7 +24,7 @@ version = release = __version__
 # --- pages ---
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "examples/*.ipynb", "pyrofair/datasets/data/NOTICE.md"]
+include_patterns = ["docs/**.md", "examples/*.ipynb", "examples/README.md", "pyrofair/datasets/data/NOTICE.md"]
 exclude_patterns = ["**/.*", ".*", "**/__pycache__", "*.egg-info", "build", "dist", "tests", "compare-*", "reproduction*"]
 extensions = [
     "myst_nb",
@@ -36,13 +36,11 @@ extensions = [
     "public_names",
     "repository_links",
 ]
-templates_path = ["_templates"]
 
 # --- Markdown and notebooks ---
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # as on GitHub
-myst_links_external_new_tab = False
 EXECUTE = os.environ.get("PYROFAIR_EXECUTE", "force")
 if EXECUTE not in ("force", "cache", "off"):
     raise ValueError(f"PYROFAIR_EXECUTE is {EXECUTE!r}; it takes 'force', 'cache' or 'off'.")
