@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,12 @@ from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
+from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.large_tables import audit_batches
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.plots import plot_audit, plot_stages
+from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
     GIVEN_UNITS,
     QUANTITIES,
@@ -32,6 +36,8 @@ from pyrofair.audits.report import (
     percentile_intervals,
     stage_lines,
 )
+from pyrofair.audits.subgroups import SUBGROUP_COLUMNS, Subgroup, estimate_subgroups, read_subgroups
+from pyrofair.audits.thresholds import doubts_by_threshold, name_thresholds, read_thresholds
 from pyrofair.audits.wald import (
     Scores,
     compare_by_influence,
@@ -40,6 +46,7 @@ from pyrofair.audits.wald import (
     is_influence_based,
     largest_z,
 )
+from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
@@ -96,6 +103,11 @@ class Audit:
     stages : DataFrame
         Of such a source, the diagnostics of each stage by model and decisions; those of decisions that all but a few
         rows share do not count (``counts``).
+    thresholds : DataFrame
+        With ``thresholds``: for each model, threshold and quantity what ``table`` has for the threshold of the audit.
+    subgroups : DataFrame
+        With ``subgroups``: for each subgroup, level, model and quantity of thresholded decisions the estimate, lower
+        and upper, rows (of the level), ess and note. All intervals hold together with the level of the audit.
 
     Examples
     --------
@@ -126,6 +138,21 @@ class Audit:
     context: dict[str, Any]
     influence: pd.DataFrame = field(default_factory=pd.DataFrame)
     stages: pd.DataFrame = field(default_factory=pd.DataFrame)
+    thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    subgroups: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SUBGROUP_COLUMNS)))
+
+    @property
+    def readings(self) -> pd.DataFrame:
+        """What the numbers show of each model: model, decisions, status, least, most, reading, as the report states it.
+
+        ``least`` and ``most`` bound the share of units decided on unfairly, NaN where no verdict rests on them.
+        """
+        found = read_audit(self.table, self.groups, self.context)
+        rows = [
+            (model, decisions, each.status, each.least, each.most, each.text)
+            for (model, decisions), each in found.items()
+        ]
+        return pd.DataFrame(rows, columns=["model", "decisions", "status", "least", "most", "reading"])
 
     def plot(self, decisions: Decisions = "threshold") -> Figure:
         """Draw accuracy and the interval of PIU of every model."""
@@ -162,6 +189,74 @@ class Audit:
             dims[quantity] = ["model", "decisions"] if both else ["model"]
         return to_arviz({"posterior": posterior}, coords={"model": models, "decisions": DECISIONS}, dims=dims)
 
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        decisions: Decisions = "threshold",
+        individuals: pd.DataFrame | None = None,
+    ) -> str:
+        """Return the audit as one HTML page, for those who decide and, below, for those who check.
+
+        The page is self-contained: it loads nothing, runs no script, follows the reader's light or dark scheme, and can
+        be printed. Names of models, columns and labels are escaped.
+
+        Parameters
+        ----------
+        path
+            A file to write, in UTF-8; one that exists is replaced.
+        title
+            The title of the page.
+        decisions
+            The decisions that the answers are about: thresholded, or drawn with their scores.
+        individuals
+            What :func:`pyrofair.audits.flips` returns, to be shown.
+
+        Raises
+        ------
+        DataError
+            If a setting is unfit; nothing has been written then.
+
+        Examples
+        --------
+        >>> from pyrofair import CausalGraph
+        >>> unfair = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+        >>> df = pd.DataFrame({"A": [0, 1] * 60, "M": [0, 0, 1, 1] * 30})
+        >>> class Model:
+        ...     def predict_proba(self, X):
+        ...         p = 0.2 + 0.5 * X["A"].to_numpy()
+        ...         return np.column_stack([1 - p, p])
+        >>> report = audit({"model": Model()}, unfair, df, random_state=0)
+        >>> "Would this model decide otherwise" in report.to_html()
+        True
+        """
+        return audit_to_html(self, path, title=title, decisions=decisions, individuals=individuals)
+
+    def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
+        """Return the audit as JSON: tables, readings, settings, versions, assumptions and warnings; NaN is null.
+
+        Parameters
+        ----------
+        rows
+            Whether to add the draws and the influence values, which are as long as the data.
+        indent
+            Spaces of indentation; None for one line.
+
+        Returns
+        -------
+        str
+            An object with the keys schema ("pyrofair-audit"), schema_version, versions, settings, source, question,
+            readings, tables, assumptions, outcome_assumptions, warnings and context, of one order always.
+        """
+        require_flag("rows", rows)
+        if indent is not None:
+            require_integer("indent", indent, least=0)
+        return audit_to_json(self, rows=rows, indent=indent)
+
+    def _repr_html_(self) -> str:
+        return audit_fragment(self)
+
     def __str__(self) -> str:
         return describe_audit(self.table, self.groups, self.context)
 
@@ -181,6 +276,8 @@ def audit(
     bootstrap: Bootstrap = "bayesian",
     sample_weight: npt.ArrayLike | str | None = None,
     scores: ScoresAre = "auto",
+    thresholds: npt.ArrayLike | None = None,
+    subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -222,6 +319,15 @@ def audit(
         equal scores, at most a share of 3 / k differs, at 95 %). A model whose second call gives other scores is an
         outcome too. The effect on an outcome must be identified by ``identify(unfair, "outcome")``, and needs a source
         that weights observed rows.
+    thresholds
+        Thresholds in [0, 1) at which all quantities of thresholded decisions are estimated too, such as
+        ``np.arange(0.1, 0.95, 0.1)``: an effect may be small at one and large at another. One set of replicates serves
+        all of them; a source with influence values learns its regressions once more for each.
+    subgroups
+        Columns of ``df`` within whose levels the effect is estimated: names, or a dictionary from names to columns, to
+        functions of the table of admissible columns, or to Series of labels on the index of ``df``. Admissible are
+        columns that the sensitive attribute does not cause and on which every stage conditions. The source must have
+        influence values.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Rows in batches use neither.
     random_state
@@ -267,16 +373,27 @@ def audit(
     if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
+    at = read_thresholds(thresholds)
     graph = chosen.unfair.graph
+    settings: dict[str, Any] = {
+        "n_boot": n_boot,
+        "level": level,
+        "threshold": threshold,
+        "bootstrap": bootstrap,
+        "scores": scores,
+        "thresholds": at,
+        "random_state": random_state,
+    }
     if isinstance(df, Batches):
         _check_batches(source, bootstrap, sample_weight)
+        _check_whole(at, subgroups)
         warn_unused(
             pd.DataFrame(columns=list(df.columns)), graph, () if sample_weight is None else (str(sample_weight),)
         )
-        settings: dict[str, Any] = {"n_boot": n_boot, "threshold": threshold, "scores": scores}
         return _audit_batches(models, chosen, df, sample_weight, level, random_state, settings)
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
+    levels = read_subgroups(subgroups, chosen, table)
     outcome, constant = _read_outcome(df, graph)
     warned = _warn([*constant, *describe_copies(table)])
     warn_unused(df, graph)
@@ -305,6 +422,10 @@ def audit(
         "rows": len(table),
         "level": level,
         "threshold": threshold,
+        "settings": settings | {"subgroups": {each.name: each.columns for each in levels}},
+        "source": " ".join(str(chosen).split()),
+        "versions": known_versions(),
+        "paths": chosen.unfair,
         "graph": graph,
         "order": order,
         "unnamed": [model.name for model in audited if model.is_unnamed],
@@ -318,7 +439,9 @@ def audit(
     }
     if is_influence_based(chosen):
         asked = Scores(audited, observed, threshold)
-        return _audit_by_influence(chosen, asked, table, a, outcome, weight, level, random_state, context, warned)
+        return _audit_by_influence(
+            chosen, asked, table, a, outcome, weight, level, random_state, context, warned, levels
+        )
     used: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -343,6 +466,7 @@ def audit(
         worlds=worlds,
         index=index,
         outcomes=outcomes if OUTCOME in worlds else (),
+        thresholds=at,
     )
     point, notes = estimator.point()
     replicates = replicate(
@@ -359,12 +483,15 @@ def audit(
     small = {
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
+    made = (estimator, point, notes, percentile_intervals(draws, level, estimator), failure, small)
+    more = doubts_by_threshold(at, {}, disagreeing(groups))
     return Audit(
-        main_table(estimator, point, notes, percentile_intervals(draws, level, estimator), failure, small, groups),
+        main_table(*made, groups),
         groups,
-        pd.DataFrame(draws[AUDITED]) if len(draws) else pd.DataFrame(),
+        _of_decisions(pd.DataFrame(draws[AUDITED])) if len(draws) else pd.DataFrame(),
         context
         | {
+            "threshold_doubts": more,
             "replicates": replicates.tried,
             "failed": len(replicates.failures),
             "paired": AUDITED in worlds and _are_paired(*worlds[AUDITED][0]),
@@ -378,7 +505,25 @@ def audit(
             "warnings": warned,
             "failure": failure,
         },
+        thresholds=name_thresholds(main_table(*made, doubts=more, decisions_of=at)) if at else pd.DataFrame(),
     )
+
+
+def _of_decisions(draws: pd.DataFrame) -> pd.DataFrame:
+    """Return the replicates of decisions and scores, without those at further thresholds."""
+    kept = [i for i, each in enumerate(draws.columns.get_level_values("decisions")) if isinstance(each, str)]
+    columns = pd.MultiIndex.from_tuples(draws.columns[kept].tolist(), names=draws.columns.names)
+    return draws.iloc[:, kept].set_axis(columns, axis="columns")
+
+
+def _check_whole(thresholds: tuple[float, ...], subgroups: object) -> None:
+    """Refuse what audits of batches do not sum."""
+    for name, given in (("thresholds", thresholds), ("subgroups", subgroups)):
+        if given:
+            raise DataError(
+                f"{name} needs all rows in memory; audit a DataFrame, such as a random part of the rows"
+                f"{', or audit the batches once for each threshold' if name == 'thresholds' else ''}."
+            )
 
 
 def _check_batches(source: Any, bootstrap: Bootstrap, sample_weight: object) -> None:
@@ -415,7 +560,8 @@ def _audit_batches(
             check_is_fitted(source)
         except NotFittedError:
             fitted, fresh = clone(source).fit(batches, sample_weight=weight), True
-        found = audit_batches(models, fitted, batches, weight=weight, random_state=random_state, **settings)
+        own = {name: settings[name] for name in ("n_boot", "threshold", "scores")}
+        found = audit_batches(models, fitted, batches, weight=weight, random_state=random_state, **own)
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     warned = [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
@@ -425,6 +571,7 @@ def _audit_batches(
         warned += _warn(_poor_worlds([(r.name, w, w.mean_weight) for r, w in pairs]), PositivityWarning, stacklevel=4)
     warned += _warn(_doubtful_intervals(replicates, fitted, found.worlds, level), stacklevel=4)
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
+    settings = settings | {"subgroups": {}}
     groups = group_table(found.point, draws, level, found.worlds)
     few = _find_small_groups(fitted, pd.DataFrame(), np.empty(0), found.worlds.get(AUDITED))
     small = {model.name: few for model in estimator.models}
@@ -440,6 +587,10 @@ def _audit_batches(
             "rows": found.rows,
             "level": level,
             "threshold": settings["threshold"],
+            "settings": settings,
+            "source": " ".join(str(fitted).split()),
+            "versions": known_versions(),
+            "paths": fitted.unfair,
             "graph": fitted.unfair.graph,
             "order": estimator.models[0].order,
             "unnamed": [model.name for model in estimator.models if model.is_unnamed],
@@ -473,6 +624,7 @@ def _audit_by_influence(
     random_state: int | None,
     context: dict[str, Any],
     warned: list[str],
+    levels: Sequence[Subgroup],
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
     with warnings.catch_warnings(record=True) as caught:
@@ -490,10 +642,25 @@ def _audit_by_influence(
         if not fresh:
             _warn_few_fitted(fitted, table)
         found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
-        groups = pd.DataFrame()
+        at = context["settings"]["thresholds"]
+        beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
+        cut = estimate_by_influence(beyond, table, outcome, weight, fresh=fresh, failure=found.failure) if at else found
+        groups, within = pd.DataFrame(), pd.DataFrame(columns=list(SUBGROUP_COLUMNS))
         if not found.failure:
-            settings: dict[str, Any] = {"fresh": fresh, "level": level, "random_state": random_state}
-            groups = compare_by_influence(*asked[0], table, weight, **settings)
+            groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, level=level, random_state=random_state)
+        if levels and not found.failure:
+            normal = found.normal
+            within = estimate_subgroups(
+                levels,
+                asked,
+                normal.influence,
+                normal.inflation,
+                table,
+                a,
+                weight,
+                level=level,
+                random_state=random_state,
+            )
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     warned = [*warned, *(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning))]
@@ -508,14 +675,23 @@ def _audit_by_influence(
         worlds={},
         index=np.full(len(table), -1),
     )
-    point, notes = found.normal.point()
     limit = largest_z(fitted, table, fresh=fresh)
     small, doubts = found.small(), describe_doubts(found.stages, found.weights, limit)
+    more = {
+        (model, each): text
+        for each in at
+        for model, text in describe_doubts(_of_rule(cut.stages, each), cut.weights, limit).items()
+    }
     if not fresh and len(found.weights):
         warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
-    intervals = partial(found.normal.interval, level=level)
+
+    def tabled(of: Any, doubts: Mapping[Any, str], rules: Sequence[Any]) -> pd.DataFrame:
+        intervals = partial(of.normal.interval, level=level)
+        point, notes = of.normal.point()
+        return main_table(estimator, point, notes, intervals, of.failure, of.small(), None, of.sizes(), doubts, rules)
+
     return Audit(
-        main_table(estimator, point, notes, intervals, found.failure, small, None, found.sizes(), doubts),
+        tabled(found, doubts, DECISIONS),
         groups,
         pd.DataFrame(found.normal.draws(random_state)[AUDITED]),
         context
@@ -525,6 +701,7 @@ def _audit_by_influence(
             "stage_lines": stage_lines(found.weights, found.stages, context["graph"]),
             "form": getattr(fitted, "form_", ""),
             "doubts": doubts,
+            "threshold_doubts": more,
             "largest_z": limit,
             "replicates": 0,
             "failed": 0,
@@ -541,7 +718,14 @@ def _audit_by_influence(
         },
         found.normal.influence,
         found.stages,
+        name_thresholds(tabled(cut, more, at)) if at else pd.DataFrame(),
+        within,
     )
+
+
+def _of_rule(stages: pd.DataFrame, rule: Any) -> pd.DataFrame:
+    """Return the diagnostics of the stages of some decisions."""
+    return stages[stages["decisions"] == rule] if len(stages) else stages
 
 
 def _warn_few_fitted(fitted: Any, table: pd.DataFrame) -> None:

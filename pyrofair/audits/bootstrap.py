@@ -30,7 +30,7 @@ from pyrofair.effects.bounds import (
 )
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
-from pyrofair.effects.scoring import DECISIONS, Decisions, decide
+from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 
 __all__ = [
@@ -128,7 +128,7 @@ def _vacuous(values: dict[str, float]) -> dict[str, str]:
 
 
 Bootstrap = Literal["bayesian", "multinomial"]
-AllSigns = dict[tuple[str, Decisions], Signs]
+AllSigns = dict[tuple[str, Rule], Signs]
 """For each model and decisions the sides of the kinks on which units are."""
 
 AUDITED = "audited"
@@ -144,7 +144,7 @@ class Key(NamedTuple):
 
     source: str
     model: str
-    decisions: Decisions
+    decisions: Rule
     quantity: str
 
 
@@ -155,7 +155,8 @@ class Estimator:
     All arrays have shape (n,): scores by model, outcomes in 0 and 1, weights, and the position of each audited row
     among the rows that the source was fitted on (``index``, -1 for others), for a row that is both has one weight in a
     replicate. Sources and the views of their worlds go by label; they are empty if no world can be made.
-    ``outcomes`` names the models whose worlds have the label ``OUTCOME``.
+    ``outcomes`` names the models whose worlds have the label ``OUTCOME``. ``thresholds`` are those of further
+    decisions, which are estimated from the audited source alone.
     """
 
     models: tuple[AuditedModel, ...]
@@ -168,6 +169,7 @@ class Estimator:
     worlds: Mapping[str, Views]
     index: NDArray[np.int64]
     outcomes: Collection[str] = ()
+    thresholds: tuple[float, ...] = ()
 
     @cached_property
     def scored(self) -> dict[tuple[str, str], tuple[WorldScores, ...]]:
@@ -262,14 +264,13 @@ class Estimator:
         """Return the rates and the accuracy of each model on the audited rows, weighted by (n,)."""
         values: dict[Key, float] = {}
         for name, scores in self.observed.items():
-            for decisions in DECISIONS:
-                rate = _mean(decide(scores, decisions, self.threshold), weight)
-                values[Key(AUDITED, name, decisions, "positive_rate")] = rate
-            if self.outcome is not None:
-                right = decide(scores, "threshold", self.threshold) == self.outcome
-                base_rate = _mean(self.outcome, weight)
-                values[Key(AUDITED, name, "threshold", "accuracy")] = _mean(right, weight)
-                values[Key(AUDITED, name, "threshold", "majority_rate")] = max(base_rate, 1.0 - base_rate)
+            for rule in (*DECISIONS, *self.thresholds):
+                decided = decide(scores, rule, self.threshold)
+                values[Key(AUDITED, name, rule, "positive_rate")] = _mean(decided, weight)
+                if self.outcome is not None and rule != "score":
+                    base_rate = _mean(self.outcome, weight)
+                    values[Key(AUDITED, name, rule, "accuracy")] = _mean(decided == self.outcome, weight)
+                    values[Key(AUDITED, name, rule, "majority_rate")] = max(base_rate, 1.0 - base_rate)
         return values
 
     def _causal(self, label: str, views: Views, signs: AllSigns) -> tuple[dict[Key, float], dict[Key, str]]:
@@ -294,14 +295,15 @@ class Estimator:
             return {}
         return {key: view_signs(decided, views) for key, decided in self._decisions(AUDITED, views).items()}
 
-    def _decisions(self, label: str, views: Views) -> dict[tuple[str, Decisions], tuple[WorldScores, ...]]:
+    def _decisions(self, label: str, views: Views) -> dict[tuple[str, Rule], tuple[WorldScores, ...]]:
         """Return for each model and decisions those of the views' rows; unchanged rows are not scored again."""
         # Weighted rows stay the same, drawn ones do not.
         same = [
             all(one.rows is other.rows or one.rows.equals(other.rows) for one, other in zip(now, then, strict=True))
             for now, then in zip(views, self.worlds[label], strict=True)
         ]
-        found: dict[tuple[str, Decisions], tuple[WorldScores, ...]] = {}
+        found: dict[tuple[str, Rule], tuple[WorldScores, ...]] = {}
+        rules: tuple[Rule, ...] = (*DECISIONS, *(self.thresholds if label in (AUDITED, OUTCOME) else ()))
         for model in self.models:
             if (label, model.name) not in self.scored:
                 continue
@@ -309,9 +311,9 @@ class Estimator:
                 old if unchanged else self._score(model, worlds)
                 for old, unchanged, worlds in zip(self.scored[label, model.name], same, views, strict=True)
             ]
-            for decisions in DECISIONS:
-                of = partial(decide, decisions=decisions, threshold=self.threshold)
-                found[model.name, decisions] = tuple((of(one), of(other)) for one, other in scores)
+            for rule in rules:
+                of = partial(decide, decisions=rule, threshold=self.threshold)
+                found[model.name, rule] = tuple((of(one), of(other)) for one, other in scores)
         return found
 
     def _score(self, model: AuditedModel, worlds: Worlds) -> WorldScores:

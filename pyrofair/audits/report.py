@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._arviz import equal_tailed
 from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator, Key
+from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark, read_audit
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
@@ -63,13 +64,15 @@ def main_table(
     small: Mapping[str, Sequence[str]] | None = None,
     groups: pd.DataFrame | None = None,
     sizes: Mapping[str, Mapping[str, float]] | None = None,
-    doubts: Mapping[str, str] | None = None,
+    doubts: Mapping[Any, str] | None = None,
+    decisions_of: Sequence[Any] = DECISIONS,
 ) -> pd.DataFrame:
     """Return a row for each model, decisions and quantity, whether it could be estimated or not.
 
     ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
     an interval; a note on the effect reports where the observed ``groups`` disagree. ``sizes`` are the effective sizes
-    of each model's quantities, by default those of the estimator's worlds; ``doubts`` what a stage of a model shows.
+    of each model's quantities, by default those of the estimator's worlds; ``doubts`` what a stage of a model shows,
+    by model or by model and decisions. ``decisions_of`` are the decisions: DECISIONS, or thresholds.
     """
     apart = pd.DataFrame() if groups is None else disagreeing(groups)
     disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
@@ -77,7 +80,7 @@ def main_table(
     rows = []
     if sizes is None:
         sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
-    for name, decisions, quantity in product(sizes, DECISIONS, (*QUANTITIES, GIVEN_UNITS)):
+    for name, decisions, quantity in product(sizes, decisions_of, (*QUANTITIES, GIVEN_UNITS)):
         key = Key(AUDITED, name, decisions, quantity)
         if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
             continue
@@ -95,7 +98,7 @@ def main_table(
             found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
         else:
             found = own or found
-        if quantity == "mean_unfair_effect" and name in (doubts or {}):
+        if quantity == "mean_unfair_effect" and not {name, (name, decisions)}.isdisjoint(doubts or {}):
             found = [*found, IN_DOUBT]
         if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
             found = [*found, DISAGREE]
@@ -195,11 +198,7 @@ def group_table(
     return table if not gaps.size else judge_jointly(table, gaps.std(axis=0, ddof=1), level, gaps)
 
 
-SMALL = 0.05
-SAME_FOR_ALL = 0.02
-FEW = 10
 MOST_LISTED = 6
-ROUNDING = 1e-9
 BASES = {"threshold": "decisions", "score": "scores (as if each decision were drawn with its score)"}
 Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
@@ -211,9 +210,10 @@ def describe_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[s
     if context.get("form"):
         lines.append(f"Estimates in the {context['form']} form, by the stages of each world (assumptions below):")
     lines += context.get("stage_lines", ())
+    readings = read_audit(table, groups, context)
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
-        lines += ["", *_model(found, str(model), groups, context)]
+        lines += ["", *_model(found, str(model), readings, context)]
     lines += ["", *_groups(groups, context["level"], by_influence="wald" in context), "These numbers rest on:"]
     lines += _numbered(context["assumptions"]) or ["  (the source states none)"]
     if context["outcome_assumptions"]:
@@ -303,34 +303,28 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
     return lines
 
 
-def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, Any]) -> list[str]:
+def _model(
+    rows: Rows, model: str, readings: Mapping[tuple[str, Any], Reading], context: Mapping[str, Any]
+) -> list[str]:
     rate = rows["threshold", "positive_rate"]
-    same = min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL
+    same = rate_remark(rate)
     lines = [
         model,
         *context["score_types"].get(model, ()),
         _accuracy(rows["threshold", "accuracy"], rows["threshold", "majority_rate"]),
-        f"  positive prediction rate {_span(rate)}{': nearly constant' if same else ''}",
+        f"  positive prediction rate {_span(rate)}{f': {same}' if same else ''}",
     ]
     for decisions, what in BASES.items():
         of = {quantity: row for (each, quantity), row in rows.items() if each == decisions}
         if context["failure"]:
             lines.append(f"  {what}: no unfair effect could be estimated, see below")
             continue
-        verdict = _verdict(
-            of,
-            context["untouched"].get(model, ()),
-            context["small"].get(model, ()),
-            disagreeing(groups.iloc[:0] if "wald" in context else groups, {"model": model, "decisions": decisions}),
-            context.get("doubts", {}).get(model, ""),
-            decided=decisions == "threshold",
-        )
         lines += [
             f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}",
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
             _piu(of, seen_twice=context["paired"] and decisions == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
-            f"    reading: {verdict}",
+            f"    reading: {readings[model, decisions].text}",
         ]
     return lines
 
@@ -338,8 +332,8 @@ def _model(rows: Rows, model: str, groups: pd.DataFrame, context: Mapping[str, A
 def _accuracy(accuracy: Any, majority: Any) -> str:
     if np.isnan(accuracy.estimate):
         return f"  accuracy {accuracy.note}"
-    low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
-    blunt = ": not clearly better than a constant prediction" if low <= majority.estimate else ""
+    remark = accuracy_remark(accuracy, majority)
+    blunt = f": {remark}" if remark else ""
     exact = " (exact 90% test-set bound)" if "test-set" in accuracy.note else ""
     return f"  accuracy {_span(accuracy)}{exact}, majority class {majority.estimate:.3f}{blunt}"
 
@@ -366,65 +360,6 @@ def _span(row: Any) -> str:
 def _digits(value: float) -> str:
     """Return a number to three digits, never as -0.000."""
     return f"{round(value, 3) + 0.0:.3f}"
-
-
-def _verdict(
-    of: Mapping[str, Any],
-    untouched: Sequence[str],
-    few: Sequence[str],
-    apart: pd.DataFrame,
-    doubt: str,
-    *,
-    decided: bool,
-) -> str:
-    """Return what the quantities of a model show, or why no verdict is given.
-
-    ``untouched`` names the columns of a model that no unfair path reaches, whatever effect the weights show; ``few``
-    the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong;
-    ``doubt`` what the diagnostics of a stage show.
-    """
-    lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
-    rate = of["positive_rate"]
-    rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
-    if untouched:
-        return (
-            f"no unfair effect, by the graph: it reads {', '.join(untouched)} only, which no unfair path touches, so "
-            "its two answers are the same. A mean unfair effect other than 0 is the error of the estimate."
-        )
-    if decided and rarer < FEW:  # a bootstrap of so few rows shows no spread
-        return (
-            f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, "
-            "and a bound that is small for that reason is no merit."
-        )
-    if reason := next(filter(None, few), ""):
-        return f"none: {reason}, and what a few rows lack, no interval made of them shows."
-    if doubt:
-        return f"withheld: {doubt}."
-    if len(apart):
-        return (
-            f"withheld: the two observed groups, weighted alone, disagree on {', '.join(apart['quantity'])} beyond "
-            "chance (see below), so the numbers above may be those of a wrong propensity."
-        )
-    if np.isnan(lower.estimate):
-        return "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap."
-    if np.isnan(effect.lower) or np.isnan(upper.upper):
-        return (
-            f"none, for there are no intervals; the point estimates allow {lower.estimate:.1%} to {upper.estimate:.1%} "
-            "of units."
-        )
-    # The lower end is an absolute value, whose replicates are never 0: without units, the sign of the mean effect
-    # decides instead; with units, which make the end larger than that, it must be clear of 0.
-    least, most = max(effect.lower, -effect.upper, 0.0), min(upper.upper, 1.0)
-    if lower.estimate > abs(effect.estimate) + ROUNDING and lower.lower > SMALL:
-        least = max(least, lower.lower)
-    if least > 0.0:
-        return f"unfair to at least {least:.1%} of units, and to at most {most:.1%}."
-    if most <= SMALL:
-        return f"unfair to at most {max(most, 0.0):.1%} of units."
-    return (
-        f"inconclusive: the data allow anything from 0 % to {most:.1%} of units; a wide interval is no "
-        "evidence of unfairness, nor of its absence."
-    )
 
 
 def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:

@@ -19,7 +19,7 @@ from pyrofair.audits.report import FROM_BOTH_WORLDS, GIVEN_UNITS, QUANTITIES, ab
 from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES, compare_estimates, judge_jointly
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, kish_size
-from pyrofair.effects.scoring import DECISIONS, Decisions, decide
+from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 __all__ = [
@@ -83,8 +83,8 @@ class Scores:
     """The decisions and scores of models for the rows of a sample, a column each, as a source asks for them.
 
     ``observed`` are the scores of the n audited rows by model, to which ``origin`` refers; a ``fresh`` source was
-    fitted on these rows. ``probe`` adds a last column of 0 and 1 by turns. ``error`` is the exception of a model that
-    could not score.
+    fitted on these rows. ``rules`` are the decisions made of a score: DECISIONS, or thresholds. ``probe`` adds a last
+    column of 0 and 1 by turns. ``error`` is the exception of a model that could not score.
     """
 
     models: Sequence[AuditedModel]
@@ -92,20 +92,21 @@ class Scores:
     threshold: float
     fresh: bool = False
     probe: bool = False
+    rules: tuple[Rule, ...] = DECISIONS
     error: BaseException | None = field(default=None, init=False)
 
     @property
-    def columns(self) -> list[tuple[str, Decisions]]:
+    def columns(self) -> list[tuple[str, Rule]]:
         """The model and decisions of each column."""
-        return [(model.name, decisions) for model in self.models for decisions in DECISIONS]
+        return [(model.name, rule) for model in self.models for rule in self.rules]
 
     def __call__(self, sample: CounterfactualSample) -> Array:
         """Return the scores of a sample's m rows, (m, Q)."""
         try:
             found = [
-                decide(score, decisions, self.threshold)
+                decide(score, rule, self.threshold)
                 for score in map(self._score(sample), self.models)
-                for decisions in DECISIONS
+                for rule in self.rules
             ]
         except BaseException as error:
             self.error = error
@@ -134,13 +135,13 @@ def _stack(
 
     ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds.
     """
-    columns: dict[tuple[str, str, str], Array] = {}
+    columns: dict[tuple[str, Rule, str], Array] = {}
     for at, (name, decisions) in enumerate(scores.columns):
         decided = decide(scores.observed[name], decisions, scores.threshold)
         if values is not None:
             columns |= {(name, decisions, each): getattr(values, each)[:, at] for each in CAUSAL}
         columns[name, decisions, "positive"] = decided
-        if outcome is not None and decisions == "threshold":
+        if outcome is not None and decisions != "score":
             columns[name, decisions, "correct"] = (decided == outcome).astype(np.float64)
             columns[name, decisions, "outcome"] = outcome.astype(np.float64)
     labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
@@ -414,7 +415,7 @@ def _label(stages: pd.DataFrame, scores: Scores, weight: Array) -> pd.DataFrame:
     return labelled[[*(name for name in labelled if name != "counts"), "counts"]]
 
 
-def _varies(scores: Scores, weight: Array, model: str, decisions: Decisions) -> bool:
+def _varies(scores: Scores, weight: Array, model: str, decisions: Rule) -> bool:
     """Return whether the rarer of two decisions has enough effective rows."""
     if decisions == "score":
         return True

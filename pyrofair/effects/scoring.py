@@ -14,18 +14,22 @@ from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["DECISIONS", "Decisions", "decide", "positive_scores", "read_classes", "read_probabilities"]
+__all__ = ["DECISIONS", "Decisions", "Rule", "decide", "positive_scores", "read_classes", "read_probabilities"]
 
 Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
+Rule = Decisions | float
+"""How a score is turned into a decision; a number is a threshold of its own."""
 
 NEAR_ONE = 1e-6
 """The two probabilities of a row sum to 1 up to this, for they are often made in single precision."""
 
 
-def decide(scores: NDArray[np.float64], decisions: Decisions, threshold: float) -> NDArray[np.float64]:
-    """Return the scores themselves, or 1 where they exceed the threshold and 0 elsewhere."""
-    return scores if decisions == "score" else (scores > threshold).astype(np.float64)
+def decide(scores: NDArray[np.float64], decisions: Rule, threshold: float) -> NDArray[np.float64]:
+    """Return the scores themselves, or 1 where they exceed the threshold (or the rule, if a number) and 0 elsewhere."""
+    if decisions == "score":
+        return scores
+    return (scores > (threshold if decisions == "threshold" else decisions)).astype(np.float64)
 
 
 def positive_scores(

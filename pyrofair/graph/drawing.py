@@ -26,7 +26,7 @@ from pyrofair.graph.paths import UnfairPaths
 if TYPE_CHECKING:
     from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["draw_graph"]
+__all__ = ["Box", "Edge", "arrange", "draw_graph", "extent"]
 
 Edge: TypeAlias = tuple[str, str]
 Points: TypeAlias = NDArray[np.float64]
@@ -42,7 +42,7 @@ _STEPS = np.linspace(0, 1, 41)[:, None]
 
 
 @dataclass(frozen=True)
-class _Box:
+class Box:
     """A node to draw: its text and the box around it, in inches."""
 
     name: str
@@ -53,6 +53,7 @@ class _Box:
     y: float = 0.0
 
     def covers(self, points: Points, margin: float) -> NDArray[np.bool_]:
+        """Return which points (n, 2) lie within the box and a margin around it, (n,)."""
         reach = np.array([self.width, self.height]) / 2 + margin
         inside: NDArray[np.bool_] = np.abs(points - [self.x, self.y]) < reach
         return inside[:, 0] & inside[:, 1]
@@ -73,12 +74,10 @@ def draw_graph(
         require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
     latent, roles = graph.latent, (graph.sensitive, graph.outcome)
     red = frozenset(unfair.edges if unfair is not None else ())
-    texts = {node: f"{node}\n{', '.join(own)}" if own != [node] else node for node, own in graph.columns.items()}
-    boxes = _positioned(graph, {node: _measured(texts.get(node, node)) for node in graph.nodes})
-    bends = _route(boxes, list(graph.edges))
+    boxes, bends = arrange(graph)
     keys: list[Artist] = [Line2D([], [], color=_RED, linewidth=2.0, label="unfair path")] if red else []
     keys += [Patch(facecolor=_LATENT, edgecolor=_INK, linestyle="--", label="latent")] if latent else []
-    low, high = _extent(boxes, bends)
+    low, high = extent(boxes, bends)
     low[1] -= _LEGEND if keys else 0.0
     below = ((low[0] + high[0]) / 2, low[1])
     if ax is None:
@@ -111,7 +110,14 @@ def draw_graph(
     return ax
 
 
-def _measured(text: str) -> _Box:
+def arrange(graph: CausalGraph) -> tuple[dict[str, Box], dict[Edge, float]]:
+    """Return the box of each node and the bend of each edge."""
+    texts = {node: f"{node}\n{', '.join(own)}" if own != [node] else node for node, own in graph.columns.items()}
+    boxes = _positioned(graph, {node: _measured(texts.get(node, node)) for node in graph.nodes})
+    return boxes, _route(boxes, list(graph.edges))
+
+
+def _measured(text: str) -> Box:
     """Wrap a label, its first line as the name and the others as details, and measure its box."""
     first, *rest = text.split("\n")
     name = _wrapped(first, _NAME_WRAP)
@@ -123,7 +129,7 @@ def _measured(text: str) -> _Box:
     widths = [measure(line, FontProperties(size=size), ismath=False)[0] / 72 for line, size in sizes]
     width = max(map(float, widths)) + 2 * _PAD
 
-    return _Box("\n".join(name), "\n".join(detail), max(width, height), height)
+    return Box("\n".join(name), "\n".join(detail), max(width, height), height)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -152,11 +158,11 @@ def _layers(causal: CausalGraph) -> list[list[str]]:
     return layers
 
 
-def _positioned(graph: CausalGraph, boxes: dict[str, _Box]) -> dict[str, _Box]:
+def _positioned(graph: CausalGraph, boxes: dict[str, Box]) -> dict[str, Box]:
     """Give each box its position: layers from left to right, and within a layer from top to bottom."""
     layers = _layers(graph)
     heights = [sum(boxes[node].height + _NODE_GAP for node in layer) - _NODE_GAP for layer in layers]
-    placed: dict[str, _Box] = {}
+    placed: dict[str, Box] = {}
     x = 0.0
     for layer, height in zip(layers, heights, strict=True):
         width, y = max(boxes[node].width for node in layer), height / 2
@@ -167,7 +173,7 @@ def _positioned(graph: CausalGraph, boxes: dict[str, _Box]) -> dict[str, _Box]:
     return {node: placed[node] for node in boxes}
 
 
-def _curve(boxes: Mapping[str, _Box], edge: Edge, bend: float) -> Points:
+def _curve(boxes: Mapping[str, Box], edge: Edge, bend: float) -> Points:
     """Points along the arc that matplotlib draws for ``connectionstyle="arc3,rad=bend"``."""
     start, end = (np.array([boxes[node].x, boxes[node].y]) for node in edge)
     dx, dy = end - start
@@ -175,7 +181,7 @@ def _curve(boxes: Mapping[str, _Box], edge: Edge, bend: float) -> Points:
     return np.asarray((1 - _STEPS) ** 2 * start + 2 * _STEPS * (1 - _STEPS) * middle + _STEPS**2 * end)
 
 
-def _route(boxes: Mapping[str, _Box], edges: list[Edge]) -> dict[Edge, float]:
+def _route(boxes: Mapping[str, Box], edges: list[Edge]) -> dict[Edge, float]:
     """Bend each edge as little as keeps it clear of other nodes and, where possible, of other edges."""
     lengths = {edge: math.dist(*((boxes[node].x, boxes[node].y) for node in edge)) for edge in edges}
 
@@ -197,7 +203,8 @@ def _route(boxes: Mapping[str, _Box], edges: list[Edge]) -> dict[Edge, float]:
     return {edge: bends[edge] for edge in edges}
 
 
-def _extent(boxes: Mapping[str, _Box], bends: Mapping[Edge, float]) -> tuple[Points, Points]:
+def extent(boxes: Mapping[str, Box], bends: Mapping[Edge, float]) -> tuple[Points, Points]:
+    """Return the lower left and the upper right corner of a drawing, in inches."""
     centers = np.array([[box.x, box.y] for box in boxes.values()])
     halves = np.array([[box.width, box.height] for box in boxes.values()]) / 2
     points = np.concatenate([centers - halves, centers + halves, *(_curve(boxes, *item) for item in bends.items())])
@@ -205,7 +212,7 @@ def _extent(boxes: Mapping[str, _Box], bends: Mapping[Edge, float]) -> tuple[Poi
 
 
 def _arrow(
-    start: tuple[_Box, Patch], end: tuple[_Box, Patch], *, bend: float, red: bool, dashed: bool, scale: float
+    start: tuple[Box, Patch], end: tuple[Box, Patch], *, bend: float, red: bool, dashed: bool, scale: float
 ) -> FancyArrowPatch:
     return FancyArrowPatch(
         (start[0].x, start[0].y),
@@ -224,7 +231,7 @@ def _arrow(
     )
 
 
-def _outline(box: _Box, latent: bool, bold: bool, scale: float) -> FancyBboxPatch:
+def _outline(box: Box, latent: bool, bold: bool, scale: float) -> FancyBboxPatch:
     return FancyBboxPatch(
         (box.x - box.width / 2, box.y - box.height / 2),
         box.width,
@@ -238,7 +245,7 @@ def _outline(box: _Box, latent: bool, bold: bool, scale: float) -> FancyBboxPatc
     )
 
 
-def _write(ax: Axes, box: _Box, scale: float) -> None:
+def _write(ax: Axes, box: Box, scale: float) -> None:
     top = box.y + box.height / 2 - _PAD
     for text, size in ((box.name, _NAME_SIZE), (box.detail, _DETAIL_SIZE)):
         height = size * _LINE * (text.count("\n") + 1) / 72

@@ -164,6 +164,10 @@ class GraphForm:
             "parents)).",
         )
 
+    def conditioned_on(self, roots: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of the roots every block conditions on."""
+        return tuple(node for node in roots if all(node in block.given for _, _, block in self._each_block()))
+
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
     def stages(self, rows: Rows) -> pd.DataFrame:

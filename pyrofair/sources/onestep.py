@@ -238,6 +238,16 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         return self._form.name
 
+    @property
+    def conditioned_on(self) -> tuple[str, ...]:
+        """The nodes that the sensitive attribute does not cause and on which every stage conditions.
+
+        Of rows chosen by these alone, the mean of the influence values is the effect in the subpopulation.
+        """
+        check_is_fitted(self, "estimand_")
+        part = self.estimand_.baseline
+        return () if self.joint else self._form.conditioned_on(part.order[: part.roots])
+
     def for_outcome(self) -> OneStep:
         """Return the source for an observed outcome, or for scores that are no function of the features.
 

@@ -99,6 +99,10 @@ class PrefixForm:
         """Whether each node reads all nodes before it, so that no other form needs less overlap."""
         return all(factor.given == factor.before for w in self.worlds for factor in w.part.factors[w.part.roots :])
 
+    def conditioned_on(self, roots: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of the roots every stage conditions on: all."""
+        return roots
+
     def weights(self, rows: Rows, world: World, stage: Stage) -> Array:
         """Return the weight H of each row at a stage, (n,), 0 outside the arm and where it is undefined."""
         w = self.nuisances.raw_weights(rows, world.part, stage.arm, stage.start)

@@ -200,7 +200,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         report("[    0 s] done")
         return Saved()
 
-    monkeypatch.setattr("pyrofair.__main__.compare", computed)
+    monkeypatch.setattr("pyrofair.reproduce.compare", computed)
     return seen
 
 
@@ -222,7 +222,7 @@ def test_compare_with_options(calls: list[Any]) -> None:
     ("arguments", "message"),
     [
         ([], "the following arguments are required: command"),
-        (["train"], "invalid choice: 'train'"),
+        (["trian"], "invalid choice: 'trian'"),
         (["compare"], "the following arguments are required: data"),
         (["compare", "iris"], "invalid choice: 'iris'"),
         (["compare", "german", "--replicates", "49"], "--replicates must be at least 50"),

@@ -1,0 +1,143 @@
+"""An audit as JSON: every table, reading and setting, NaN as null."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from pyrofair._version import __version__
+from pyrofair.audits.readings import read_audit, read_levels, read_thresholds
+
+if TYPE_CHECKING:
+    from pyrofair.audits.audit import Audit
+
+__all__ = ["SCHEMA_VERSION", "audit_to_json", "known_versions"]
+
+SCHEMA_VERSION = 1
+"""The version of the layout: a key that changes its meaning, or goes, raises it; a new key does not."""
+
+LISTED = 1_000
+"""The most paths that are listed."""
+PACKAGES = ("numpy", "pandas", "scikit-learn", "scipy", "torch", "pyro-ppl")
+KEPT = (
+    "rows", "level", "threshold", "replicates", "failed", "paired", "swapped", "unnamed", "untouched", "outcomes",
+    "score_types", "resampling", "form", "doubts", "largest_z", "stage_lines", "failure",
+)  # fmt: skip
+"""What JSON takes from the context as it is."""
+
+
+def known_versions() -> dict[str, str]:
+    """Return the versions of Python, pyrofair and the packages that numbers depend on."""
+    found = {"python": platform.python_version(), "pyrofair": __version__}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def audit_to_json(audit: Audit, *, rows: bool = False, indent: int | None = None) -> str:
+    """Return an audit as JSON; with ``rows`` also its draws and influence values, a list for each column."""
+    context = audit.context
+    paths = context["paths"]
+    graph = context["graph"]
+    readings = [
+        {"model": model, "decisions": decisions, **asdict(each)}
+        for (model, decisions), each in read_audit(audit.table, audit.groups, context).items()
+    ]
+    at = [
+        {"model": model, "threshold": threshold, **asdict(each)}
+        for (model, threshold), each in read_thresholds(audit.thresholds, context).items()
+    ]
+    within = [
+        {"subgroup": subgroup, "level": level, "model": model, **asdict(each)}
+        for (subgroup, level, model), each in read_levels(audit.subgroups, context).items()
+    ]
+    found: dict[str, Any] = {
+        "schema": "pyrofair-audit",
+        "schema_version": SCHEMA_VERSION,
+        "versions": context["versions"],
+        "settings": context["settings"],
+        "source": context["source"],
+        "question": {
+            "sensitive": graph.sensitive,
+            "sensitive_column": graph.sensitive_column,
+            "baseline": graph.baseline,
+            "contrast": graph.contrast,
+            "outcome": graph.outcome,
+            "outcome_column": graph.outcome_column,
+            "positive": graph.positive,
+            "nodes": graph.nodes,
+            "edges": graph.edges,
+            "latent": graph.latent,
+            "columns": graph.columns,
+            "unfair_paths": paths.paths[:LISTED],
+            "n_unfair_paths": paths.paths.size,
+            "fair_paths": paths.fair_paths[:LISTED],
+            "n_fair_paths": paths.fair_paths.size,
+        },
+        "readings": {"models": readings, "thresholds": at, "subgroups": within},
+        "tables": {
+            "table": _records(audit.table),
+            "groups": _records(audit.groups),
+            "stages": _records(audit.stages),
+            "thresholds": _records(audit.thresholds),
+            "subgroups": _records(audit.subgroups),
+            "overlap": _records(context["overlap"]),
+        },
+        "assumptions": context["assumptions"],
+        "outcome_assumptions": context["outcome_assumptions"],
+        "warnings": context["warnings"],
+        "context": {name: context.get(name) for name in KEPT},
+    }
+    if rows:
+        found["draws"] = _by_column(audit.draws)
+        found["influence"] = _by_column(audit.influence)
+    return json.dumps(plain(found), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON holds it: numbers, texts, lists and dictionaries; what is missing or infinite is None."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key): plain(each) for key, each in value.items()}
+    if isinstance(value, pd.DataFrame):
+        return _records(value)
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Iterable):
+        return [plain(each) for each in value]
+    return None if pd.isna(value) else str(value)
+
+
+def _key(key: Any) -> str:
+    return " | ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): plain(value) for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _by_column(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return for each column its labels by level and its values."""
+    names = [str(name) for name in table.columns.names]
+    return [
+        {**dict(zip(names, map(plain, label), strict=True)), "values": plain(table[label].to_numpy())}
+        for label in (table.columns if len(table) else ())
+    ]

@@ -1,0 +1,126 @@
+"""Which decisions on given units flip, and along which unfair paths, by a source with counterfactuals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from sklearn.base import clone
+
+from pyrofair._random import seed_from
+from pyrofair._validation import require_instance, require_real, require_seed, shown
+from pyrofair.exceptions import DataError
+from pyrofair.graph.paths import show_path
+
+if TYPE_CHECKING:
+    from pyrofair.sources import SEM
+
+__all__ = ["flips"]
+
+MOST_PATHS = 20
+ALL = "all unfair paths"
+COLUMNS = ["row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips"]
+
+
+def flips(
+    models: Mapping[str, Any],
+    sem: SEM,
+    rows: pd.DataFrame,
+    *,
+    threshold: float = 0.5,
+    random_state: int | None = None,
+    **abduction: Any,
+) -> pd.DataFrame:
+    """Return whether the decisions on given units flip when unfair paths are switched: all of them, and each alone.
+
+    The noise of each unit is inferred from its row (abduction), and both worlds are evaluated on it, so that a unit is
+    compared with itself. The flips of single paths need not add up to those of all: two paths may each be too weak to
+    flip a decision, or cancel.
+
+    *Assumes* that the program's equations hold, and the coupling of nodes drawn without explicit noise.
+
+    Parameters
+    ----------
+    models
+        Fitted models by name, with ``predict_proba``.
+    sem
+        A structural equation model with the unfair paths.
+    rows
+        The n units, with a column for each node of the program that is not latent.
+    threshold
+        A decision is positive where the score exceeds it.
+    random_state
+        Seeds the draws of noise that the rows do not determine; the same noise serves all paths.
+    abduction
+        Settings of :meth:`pyrofair.SEM.counterfactual`: method, inverses, draws, tolerance, guide, do.
+
+    Returns
+    -------
+    DataFrame
+        A line for each unit, model and set of paths (``path``: "all unfair paths", or a path): ``row``, the label of
+        the unit in the index; ``baseline`` and ``switched``, the scores in both worlds (posterior means); ``effect``,
+        their difference, with its standard deviation over draws, ``effect_sd``; and ``flips``, the probability that the
+        two decisions differ, 0 or 1 where the row determines both worlds.
+
+    Raises
+    ------
+    DataError
+        If a setting, a model or the table is unfit, or there are more than 20 unfair paths.
+
+    References
+    ----------
+    Chikahara et al. (2021), appendix A.1; Pearl (2009), theorem 7.1.7.
+
+    Examples
+    --------
+    >>> import pyro, pyro.distributions as dist
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from pyrofair import SEM, CausalGraph
+    >>> def program(n):
+    ...     with pyro.plate("units", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         pyro.deterministic("M", 2 * A + pyro.sample("U", dist.Normal(0.0, 1.0)))
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> train = pd.DataFrame({"A": [0.0, 1.0, 0.0, 1.0], "M": [-1.0, 1.0, 0.4, 0.2]})
+    >>> model = LogisticRegression(C=100.0).fit(train, [0, 1, 0, 1])
+    >>> given = pd.DataFrame({"A": [0, 1], "M": [-3.0, 0.5]}, index=["one", "other"])
+    >>> found = flips({"model": model}, SEM(program, graph.unfair("A -> Y", "A -> M -> Y")), given)
+    >>> found[["row", "path", "flips"]].to_dict("tight")["data"]  # doctest: +NORMALIZE_WHITESPACE
+    [['one', 'all unfair paths', 0.0], ['other', 'all unfair paths', 1.0], ['one', 'A -> M -> Y', 0.0],
+     ['other', 'A -> M -> Y', 1.0], ['one', 'A -> Y', 0.0], ['other', 'A -> Y', 1.0]]
+    """
+    if not isinstance(models, Mapping) or not models or not all(isinstance(name, str) for name in models):
+        raise DataError(f"models={shown(models)} must give models by name: flips({{'plain': model}}, sem, rows).")
+    if not hasattr(sem, "counterfactual"):
+        raise DataError(
+            f"sem={shown(sem)} has no counterfactuals of given units; weights and regressions compare populations "
+            "alone. Pass an SEM: SEM(program, unfair), or SEM.from_mechanisms(learned, unfair)."
+        )
+    require_instance("rows", rows, pd.DataFrame, "a DataFrame of the units")
+    require_real("threshold", threshold, least=0.0, below=1.0, hint="A decision is 1 if score > threshold.")
+    require_seed(random_state)
+    paths = sem.unfair.paths
+    if paths.size > MOST_PATHS:
+        raise DataError(
+            f"There are {paths.size:,} unfair paths, more than {MOST_PATHS} to switch one by one. Name fewer: "
+            "SEM(program, graph.unfair('A -> M -> Y'))."
+        )
+    seed = seed_from(random_state)
+    sets = {ALL: sem.unfair} | {show_path(path): _alone(sem, path) for path in (paths if paths.size > 1 else ())}
+    parts = []
+    for name, unfair in sets.items():
+        found = clone(sem).set_params(unfair=unfair).counterfactual(rows, random_state=seed, **abduction)
+        for model, each in models.items():
+            scores = found.scores(each, threshold=threshold).rename(columns={"decisions_differ": "flips"})
+            scores = scores.assign(row=list(rows.index), model=model, path=name)
+            parts.append(scores.reset_index(drop=True)[COLUMNS])
+    joined = pd.concat(parts, ignore_index=True)
+    order = pd.Categorical(joined["model"], [*models])
+    return joined.iloc[order.codes.argsort(kind="stable")].reset_index(drop=True)
+
+
+def _alone(sem: Any, path: tuple[str, ...]) -> Any:
+    """Return one path as the only unfair one, with the roles of the two values kept."""
+    unfair = sem.unfair.graph.unfair(show_path(path))
+    return unfair.reversed() if sem.unfair.swapped else unfair

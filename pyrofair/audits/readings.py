@@ -1,0 +1,198 @@
+"""What the numbers of an audit show of each model, judged in one place for every form of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from pyrofair.effects.group_agreement import disagreeing
+
+__all__ = [
+    "Reading",
+    "Status",
+    "accuracy_remark",
+    "judge",
+    "rate_remark",
+    "read_audit",
+    "read_levels",
+    "read_thresholds",
+]
+
+SMALL = 0.05
+"""An upper end of at most this share of units is called small, and a lower end given units must exceed it."""
+SAME_FOR_ALL = 0.02
+FEW = 10
+ROUNDING = 1e-9
+
+Status = Literal[
+    "unfair",
+    "small",
+    "inconclusive",
+    "untouched",
+    "constant",
+    "few_rows",
+    "doubtful",
+    "groups_disagree",
+    "no_probability",
+    "no_interval",
+    "failed",
+]
+"""The judgements: the first three rest on intervals, "untouched" on the graph alone, and the others are none."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the quantities of a model show, or why no verdict is given.
+
+    ``text`` is the sentence of the report. ``least`` and ``most`` bound the share of units decided on unfairly, NaN
+    where no verdict rests on them; ``cause`` is the reason of a verdict that is not given.
+    """
+
+    status: Status
+    text: str
+    least: float = np.nan
+    most: float = np.nan
+    cause: str = ""
+
+    @property
+    def is_verdict(self) -> bool:
+        """Whether the numbers, or the graph, support a statement on the share of units."""
+        return self.status in ("unfair", "small", "inconclusive", "untouched")
+
+
+def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[str, Any], Reading]:
+    """Return the reading of each model and decisions of an audit's table (or of its thresholds)."""
+    found = {}
+    comparable = groups.iloc[:0] if "wald" in context else groups
+    keys: Any = table.groupby(["model", "decisions"], sort=False)
+    for (model, decisions), own in keys:
+        if context["failure"]:
+            cause = context["failure"].rstrip(".")
+            found[str(model), decisions] = Reading("failed", "no unfair effect could be estimated", cause=cause)
+            continue
+        doubts = context.get("doubts", {})
+        found[str(model), decisions] = judge(
+            {row.quantity: row for row in own.itertuples()},
+            context["untouched"].get(model, ()),
+            context["small"].get(model, ()),
+            disagreeing(comparable, {"model": model, "decisions": decisions}),
+            doubts.get((model, decisions), doubts.get(model, "")),
+            decided=decisions != "score",
+        )
+    return found
+
+
+def read_thresholds(table: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[str, Any], Reading]:
+    """Return the reading of each model at each threshold of an audit's table of thresholds."""
+    if table.empty:
+        return {}
+    own = {**context, "doubts": context.get("threshold_doubts", {}), "wald": True}
+    return read_audit(table.rename(columns={"threshold": "decisions"}), pd.DataFrame(), own)
+
+
+def read_levels(table: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[str, str, str], Reading]:
+    """Return the reading of each subgroup, level and model of an audit's table of subgroups."""
+    found = {}
+    keys: Any = table.groupby(["subgroup", "level", "model"], sort=False)
+    for (subgroup, level, model), own in keys:
+        of = {row.quantity: row for row in own.itertuples()}
+        note = of["mean_unfair_effect"].note
+        few = [note.removeprefix("no estimate: ")] if note.startswith("no estimate") else []
+        doubt = note.removeprefix("in doubt: ") if note.startswith("in doubt") else ""
+        doubt = context.get("doubts", {}).get(model, doubt)
+        untouched = context["untouched"].get(model, ())
+        found[subgroup, level, model] = judge(of, untouched, few, pd.DataFrame(), doubt, decided=True)
+    return found
+
+
+def judge(
+    of: Mapping[str, Any],
+    untouched: Sequence[str],
+    few: Sequence[str],
+    apart: pd.DataFrame,
+    doubt: str,
+    *,
+    decided: bool,
+) -> Reading:
+    """Return what the quantities of a model show, or why no verdict is given.
+
+    ``untouched`` names the columns of a model that no unfair path reaches, whatever effect the weights show; ``few``
+    the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong;
+    ``doubt`` what the diagnostics of a stage show.
+    """
+    lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
+    rate = of["positive_rate"]
+    rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
+    if untouched:
+        columns = ", ".join(untouched)
+        return Reading(
+            "untouched",
+            f"no unfair effect, by the graph: it reads {columns} only, which no unfair path touches, so "
+            "its two answers are the same. A mean unfair effect other than 0 is the error of the estimate.",
+            0.0,
+            0.0,
+            columns,
+        )
+    if decided and rarer < FEW:  # a bootstrap of so few rows shows no spread
+        return Reading(
+            "constant",
+            f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, "
+            "and a bound that is small for that reason is no merit.",
+            cause=f"{rarer:.0f}",
+        )
+    if reason := next(filter(None, few), ""):
+        return Reading(
+            "few_rows", f"none: {reason}, and what a few rows lack, no interval made of them shows.", cause=reason
+        )
+    if doubt:
+        return Reading("doubtful", f"withheld: {doubt}.", cause=doubt)
+    if len(apart):
+        quantities = ", ".join(apart["quantity"])
+        return Reading(
+            "groups_disagree",
+            f"withheld: the two observed groups, weighted alone, disagree on {quantities} beyond "
+            "chance (see below), so the numbers above may be those of a wrong propensity.",
+            cause=quantities,
+        )
+    if np.isnan(lower.estimate):
+        return Reading(
+            "no_probability",
+            "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap.",
+        )
+    if np.isnan(effect.lower) or np.isnan(upper.upper):
+        return Reading(
+            "no_interval",
+            "none, for there are no intervals; the point estimates allow "
+            f"{lower.estimate:.1%} to {upper.estimate:.1%} of units.",
+        )
+    # The lower end is an absolute value, whose replicates are never 0: without units, the sign of the mean effect
+    # decides instead; with units, which make the end larger than that, it must be clear of 0.
+    least, most = max(effect.lower, -effect.upper, 0.0), min(upper.upper, 1.0)
+    if lower.estimate > abs(effect.estimate) + ROUNDING and lower.lower > SMALL:
+        least = max(least, lower.lower)
+    if least > 0.0:
+        return Reading("unfair", f"unfair to at least {least:.1%} of units, and to at most {most:.1%}.", least, most)
+    if most <= SMALL:
+        return Reading("small", f"unfair to at most {max(most, 0.0):.1%} of units.", 0.0, max(most, 0.0))
+    return Reading(
+        "inconclusive",
+        f"inconclusive: the data allow anything from 0 % to {most:.1%} of units; a wide interval is no "
+        "evidence of unfairness, nor of its absence.",
+        0.0,
+        most,
+    )
+
+
+def accuracy_remark(accuracy: Any, majority: Any) -> str:
+    """Return what is to be said of an accuracy beside the majority class, or an empty string."""
+    low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
+    return "not clearly better than a constant prediction" if low <= majority.estimate else ""
+
+
+def rate_remark(rate: Any) -> str:
+    """Return what is to be said of a positive prediction rate, or an empty string."""
+    return "nearly constant" if min(rate.estimate, 1.0 - rate.estimate) < SAME_FOR_ALL else ""

@@ -1,0 +1,396 @@
+"""Unfair effects within subgroups that the sensitive attribute does not change, with simultaneous intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair._validation import did_you_mean, shown
+from pyrofair.audits.report import absolute_interval
+from pyrofair.audits.wald import LARGEST_Z, is_influence_based
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.exceptions import DataError
+from pyrofair.graph import CausalGraph, UnfairPaths, identify
+from pyrofair.tables.reading import require_aligned
+from pyrofair.tables.row_identity import hash_rows
+
+__all__ = ["SUBGROUP_COLUMNS", "Subgroup", "estimate_subgroups", "read_subgroups"]
+
+Array = NDArray[np.float64]
+
+MOST_LEVELS = 20
+"""A subgroup of more levels has too few rows in each to be read."""
+MOST_HELD = 1 << 24
+"""The numbers that are held at once."""
+ENOUGH = 300
+"""Labels count as a function of columns where so many rows repeat another one's columns, and its label."""
+DRAWS = 20_000
+"""Draws of the largest deviation."""
+ROUNDING = 1e-12
+FEW = 10
+"""Fewer rows of the rarer decision show no spread."""
+Deviation = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Positions of some audited rows, ascending, and the share of each in the error of a mean over them."""
+SUBGROUP_COLUMNS = (
+    "subgroup", "level", "model", "quantity", "estimate", "lower", "upper", "rows", "ess", "note",
+)  # fmt: skip
+PARTS: dict[str, tuple[dict[str, float], str]] = {
+    "positive_rate": ({"positive": 1.0}, ""),
+    "p_y0": ({"y0": 1.0}, ""),
+    "p_ypi": ({"ypi": 1.0}, ""),
+    "mean_unfair_effect": ({"ypi": 1.0, "y0": -1.0}, ""),
+    "piu_lower": ({"lower": 1.0}, "size"),
+    "piu_upper": ({"rest": 1.0}, "rest"),
+}
+"""For each quantity the functionals it is made of, and whether it is their size or one minus that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subgroup:
+    """Levels of the n audited rows: ``codes`` (n,) are positions in ``levels``; it is a function of ``columns``."""
+
+    name: str
+    codes: NDArray[np.int64]
+    levels: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def read_subgroups(subgroups: object, source: Any, table: pd.DataFrame) -> tuple[Subgroup, ...]:
+    """Return the subgroups of the n rows of a table, each a function of what every stage of the source conditions on.
+
+    Nothing is fitted: what the graph rules out is refused here.
+    """
+    if subgroups is None:
+        return ()
+    unfair: UnfairPaths = source.unfair
+    if not (is_influence_based(source) and hasattr(type(source), "conditioned_on")):
+        raise DataError(
+            f"subgroups need a source with a value for each row that is right given the features of the subgroup, and "
+            f"{type(source).__name__} has none. Pass the unfair paths, or OneStep(unfair)."
+        )
+    asked = _asked(subgroups)
+    if getattr(source, "joint", None):
+        raise DataError(
+            f"subgroups and joint={source.joint!r} do not go together: such ends of PIU are made for the whole "
+            "population. Use joint=None, or audit without subgroups."
+        )
+    part = identify(unfair).baseline
+    allowed = unfair.graph.columns_of(part.order[: part.roots])
+    return tuple(_read(name, each, unfair.graph, table, allowed) for name, each in asked.items())
+
+
+def _asked(subgroups: object) -> dict[str, Any]:
+    if isinstance(subgroups, str):
+        return {subgroups: subgroups}
+    found: dict[str, Any] | None = None
+    if isinstance(subgroups, Mapping):
+        found = dict(subgroups)
+    elif isinstance(subgroups, Sequence):
+        found = {each: each for each in subgroups if isinstance(each, str)}
+        found = found if len(found) == len(subgroups) else None
+    if not found or not all(isinstance(name, str) for name in found):
+        raise DataError(
+            f"subgroups={shown(subgroups)} must be names of columns, each once, such as ['age_band'], or a dictionary "
+            "from names to columns, to functions of the table, or to Series of labels."
+        )
+    return found
+
+
+def _read(name: str, given: Any, graph: CausalGraph, table: pd.DataFrame, allowed: Sequence[str]) -> Subgroup:
+    columns: tuple[str, ...]
+    if isinstance(given, str):
+        _check_column(name, given, graph, allowed)
+        labels, columns = table[given], (given,)
+    elif isinstance(given, pd.Series):
+        require_aligned(table, given, f"the subgroup {name!r}", table="df")
+        labels, columns = given, tuple(allowed)
+        _check_function(name, given, table[list(allowed)])
+    elif callable(given):
+        labels, columns = _called(name, given, table[list(allowed)]), tuple(allowed)
+    else:
+        raise DataError(
+            f"The subgroup {name!r} is {shown(given)}; give a column, a function of the table's columns "
+            f"{_these(allowed)}, or a Series of labels."
+        )
+    if labels.isna().any():
+        raise DataError(
+            f"The subgroup {name!r} has no label for {int(labels.isna().sum())} row(s); give these a label of their "
+            "own, such as 'unknown'."
+        )
+    ordered = labels.cat.remove_unused_categories() if isinstance(labels.dtype, pd.CategoricalDtype) else labels
+    levels: Any
+    codes: Any
+    if isinstance(ordered.dtype, pd.CategoricalDtype):
+        levels, codes = ordered.cat.categories, ordered.cat.codes
+    else:
+        codes, levels = pd.factorize(ordered, sort=True)
+    if len(levels) > MOST_LEVELS:
+        raise DataError(
+            f"The subgroup {name!r} has {len(levels):,} levels, more than {MOST_LEVELS}, such as {levels[0]}. Gather "
+            f"them: subgroups={{{name!r}: lambda table: pd.cut(table[{columns[0]!r}], 4)}}."
+        )
+    return Subgroup(name, np.asarray(codes, dtype=np.int64), tuple(map(str, levels)), columns)
+
+
+def _these(allowed: Sequence[str]) -> str:
+    return ", ".join(map(repr, allowed)) or "(none: the sensitive attribute causes all that a classifier reads)"
+
+
+def _check_column(name: str, column: str, graph: CausalGraph, allowed: Sequence[str]) -> None:
+    """Refuse a column within whose levels the mean of influence values estimates no effect."""
+    if column in allowed:
+        return
+    which = f"The subgroup {name!r} is made of {column!r}, "
+    choose = f"Choose among {_these(allowed)}."
+    if column == graph.sensitive_column:
+        raise DataError(
+            f"{which}the sensitive attribute: the estimate of each world rests on rows of one value of it, so that its "
+            f"mean over the rows of a value estimates nothing. {choose} For one observed group's own effect, audit "
+            "with sample_weight that moves the population there."
+        )
+    node = graph.node_of.get(column)
+    if node is None:
+        raise DataError(
+            f"{which}which is no column of the graph.{did_you_mean(column, allowed)} The weights and regressions do "
+            "not condition on it, so that their errors need not cancel within its levels. Add it to the graph, with "
+            f"its arrows (f'{column} -> {graph.outcome}'), if the sensitive attribute does not cause it. {choose}"
+        )
+    if node in graph.descendants(graph.sensitive):
+        raise DataError(
+            f"{which}which {graph.sensitive!r} causes: which units have a level of it differs between the two worlds, "
+            f"and rows are weighted by what follows {graph.sensitive!r}, so that the mean over a level estimates no "
+            f"effect on its units. {choose}"
+        )
+    raise DataError(
+        f"{which}which is no cause of what a classifier reads, so that nothing conditions on it. Add its arrow to the "
+        f"graph (f'{column} -> {graph.outcome}'). {choose}"
+    )
+
+
+def _called(name: str, function: Callable[[pd.DataFrame], Any], roots: pd.DataFrame) -> pd.Series[Any]:
+    """Return the labels that a function gives to the rows, which holds no other columns."""
+    try:
+        labels = function(roots.copy())
+    except KeyError as error:
+        raise DataError(
+            f"The function of the subgroup {name!r} asks for {error}, and is given {_these(list(roots.columns))}: the "
+            "columns that the sensitive attribute does not cause."
+        ) from error
+    if isinstance(labels, pd.Series):
+        if not labels.index.equals(roots.index):
+            raise DataError(f"The function of the subgroup {name!r} must keep the index of the table that it is given.")
+        return labels
+    values = np.asarray(labels)
+    if values.shape != (len(roots),):
+        raise DataError(
+            f"The function of the subgroup {name!r} returned the shape {values.shape} for {len(roots):,} rows; return "
+            "a label for each row."
+        )
+    return pd.Series(values, index=roots.index)
+
+
+def _check_function(name: str, labels: pd.Series[Any], roots: pd.DataFrame) -> None:
+    """Refuse labels that are no function of the columns that may make subgroups, as far as repeated rows show."""
+    remedy = (
+        f"Give it as a function of {_these(list(roots.columns))} instead, which is right by construction: "
+        f"subgroups={{{name!r}: lambda table: ...}}."
+    )
+    if roots.shape[1] == 0:
+        raise DataError(f"The labels {name!r} can be no function of columns: there are {_these([])}.")
+    cell = np.unique(hash_rows(roots), return_inverse=True)[1].ravel()
+    codes = pd.factorize(labels.reset_index(drop=True))[0]
+    pairs = len(pd.DataFrame({"cell": cell, "code": codes}).drop_duplicates())
+    cells = int(cell.max()) + 1
+    if pairs > cells:
+        raise DataError(
+            f"The labels {name!r} differ between rows that agree in {_these(list(roots.columns))}, so they are no "
+            f"function of what the sensitive attribute does not cause. {remedy}"
+        )
+    if len(labels) - cells < ENOUGH:
+        raise DataError(
+            f"Only {len(labels) - cells:,} row(s) repeat another one in {_these(list(roots.columns))}, fewer than "
+            f"{ENOUGH}, so that the labels {name!r} cannot be checked to follow from these columns. {remedy}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """One level of a subgroup: its rows, their sizes, and why it has no interval or is in doubt."""
+
+    subgroup: str
+    name: str
+    at: NDArray[np.int64]
+    ess: float
+    reason: str
+    doubt: str
+
+
+def estimate_subgroups(
+    subgroups: Sequence[Subgroup],
+    asked: Sequence[tuple[Any, Any]],
+    influence: pd.DataFrame,
+    inflation: float,
+    table: pd.DataFrame,
+    a: NDArray[np.int8],
+    weight: Array,
+    *,
+    level: float,
+    random_state: int | None,
+) -> pd.DataFrame:
+    """Return for each level, model and quantity of thresholded decisions the estimate with a simultaneous interval.
+
+    All intervals of the table hold together with the probability ``level``: their half-widths are the standard errors
+    times a quantile of the largest deviation of all, in those units, drawn from its joint normal distribution.
+    """
+    rows: list[dict[str, Any]] = []
+    deviations: list[Deviation] = []
+    tests = max(1, sum(len(each.levels) for each in subgroups))
+    for source, scores in asked:
+        _check_conditioned(source, subgroups)
+        names = [model.name for model in scores.models]
+        for each in (level_ for subgroup in subgroups for level_ in _levels(subgroup, source, table, a, weight, tests)):
+            for model in names:
+                for quantity, (parts, form) in PARTS.items():
+                    row, deviation = _estimate(each, model, quantity, parts, form, influence, inflation, weight)
+                    row["place"] = len(deviations) if deviation is not None else -1
+                    if deviation is not None:
+                        deviations.append(deviation)
+                    rows.append(row)
+    spread, reach = _reach(deviations, len(weight), level, random_state)
+    for row in rows:
+        place, form, value = row.pop("place"), row.pop("form"), row.pop("value")
+        if place < 0:
+            continue
+        half = reach * spread[place]
+        low, high = value - half, value + half
+        if form:
+            low, high = absolute_interval(low, high)
+            low, high = (1.0 - high, 1.0 - low) if form == "rest" else (low, high)
+        row |= {"lower": low, "upper": high}
+    return pd.DataFrame(rows, columns=list(SUBGROUP_COLUMNS))
+
+
+def _check_conditioned(source: Any, subgroups: Sequence[Subgroup]) -> None:
+    """Refuse subgroups of columns that some stage of a fitted source does not condition on."""
+    known = set(source.unfair.graph.columns_of(source.conditioned_on))
+    for each in subgroups:
+        missing = [column for column in each.columns if column not in known]
+        if missing:
+            raise DataError(
+                f"The subgroup {each.name!r} is made of {', '.join(map(repr, missing))}, on which not every stage of "
+                f"{type(source).__name__} (form {getattr(source, 'form_', '')!r}) conditions: within its levels the "
+                "corrections are weighted wrongly. Use form='prefix', which conditions on all, or a subgroup of "
+                f"{_these(sorted(known))}."
+            )
+
+
+def _levels(
+    subgroup: Subgroup, source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int
+) -> list[_Level]:
+    found = []
+    for code, name in enumerate(subgroup.levels):
+        at = np.flatnonzero((subgroup.codes == code) & (weight > 0.0))
+        ess, reason, doubt = _size(source, table, a, weight, at, tests)
+        found.append(_Level(subgroup.name, name, at, ess, reason, doubt))
+    return found
+
+
+def _size(
+    source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, at: NDArray[np.int64], tests: int
+) -> tuple[float, str, str]:
+    """Return the effective size of the rows of a level, why they are too few, and what casts doubt on their weights."""
+    graph = source.unfair.graph
+    sizes = [kish_size(weight[at][a[at] == value]) if (a[at] == value).any() else 0.0 for value in (0, 1)]
+    few = min((0, 1), key=lambda value: sizes[value])
+    if sizes[few] < FEWEST_ROWS:
+        return (
+            float("nan"),
+            f"{sizes[few]:.0f} row(s) with {graph.sensitive_column}={graph.label(few)!r}, fewer than {FEWEST_ROWS}",
+            "",
+        )
+    try:
+        stages = source.stages(table.iloc[at], weight[at])
+    except DataError as error:
+        return float("nan"), str(error), ""
+    if not len(stages):
+        return float(kish_size(weight[at])), "", ""
+    ess = float(stages["ess"].min())
+    if ess < FEWEST_ROWS:
+        return ess, f"a stage has the effective size {ess:.1f}, fewer than {FEWEST_ROWS} rows", ""
+    problems = [f"stage {each['nodes']}: {each['problem']}" for each in stages.to_dict("records") if each["problem"]]
+    largest = float(stages["mean_weight_z"].abs().max())
+    beyond = 1.0 - (1.0 - NormalDist().cdf(LARGEST_Z)) / (tests * len(stages))
+    if not problems and largest > NormalDist().inv_cdf(beyond):
+        problems = [f"the mean weight of a stage is {largest:.1f} standard errors from 1"]
+    return ess, "", "; ".join(problems)
+
+
+def _estimate(
+    level: _Level,
+    model: str,
+    quantity: str,
+    parts: Mapping[str, float],
+    form: str,
+    influence: pd.DataFrame,
+    inflation: float,
+    weight: Array,
+) -> tuple[dict[str, Any], Deviation | None]:
+    """Return the row of a quantity, and the shares of its rows in the error of its signed value, if it has one."""
+    at = level.at
+    row: dict[str, Any] = dict.fromkeys(SUBGROUP_COLUMNS, np.nan) | {
+        "subgroup": level.subgroup,
+        "level": level.name,
+        "model": model,
+        "quantity": quantity,
+        "rows": len(at),
+        "ess": level.ess if quantity != "positive_rate" or not len(at) else float(kish_size(weight[at])),
+        "note": "",
+        "form": form,
+        "value": np.nan,
+    }
+    causal = quantity != "positive_rate"
+    if not len(at) or (causal and level.reason):
+        return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
+    share = weight[at] / weight[at].sum()
+    values = sum(
+        (factor * influence[model, "threshold", each].to_numpy()[at] for each, factor in parts.items()),
+        np.zeros(len(at)),
+    )
+    value = float(share @ values)
+    estimate = {"": value, "size": abs(value), "rest": 1.0 - abs(value)}[form]
+    row |= {"estimate": estimate, "value": value}
+    rate = float(share @ influence[model, "threshold", "positive"].to_numpy()[at])
+    rarer = min(rate, 1.0 - rate) * float(kish_size(weight[at]))
+    if rarer < FEW:
+        return row | {"note": f"no interval: all but about {rarer:.0f} of the rows get the same answer"}, None
+    note = f"in doubt: {level.doubt}" if causal and level.doubt else ""
+    return row | {"note": note}, (at, share * (values - value) * np.sqrt(inflation if causal else 1.0))
+
+
+def _reach(deviations: Sequence[Deviation], n: int, level: float, random_state: int | None) -> tuple[Array, float]:
+    """Return the standard errors of K means, (K,), and the quantile of the largest of their deviations over these."""
+    if not deviations:
+        return np.empty(0), np.nan
+    covariance = np.zeros((len(deviations),) * 2)
+    size = max(1, MOST_HELD // len(deviations))
+    for start in range(0, n, size):
+        part = np.zeros((min(size, n - start), len(deviations)))
+        for i, (at, values) in enumerate(deviations):
+            own = slice(*np.searchsorted(at, [start, start + size]))
+            part[at[own] - start, i] = values[own]
+        covariance += part.T @ part
+    spread = np.sqrt(np.diag(covariance))
+    varies = spread > ROUNDING
+    if not varies.any():
+        return spread, 0.0
+    scaled = covariance[np.ix_(varies, varies)] / np.outer(spread[varies], spread[varies])
+    scale, vectors = np.linalg.eigh(scaled)
+    noise = np.random.default_rng(random_state).standard_normal((DRAWS, len(scale)))
+    drawn = np.abs(noise @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T)
+    return spread, float(np.quantile(drawn.max(axis=1), level))

@@ -1,0 +1,391 @@
+"""The page of an audit in a browser and as text: readable, accessible, alone, and with every name escaped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyrofair as pf
+from pyrofair.audits.display import SCHEMA_VERSION
+from pyrofair.audits.display.words import advice, answer, percent
+from pyrofair.audits.readings import Reading
+
+GRAPH = pf.CausalGraph(
+    "Q -> A; {A Q} -> M; {A M} -> D; {A Q M D} -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man"
+)
+UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y", "A -> M -> D -> Y")
+NAMES = {
+    "A": "s<&\"'>ex" + "ual" * 30,
+    "Q": "المهارة",
+    "M": "=M & co",
+    "D": "d" * 80,
+    "Y": "</style><script>alert(2)</script>",
+}
+NASTY_MODEL = "<script>alert('1')</script> & \"quoted\" " + "long " * 40 + "x" * 150
+
+
+class Model:
+    """Scores that are linear in the columns, under their plain names."""
+
+    def __init__(self, base: float, a: float, m: float, names: dict[str, str] | None = None) -> None:
+        self.weights, self.names = (base, a, m), names or {}
+
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+        plain = X.rename(columns={new: old for old, new in self.names.items()})
+        base, a, m = self.weights
+        p = base + a * plain["A"].astype(str).str.contains("man$|<b>").to_numpy() * (plain["A"] != "woman").to_numpy()
+        p = p + m * plain["M"].to_numpy() + 0.1 * (plain["Q"] == "high").to_numpy()
+        return np.column_stack([1.0 - p, p])
+
+
+def units(n: int = 1500) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    q = rng.integers(0, 3, n)
+    a = rng.random(n) < 0.35 + 0.2 * (q == 1)
+    m = (rng.random(n) < 0.2 + 0.35 * a + 0.1 * q).astype(int)
+    d = (rng.random(n) < 0.3 + 0.3 * m).astype(int)
+    y = (rng.random(n) < 0.15 + 0.25 * a + 0.3 * m + 0.1 * d).astype(int)
+    return pd.DataFrame(
+        {"A": np.where(a, "man", "woman"), "Q": np.array(["low", "middle", "high"])[q], "M": m, "D": d, "Y": y}
+    )
+
+
+def saturated(unfair: pf.UnfairPaths) -> pf.OneStep:
+    return pf.OneStep(unfair, propensity="saturated", regression="saturated", random_state=0)
+
+
+def audited(**settings: Any) -> pf.audits.Audit:
+    given: dict[str, Any] = {
+        "models": {
+            "plain": Model(0.1, 0.3, 0.3),
+            "penalised": Model(0.2, 0.05, 0.32),
+            "constant": Model(0.7, 0.01, 0.01),
+        },
+        "source": saturated(UNFAIR),
+        "df": units(),
+        "random_state": 0,
+    } | settings
+    return pf.audit(given.pop("models"), given.pop("source"), given.pop("df"), progress=False, **given)
+
+
+def nasty() -> pf.audits.Audit:
+    df = units().rename(columns=NAMES)
+    label = {"man": "<b>man</b>", "woman": " رجل طويل "}
+    df[NAMES["A"]] = df[NAMES["A"]].map(label)
+    edges = [(NAMES[one], NAMES[other]) for one, other in GRAPH.edges]
+    graph = pf.CausalGraph(
+        edges, sensitive=NAMES["A"], outcome=NAMES["Y"], baseline=label["woman"], contrast=label["man"]
+    )
+    unfair = graph.unfair(*([NAMES[node] for node in path] for path in UNFAIR.paths))
+    models = {
+        NASTY_MODEL: Model(0.1, 0.3, 0.3, NAMES),
+        "نموذج": Model(0.2, 0.05, 0.32, NAMES),
+        "'; --": Model(0.3, 0.1, 0.2, NAMES),
+        "d": Model(0.1, 0.2, 0.3, NAMES),
+    }
+    within = {'<i>who & "what"</i>': lambda table: table[NAMES["Q"]]}
+    return audited(models=models, source=saturated(unfair), df=df, subgroups=within)
+
+
+def failed() -> pf.audits.Audit:
+    source = saturated(UNFAIR).fit(units())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pf.PyrofairWarning)
+        return audited(models={"plain": Model(0.1, 0.3, 0.3)}, source=source, df=units().query("A == 'man'"))
+
+
+@pytest.fixture(scope="module")
+def report() -> pf.audits.Audit:
+    return audited(thresholds=[0.2, 0.5, 0.8], subgroups=["Q"])
+
+
+@pytest.fixture(scope="module")
+def escaped() -> pf.audits.Audit:
+    return nasty()
+
+
+# --- the page as text -------------------------------------------------------------------------------------------------
+
+
+class Reader(HTMLParser):
+    """Collects elements with their attributes, and the texts of headings and cells."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_the_page_states_the_readings_of_the_text(report: pf.audits.Audit) -> None:
+    page, text = report.to_html(), str(report)
+    texts = " ".join("".join(Reader(page).texts).split())
+    for row in report.readings.itertuples():
+        assert f"reading: {row.reading}" in text
+        assert row.reading in texts
+    assert "unfair to at least" in texts
+    for sentence in report.context["assumptions"]:
+        assert sentence in texts
+
+
+def test_the_page_is_alone_and_has_no_script(report: pf.audits.Audit) -> None:
+    read = Reader(report.to_html())
+    assert read.of("script") == []
+    links = [each.get(name) or "" for _, each in read.elements for name in ("href", "src", "srcset", "action")]
+    assert [link for link in links if link and not link.startswith(("#", "data:"))] == []
+    assert read.of("html") == [{"lang": "en"}]
+    assert len(read.of("table")) == len(read.of("caption")) > 5
+    ids = [each["id"] for _, each in read.elements if "id" in each]
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+
+
+def test_the_tables_are_there_as_csv(report: pf.audits.Audit) -> None:
+    links = {each["download"]: each["href"] or "" for each in Reader(report.to_html()).of("a") if "download" in each}
+    within = pd.read_csv(io.StringIO(unquote(links["subgroups-0.csv"].partition(",")[2])), keep_default_na=True)
+    expected = report.subgroups[report.subgroups["model"] == "plain"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(within.drop(columns="note"), expected.drop(columns="note"), check_dtype=False)
+    assert links["thresholds-2.csv"].startswith("data:text/csv;charset=utf-8,model%2Cthreshold")
+
+
+def test_names_are_escaped_everywhere(escaped: pf.audits.Audit) -> None:
+    page = escaped.to_html(title="T <script>alert(3)</script> & co")
+    for text in (page, escaped._repr_html_()):
+        read = Reader(text)
+        assert read.of("script") == []
+        assert read.of("i") == read.of("b") == []
+        assert [name for _, each in read.elements for name in each if name.startswith("on")] == []
+        assert len(read.of("style")) == 1
+    texts = "".join(Reader(page).texts)
+    assert NASTY_MODEL in texts
+    assert "T <script>alert(3)</script> & co" in texts
+    links = [each["href"] or "" for each in Reader(page).of("a") if "download" in each]
+    rows = [row for link in links for row in csv.reader(io.StringIO(unquote(link.partition(",")[2])))]
+    assert any(NASTY_MODEL in row for row in rows)
+    assert any('<i>who & "what"</i>' in row for row in rows)
+
+
+def test_a_graph_drawn_as_svg_has_its_text_alternative() -> None:
+    page = audited().to_html()
+    assert re.search(r"<title id='graph-title'>Causal graph from A to Y</title>", page)
+    assert "Unfair paths, drawn thick and red: A -&gt; M -&gt; D -&gt; Y" in page
+    assert page.count("class='edge unfair'") == len(UNFAIR.edges)
+
+
+def test_a_page_is_written_and_bad_settings_are_refused(tmp_path: Path) -> None:
+    report = audited()
+    page = report.to_html(tmp_path / "report.html", title="Hiring")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    with pytest.raises(pf.DataError, match="decisions='drawn'"):
+        report.to_html(decisions="drawn")  # type: ignore[arg-type]
+    with pytest.raises(pf.DataError, match="title=' ' must be a text"):
+        report.to_html(title=" ")
+    with pytest.raises(pf.DataError, match=r"individuals=.* must be a table made by pyrofair.audits.flips"):
+        report.to_html(individuals=report.table)
+
+
+@pytest.mark.parametrize(
+    ("status", "head"),
+    [
+        ("unfair", "Yes, for at least 8.0%"),
+        ("small", "Little, at most 3.0%"),
+        ("inconclusive", "Undecided"),
+        ("untouched", "No, if the graph is right"),
+        ("constant", "No answer: it decides alike for all"),
+        ("few_rows", "No answer: too few rows"),
+        ("doubtful", "Withheld: a check failed"),
+        ("groups_disagree", "Withheld: two estimates disagree"),
+        ("no_probability", "No answer: no valid estimate"),
+        ("no_interval", "No answer: no intervals"),
+        ("failed", "No answer: it cannot be estimated"),
+    ],
+)
+def test_every_judgement_has_a_plain_answer(status: Any, head: str) -> None:
+    most = 0.03 if status == "small" else 0.6
+    own = audited(models={"plain": Model(0.1, 0.3, 0.3)}).table.query("decisions == 'threshold'")
+    of = {row.quantity: row for row in own.itertuples()}
+    for paths in (UNFAIR, UNFAIR.reversed()):
+        given = answer(Reading(status, "", 0.08, most, "Q"), of, paths, 0.95)
+        assert given.head == head
+        assert (given.tone == "unfair") == (status == "unfair")
+        assert "nan" not in given.body
+        if status == "unfair":
+            assert f"With “{'woman' if paths.swapped else 'man'}” along them" in given.body
+
+
+def test_percentages() -> None:
+    assert [percent(each) for each in (0.1234, -0.0001, 1.0, np.nan)] == ["12.3%", "0.0%", "100.0%", ""]
+    assert "Coarsen" in advice("Poor overlap in the baseline world.")
+    assert advice("Something else.").startswith("Follow what the warning names")
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def test_json_holds_all_tables(report: pf.audits.Audit) -> None:
+    found = json.loads(report.to_json(rows=True))
+    assert found["schema"] == "pyrofair-audit"
+    assert found["schema_version"] == SCHEMA_VERSION
+    assert list(found)[:12] == [
+        "schema", "schema_version", "versions", "settings", "source", "question", "readings", "tables", "assumptions",
+        "outcome_assumptions", "warnings", "context",
+    ]  # fmt: skip
+    for name in ("table", "groups", "stages", "thresholds", "subgroups"):
+        table = getattr(report, name)
+        back = pd.DataFrame(found["tables"][name], columns=list(table.columns))
+        for column in table:
+            if pd.api.types.is_float_dtype(table[column]):
+                np.testing.assert_array_equal(back[column].astype(float), table[column])
+            else:
+                assert back[column].astype(object).where(back[column].notna(), None).tolist() == [
+                    None if pd.isna(each) else each for each in table[column]
+                ]
+    readings = pd.DataFrame(found["readings"]["models"])
+    assert readings["text"].tolist() == report.readings["reading"].tolist()
+    assert found["settings"]["random_state"] == 0
+    assert found["question"]["unfair_paths"] == [list(path) for path in UNFAIR.paths]
+    assert found["versions"]["pyrofair"] == pf.__version__
+    assert len(found["influence"]) == report.influence.shape[1]
+    assert found["draws"][0]["values"] == report.draws.iloc[:, 0].tolist()
+    assert "draws" not in json.loads(report.to_json())
+    assert report.to_json(indent=1).startswith('{\n "schema"')
+
+
+def test_json_has_null_for_what_is_missing() -> None:
+    found = json.loads(failed().to_json())
+    effects = [row for row in found["tables"]["table"] if row["quantity"] == "mean_unfair_effect"]
+    assert {row["estimate"] for row in effects} == {None}
+    assert {each["status"] for each in found["readings"]["models"]} == {"failed"}
+    with pytest.raises(pf.DataError, match="indent=-1"):
+        audited().to_json(indent=-1)
+
+
+# --- other sources ----------------------------------------------------------------------------------------------------
+
+
+def test_every_source_has_a_page() -> None:
+    df = units(600)
+    model = {"plain": Model(0.1, 0.3, 0.3)}
+    weights = pf.IPW(UNFAIR, propensity="saturated")
+    for report in (
+        audited(models=model, source=weights, df=df, n_boot=40, thresholds=[0.3, 0.6]),
+        audited(models=model, source=weights, df=df, n_boot=0),
+        audited(models=model, source=saturated(UNFAIR.reversed()), df=df.drop(columns="Y")),
+        audited(models={"human": df["Y"].astype(float)}, source=saturated(UNFAIR), df=df, scores="outcome"),
+    ):
+        page = report.to_html()
+        for row in report.readings.itertuples():
+            assert row.reading in "".join(Reader(page).texts)
+        json.loads(report.to_json())
+
+
+def test_a_failed_audit_states_its_reason() -> None:
+    texts = " ".join("".join(Reader(failed().to_html()).texts).split())
+    assert "No answer: it cannot be estimated" in texts
+    assert "No unfair effect could be estimated:" in texts
+    assert "A='woman'" in texts
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------------
+
+REQUIRED = os.environ.get("PYROFAIR_BROWSER") == "required"
+SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        path = None
+    if path is None:
+        if REQUIRED:
+            pytest.fail("PYROFAIR_BROWSER=required, and there is no Chromium or no playwright.")
+        pytest.skip("no Chromium, or no playwright")
+    with sync_playwright() as started:
+        found = started.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def pages(
+    report: pf.audits.Audit, escaped: pf.audits.Audit, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = {"report": report, "escaped": escaped, "failed": failed()}
+    for name, each in found.items():
+        each.to_html(folder / f"{name}.html", title="T <script>alert(3)</script>" if name == "escaped" else None)
+    return {name: folder / f"{name}.html" for name in found}
+
+
+@pytest.mark.parametrize("name", ["report", "escaped", "failed"])
+def test_the_page_in_a_browser(name: str, browser: Any, pages: dict[str, Path]) -> None:
+    """Both widths and schemes in one context each: nothing overflows, loads, or fails; WCAG A and AA hold."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    for size, scheme in (("phone", "dark"), ("desktop", "light"), ("phone", "light"), ("desktop", "dark")):
+        width, height = SIZES[size]
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        page = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message, said=said: said.append(message.text))
+        page.on("pageerror", lambda error, said=said: said.append(str(error)))
+        page.on("dialog", lambda dialog, said=said: said.append(dialog.message))
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        page.goto(pages[name].as_uri())
+        across = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert across <= 0, f"{name} at {width} px overflows by {across} px"
+        assert said == []
+        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+        if size == "desktop":
+            bottom = page.evaluate("document.querySelector('.decide').getBoundingClientRect().bottom")
+            assert bottom <= height, f"the first page of {name} is {bottom} px high"
+        if (size, scheme) in (("phone", "dark"), ("desktop", "light")):
+            found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
+            assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+        context.close()
+
+
+def test_the_page_without_scripts_and_in_print(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(pages["report"].as_uri())
+    assert page.locator("h2", has_text="Technical report").is_visible()
+    with page.expect_download() as started:
+        page.locator("a[download='subgroups-0.csv']").click()
+    started.value.save_as(tmp_path / "subgroups.csv")
+    assert (tmp_path / "subgroups.csv").read_text(encoding="utf-8").startswith("subgroup,level,model,quantity")
+    page.locator("summary", has_text="The graph and its paths in words").click()
+    assert page.locator("pre", has_text="shared by both worlds: Q").is_visible()
+    written = page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert written.startswith(b"%PDF")
+    context.close()
