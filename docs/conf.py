@@ -1,8 +1,8 @@
 """Settings of the site; build it from the root of the repository: ``sphinx-build -W -n -c docs . build/site``.
 
-The source directory is the root, so that pages, notebooks and the licence of the data link to one another on the site as
-they do in the repository. ``PYROFAIR_EXECUTE`` says how notebooks are run: ``force`` (the default), ``cache`` (only those
-that changed since the last build) or ``off``.
+The source directory is the root, so that pages, notebooks and the licence of the data link to one another on the site
+as they do in the repository. ``PYROFAIR_EXECUTE`` says how notebooks are run: ``force`` (the default), ``cache`` (only
+those that changed since the last build) or ``off``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ version = release = __version__
 
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "examples/*.ipynb", "examples/README.md", "pyrofair/datasets/data/NOTICE.md"]
-exclude_patterns = ["**/.*", ".*", "**/__pycache__", "*.egg-info", "build", "dist", "tests", "compare-*", "reproduction*"]
+exclude_patterns = [
+    "**/.*",
+    ".*",
+    "**/__pycache__",
+    "*.egg-info",
+    "build",
+    "dist",
+    "tests",
+    "compare-*",
+    "reproduction*",
+]
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",

@@ -1,7 +1,7 @@
 """The reference of public names: a directive that documents all of a folder, and links to them from everywhere.
 
-What is public is what ``__all__`` lists; the order is that of the table in ``docs/api.md``. A name that is on top of the
-package, ``pyrofair.IPW``, is documented under that name, in the page of the folder that defines it.
+What is public is what ``__all__`` lists; the order is that of the table in ``docs/api.md``. A name that is on top of
+the package, ``pyrofair.IPW``, is documented under that name, in the page of the folder that defines it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pyrofair
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes
@@ -24,6 +23,8 @@ from sphinx.errors import ExtensionError
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
+
+import pyrofair
 
 TABLE = Path(__file__).resolve().parents[1] / "api.md"
 ERRORS = "errors"
@@ -140,10 +141,10 @@ def plain_types(document: nodes.document) -> None:
     for field in document.findall(nodes.field):
         for link in list(field.findall(addnodes.pending_xref)):
             target = link["reftarget"]
-            if link.get("refdomain") == "py" and not link.get("refexplicit") and "." not in target:
-                if target not in classes:
-                    full = [each for each in link.children if each.get("condition") == "*"]
-                    link.replace_self(full[0].children if full else link.children)
+            bare = link.get("refdomain") == "py" and not link.get("refexplicit") and "." not in target
+            if bare and target not in classes:
+                full = [each for each in link.findall(addnodes.pending_xref_condition) if each["condition"] == "*"]
+                link.replace_self(full[0].children if full else link.children)
 
 
 def link_names(app: Sphinx, document: nodes.document) -> None:
