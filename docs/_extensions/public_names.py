@@ -135,6 +135,36 @@ def skip_generated(app: Sphinx, what: str, name: str, thing: object, skip: bool,
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
+ARRAY_LIKE = re.compile(r"[~\w.]*_?Buffer \| [^,]*?\bbytes \| str \| [~\w.]*_NestedSequence\[[^\]]*\]")
+ARRAY = re.compile(r"[~\w.]*ndarray\[tuple\[[~\w.]*Any, \.\.\.\], [~\w.]*dtype\[([^\[\]]*)\]\]")
+
+
+def short_types(
+    app: Sphinx, what: str, name: str, thing: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Write NumPy's ArrayLike and NDArray by their names instead of what they stand for."""
+
+    def shorten(text: str | None) -> str | None:
+        return text and ARRAY.sub(r"NDArray[\1]", ARRAY_LIKE.sub("ArrayLike", text))
+
+    return shorten(signature), shorten(returns)
+
+
+PLAIN: dict[str, list[str]] = {}
+
+
+def keep(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Keep the docstring of a property, of which napoleon takes what precedes a colon for a type."""
+    if what in ("property", "attribute", "data") and not any(line.startswith("---") for line in lines):
+        PLAIN[name] = list(lines)
+
+
+def restore(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Put the docstring of a property back as it is."""
+    if name in PLAIN:
+        lines[:] = PLAIN.pop(name)
+
+
 def plain_types(document: nodes.document) -> None:
     """Leave types of parameters as text, but for public classes: "array of shape (draws, n)" is no set of names."""
     classes = {name.rpartition(".")[2] for name in public_names()}
@@ -217,6 +247,9 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, tex
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and the links."""
     app.add_directive("public-names", PublicNames)
+    app.connect("autodoc-process-signature", short_types)
+    app.connect("autodoc-process-docstring", keep, priority=400)  # napoleon has 500
+    app.connect("autodoc-process-docstring", restore, priority=600)
     app.connect("autodoc-skip-member", skip_generated)
     app.connect("doctree-read", link_names)
     app.connect("missing-reference", resolve)
