@@ -16,7 +16,7 @@ import pyrofair as pf
 
 PACKAGE = Path(__file__).resolve().parents[1] / "pyrofair"
 FLOORS = [
-    {"exceptions", "_validation", "_random", "_arviz", "_figures", "_cells", "_version"},
+    {"exceptions", "_validation", "_random", "_arviz", "_figures", "_progress", "_cells", "_version"},
     {"graph"},
     {"tables"},
     {"effects", "programs", "datasets"},

@@ -86,6 +86,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "jobs or none": (*NEVER, True, 2.5, 0, 2**63),
     "strengths": ("x", [], [-1], ["x"], [True], THING, math.nan, True, None, -1, math.inf, 0),
     "seeds": ("x", [], [-1], ["x"], [True], [2.5], [1, 1], THING, math.nan, True, None, -1, math.inf, 0),
+    "thresholds or none": ("x", [], [2], [1], [-0.1], [True], ["x"], [0.5, 0.5], THING, math.nan, True, -1, math.inf),
+    "subgroups or none": (1, [], {}, [1], ["M", "M"], {1: "M"}, THING, math.nan, True),
     "shares": ("x", [2], ["x"], THING, math.nan, True, None, -1, math.inf),
     "weight": (*NEVER, [-1.0] * 60, [0.0] * 60, -1, 0, math.inf),
     "callable": (*NEVER, 1),
@@ -372,8 +374,20 @@ settings(
     threshold="threshold",
     bootstrap="choice",
     scores="choice",
+    thresholds="thresholds or none",
+    subgroups="subgroups or none",
     n_jobs="jobs",
     progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.audits.flips,
+    lambda **given: pf.audits.flips(
+        given.pop("models", {"m": Untouchable()}), pf.SEM(program, UNFAIR), TABLE[["A", "M"]], **given
+    ),
+    besides="sem rows abduction",
+    models="mapping",
+    threshold="threshold",
     random_state="seed",
 )
 settings(

@@ -512,7 +512,8 @@ def audit(
 def _of_decisions(draws: pd.DataFrame) -> pd.DataFrame:
     """Return the replicates of decisions and scores, without those at further thresholds."""
     kept = [i for i, each in enumerate(draws.columns.get_level_values("decisions")) if isinstance(each, str)]
-    columns = pd.MultiIndex.from_tuples(draws.columns[kept].tolist(), names=draws.columns.names)
+    labels: list[Any] = draws.columns[kept].tolist()
+    columns = pd.MultiIndex.from_tuples(labels, names=draws.columns.names)
     return draws.iloc[:, kept].set_axis(columns, axis="columns")
 
 

@@ -14,8 +14,8 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
+from pyrofair._progress import tqdm
 from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.bounds import (

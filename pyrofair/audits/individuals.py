@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
@@ -29,7 +30,7 @@ def flips(
     rows: pd.DataFrame,
     *,
     threshold: float = 0.5,
-    random_state: int | None = None,
+    random_state: int | np.random.Generator | None = None,
     **abduction: Any,
 ) -> pd.DataFrame:
     """Return whether the decisions on given units flip when unfair paths are switched: all of them, and each alone.
@@ -116,8 +117,9 @@ def flips(
             scores = scores.assign(row=list(rows.index), model=model, path=name)
             parts.append(scores.reset_index(drop=True)[COLUMNS])
     joined = pd.concat(parts, ignore_index=True)
-    order = pd.Categorical(joined["model"], [*models])
-    return joined.iloc[order.codes.argsort(kind="stable")].reset_index(drop=True)
+    number = {name: i for i, name in enumerate(models)}
+    order = joined["model"].map(number).to_numpy().argsort(kind="stable")
+    return pd.DataFrame(joined.iloc[order].reset_index(drop=True))
 
 
 def _alone(sem: Any, path: tuple[str, ...]) -> Any:

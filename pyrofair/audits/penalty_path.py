@@ -19,8 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import nn
-from tqdm.auto import tqdm
 
+from pyrofair._progress import tqdm
 from pyrofair._random import PYRO_LOCK, neutral_torch
 from pyrofair._validation import (
     listed,
@@ -35,6 +35,7 @@ from pyrofair._validation import (
 )
 from pyrofair.audits.audit import Audit, audit, default_source, fit_source
 from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, Estimator, make_views
+from pyrofair.audits.display import table_fragment
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
@@ -118,6 +119,18 @@ class PenaltyPath:
             return "<PenaltyPath with no strength finished>"
         strengths, seeds = self.table["strength"].nunique(), self.table["seed"].nunique()
         return f"<PenaltyPath of {strengths} strength(s) and {seeds} seed(s); print it for a summary>"
+
+    def _repr_html_(self) -> str:
+        if self.table.empty:
+            return table_fragment("Penalty path: no strength was finished", pd.DataFrame())
+        means = self.summary().filter(items=SUMMARISED).reset_index()
+        notes = [
+            f"Means over {self.table['seed'].nunique()} seed(s), thresholded decisions.",
+            "Where bimodal, the seeds fall into two groups: look at .table." if means["bimodal"].any() else "",
+            _describe_apart(self.groups),
+            "Unfinished: pass it as resume=... to go on." if self.unfinished else "",
+        ]
+        return table_fragment("Penalty path", means, " ".join(filter(None, notes)))
 
     def plot(self, decisions: Decisions = "threshold") -> Figure:
         """Draw accuracy, mean unfair effect and PIU by strength (the paper's figure 3), and accuracy against PIU."""

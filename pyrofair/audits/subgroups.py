@@ -68,13 +68,13 @@ def read_subgroups(subgroups: object, source: Any, table: pd.DataFrame) -> tuple
     """
     if subgroups is None:
         return ()
+    asked = _asked(subgroups)
     unfair: UnfairPaths = source.unfair
     if not (is_influence_based(source) and hasattr(type(source), "conditioned_on")):
         raise DataError(
             f"subgroups need a source with a value for each row that is right given the features of the subgroup, and "
             f"{type(source).__name__} has none. Pass the unfair paths, or OneStep(unfair)."
         )
-    asked = _asked(subgroups)
     if getattr(source, "joint", None):
         raise DataError(
             f"subgroups and joint={source.joint!r} do not go together: such ends of PIU are made for the whole "

@@ -11,8 +11,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from pyrofair._progress import tqdm
 from pyrofair._random import KeyedWeights, neutral_torch
 from pyrofair._validation import shown
 from pyrofair.classifiers.batches import Batch, Problem, Share, World, plan_batches

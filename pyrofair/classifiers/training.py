@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from pyrofair._progress import tqdm
 from pyrofair._random import PYRO_LOCK
 from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches, widen
 from pyrofair.classifiers.stacks import (

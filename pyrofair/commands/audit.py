@@ -1,4 +1,4 @@
-"""``pyrofair audit``: scores or models on a table, assessed along unfair paths, with a report and a gate."""
+"""The command ``pyrofair audit``: scores or models on a table assessed along unfair paths, a report and a gate."""
 
 from __future__ import annotations
 
@@ -103,6 +103,8 @@ def run(settings: Settings, lines: Any) -> int:
     if settings["fail-above"] is not None:
         found = judge(report, settings["fail-above"], settings["fail-quantity"])
     head = [f"pyrofair audit of {settings['data']}", *problem.notes]
+    if problem.graph.outcome_column in settings["score"]:
+        head.append(f"{problem.graph.outcome_column} is the outcome itself: its accuracy is 1 and means nothing.")
     head += [f"Warning: {text}" for text in warned if text not in report.context["warnings"]]
     text = "\n".join([*head, "", str(report), *(("", *found.lines) if found else ())])
     _add_files(folder, report, problem, text)
@@ -222,6 +224,8 @@ def _with_notes(report: Audit, problem: Problem) -> Audit:
 
 def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str) -> None:
     """Add the report, the tables and the pictures to the folder."""
+    from pyrofair.graph.drawing import draw_graph
+
     folder.add_text("report.txt", text)
     whole: Any = report
     if hasattr(whole, "to_html"):
@@ -237,7 +241,7 @@ def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str
     folder.add_figure("audit.png", report.plot())
     if len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())
-    folder.add_figure("graph.png", problem.graph.draw(problem.unfair).figure)
+    folder.add_figure("graph.png", draw_graph(problem.graph, problem.unfair, detached=True).figure)
 
 
 COMMAND = Command(

@@ -1,4 +1,4 @@
-"""``pyrofair compare``: the paper's methods on packaged data, beside one another."""
+"""The command ``pyrofair compare``: the paper's methods on packaged data, beside one another."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ __all__ = ["COMMAND"]
 
 OPTIONS = (
     Option("data", "the data set", choices=("adult", "german"), positional=True, required=True),
-    Option("strength", "strength of the penalties in the audit", type=float, default=1.0, metavar="NUMBER"),
-    Option("replicates", "bootstrap replicates, at least 50", type=int, default=50, metavar="NUMBER"),
-    Option("seed", "seeds the split, the training and the bootstrap", type=int, default=0, metavar="NUMBER"),
+    Option("strength", "strength of the penalties in the audit", type=float, default=1.0, least=0.0,
+           metavar="NUMBER"),
+    Option("replicates", "bootstrap replicates, at least 50, or the intervals mean little", type=int, default=50,
+           least=50, metavar="NUMBER"),
+    Option("seed", "seeds the split, the training and the bootstrap", type=int, default=0, least=0, metavar="NUMBER"),
     Option("output", "folder for the results (default compare-DATA)", metavar="FOLDER"),
     Option("overwrite", "replace files of another run in that folder", type=bool),
     Option("traceback", "show where an error was raised", type=bool),
-)
+)  # fmt: skip
 EXAMPLE = """\
 example:
 
@@ -29,7 +31,6 @@ A run that is ended goes on from what was finished when the same command is give
 
 def run(settings: Settings, lines: Any) -> int:
     """Compare the methods on a data set, and print the reading."""
-    _check(settings)
     from threadpoolctl import threadpool_limits
 
     from pyrofair import reproduce
@@ -54,17 +55,6 @@ def run(settings: Settings, lines: Any) -> int:
     for path in paths:
         lines.write(f"wrote {path}")
     return DONE
-
-
-def _check(settings: Settings) -> None:
-    import math
-
-    if settings["replicates"] < 50:
-        raise UsageError("--replicates must be at least 50, or the intervals mean little")
-    if not 0.0 <= settings["strength"] < math.inf:
-        raise UsageError("--strength must be a finite number that is not negative")
-    if settings["seed"] < 0:
-        raise UsageError("--seed must not be negative")
 
 
 COMMAND = Command(

@@ -218,7 +218,14 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
         )
     there = _asked(path, header, wanted, how, optional)
     texts = _read_texts(path, separator, how, len(header), [header.index(name) for name in there])
-    columns = [_parse(*text, name, path, how) for text, name in zip(texts, there, strict=True)]
+    columns, wrong = [], []
+    for text, name in zip(texts, there, strict=True):
+        try:
+            columns.append(_parse(*text, name, path, how))
+        except UsageError as error:
+            wrong.append(str(error))
+    if wrong:  # all columns at once, so that one more call is enough
+        raise UsageError("\n  and: ".join(wrong))
     if not len(columns[0].codes):
         raise UsageError(f"{path} has a header and no rows.")
     keep, left_out = _without_missing(path, {each.name: each.codes < 0 for each in columns}, how)

@@ -1,4 +1,4 @@
-"""``pyrofair identify``: the formula of the effect along unfair paths, or why data do not identify it."""
+"""The command ``pyrofair identify``: the formula of the effect along unfair paths, or why data do not identify it."""
 
 from __future__ import annotations
 

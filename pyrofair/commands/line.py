@@ -11,7 +11,9 @@ import traceback
 from collections.abc import Sequence
 
 from pyrofair._version import __version__
-from pyrofair.commands import audit, compare, identify, path, reproduce, train
+from pyrofair.commands.audit import COMMAND as AUDIT
+from pyrofair.commands.compare import COMMAND as COMPARE
+from pyrofair.commands.identify import COMMAND as IDENTIFY
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
     DONE,
@@ -22,13 +24,14 @@ from pyrofair.commands.options import (
     Parser,
     near,
 )
+from pyrofair.commands.path import COMMAND as PATH
+from pyrofair.commands.reproduce import COMMAND as REPRODUCE
+from pyrofair.commands.train import COMMAND as TRAIN
 from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairError
 
 __all__ = ["COMMANDS", "Lines", "main"]
 
-COMMANDS: tuple[Command, ...] = tuple(
-    each.COMMAND for each in (audit, train, path, identify, compare, reproduce)
-)  # fmt: skip
+COMMANDS: tuple[Command, ...] = (AUDIT, TRAIN, PATH, IDENTIFY, COMPARE, REPRODUCE)
 
 DESCRIPTION = """\
 Assess and mitigate unfair effects of a sensitive attribute along paths of a causal graph.

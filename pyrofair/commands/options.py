@@ -86,7 +86,8 @@ class Option:
         if self.metavar:
             settings["metavar"] = self.metavar
         if self.positional:
-            parser.add_argument(self.name, nargs="?", choices=self.choices or None, **settings)
+            settings.setdefault("metavar", f"{{{','.join(self.choices)}}}" if self.choices else self.name)
+            parser.add_argument(self.name, nargs="?", **settings)  # its choices would be compared with no value, too
             return
         if self.type is bool:
             settings.pop("metavar", None)
@@ -212,6 +213,11 @@ class Command:
                 f"the following arguments are required: {names}.{first} See pyrofair {self.name} --help for an example."
             )
         for option in self.options:
+            if option.positional and option.choices and values[option.name] not in option.choices:
+                raise UsageError(
+                    f"argument {option.name}: invalid choice: {values[option.name]!r} (choose from "
+                    f"{', '.join(option.choices)}).{near(values[option.name], option.choices)}"
+                )
             if values[option.name] is not None:
                 option.check(values[option.name])
         # A file that a run wrote holds all values, defaults of options that do not apply included.

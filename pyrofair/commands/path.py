@@ -1,4 +1,4 @@
-"""``pyrofair path``: classifiers along a path of penalty strengths, judged with intervals, and a choice among them."""
+"""The command ``pyrofair path``: classifiers along a path of penalty strengths, judged, and a choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pyrofair reproduce``: the paper's tables and figures, ours beside the printed numbers."""
+"""The command ``pyrofair reproduce``: the paper's tables and figures, ours beside the printed numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPERIMENTS = ("table1", "fig2", "fig4", "fig5", "table-logistic", "testsetbound
 OPTIONS = (
     Option("name", "the table or figure", choices=(*EXPERIMENTS, "all"), positional=True, required=True),
     Option("quick", "few rows, seeds and strengths: whether it runs, no more", type=bool),
-    Option("jobs", "processes; the numbers do not depend on it", type=int, default=1, metavar="NUMBER"),
+    Option("jobs", "processes; the numbers do not depend on it", type=int, default=1, least=1, metavar="NUMBER"),
     Option("output", "folder for the results (default reproduction)", metavar="FOLDER"),
     Option("overwrite", "replace the results of another run in that folder", type=bool),
     Option("traceback", "show where an error was raised", type=bool),
@@ -30,8 +30,6 @@ A run that is ended goes on from what was finished when the same command is give
 
 def run(settings: Settings, lines: Any) -> int:
     """Make tables and figures of the paper."""
-    if settings["jobs"] < 1:
-        raise UsageError("--jobs must be at least 1")
     import sys
 
     from threadpoolctl import threadpool_limits

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -133,7 +134,13 @@ class ResultsFolder:
 
     def add_figure(self, name: str, figure: Any) -> None:
         """Add a picture."""
-        self.add(name, lambda path: figure.savefig(path, dpi=150, format="png"))
+
+        def write(path: Path) -> None:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Glyph")  # a sign that the font lacks is drawn as a box
+                figure.savefig(path, dpi=150, format="png")
+
+        self.add(name, write)
 
     def write(self) -> list[Path]:
         """Write all files, delete those that an earlier run left and this one has not, and return the paths."""

@@ -1,4 +1,4 @@
-"""``pyrofair train``: a classifier that pays for the unfair effect, fitted on a table and saved."""
+"""The command ``pyrofair train``: a classifier that pays for the unfair effect, fitted on a table and saved."""
 
 from __future__ import annotations
 

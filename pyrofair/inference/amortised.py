@@ -17,8 +17,8 @@ import torch
 from pyro.infer import Trace_ELBO, TraceMeanField_ELBO
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from pyrofair._progress import tqdm
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.inference.likelihood import Likelihood

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from pyro import poutine
 from pyro.infer.autoguide import init_to_median
-from tqdm.auto import tqdm
 
 from pyrofair._arviz import diagnose, summarise, to_arviz
+from pyrofair._progress import tqdm
 from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     require_callable,

@@ -19,7 +19,8 @@ from pyro import poutine
 from pyro.infer import MCMC, NUTS, Trace_ELBO
 from pyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal, init_to_uniform
 from torch import Tensor
-from tqdm.auto import tqdm
+
+from pyrofair._progress import tqdm
 
 __all__ = [
     "GUIDES",

@@ -16,8 +16,8 @@ from pyro.infer import Trace_ELBO
 from pyro.infer.autoguide import AutoLaplaceApproximation
 from pyro.infer.autoguide.initialization import init_to_median, init_to_value
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from pyrofair._progress import tqdm
 from pyrofair._random import isolated, set_seed
 from pyrofair._validation import (
     did_you_mean,

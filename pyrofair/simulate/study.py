@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from joblib.parallel import get_active_backend
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 from pyrofair._cells import Cell, CellFolder, Failure, Key, cell_name
 from pyrofair._figures import ShownFigure
+from pyrofair._progress import tqdm
 from pyrofair._validation import (
     listed,
     require_callable,
@@ -34,6 +34,7 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair._version import __version__
+from pyrofair.audits.display import table_fragment
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
@@ -193,6 +194,10 @@ class Study:
         if len(self.warnings):
             lines += [f"{len(self.warnings)} warnings of cells are in .warnings."]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        note = f"{len(self.table)} finished cells{self._left()}."
+        return table_fragment("Study: over seeds", self.summary() if len(self.table) else pd.DataFrame(), note)
 
     def __repr__(self) -> str:
         return f"<Study of {len(self.table)} finished cells{self._left()}; print it for a summary>"

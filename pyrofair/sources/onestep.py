@@ -343,8 +343,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         values = replace(self._form.influence(score, rows), weight=rows.weight / rows.weight.mean())
         if own.folds == 1:
             return values
-        # By the content of rows, so that neither their order nor copies of them matter.
-        part = (hash_rows(rows.table) % np.uint64(own.folds)).astype(np.int64)
+        # By what both worlds share, so that neither the order of rows nor copies of them matter. Parts by all of their
+        # content would differ in the means of their values: these are effects given what is shared, not given a row.
+        shared = rows.table[self.unfair.graph.columns_of(self.unfair.shared)]
+        part = np.zeros(len(rows.a), dtype=np.int64)
+        if shared.shape[1]:
+            part = (hash_rows(shared) % np.uint64(own.folds)).astype(np.int64)
         judged, fitted = (float((each.weight > 0.0).sum()) for each in (rows, own.rows))
         return replace(
             values,

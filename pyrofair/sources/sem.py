@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from tqdm.auto import tqdm
 
+from pyrofair._progress import tqdm
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     Constraint,

@@ -42,6 +42,7 @@ def call(
         except SystemExit as end:
             code = end.code
         printed = capsys.readouterr()
+        assert code != 1, printed.err
         return code, printed.out, printed.err
 
     return run
@@ -172,6 +173,7 @@ def test_decisions_as_text_and_outcomes(call: Call) -> None:
     code, out, _ = call(*AUDIT, "--score", "hired", "--scores", "outcome", "--output", "c")
     assert code == 0
     assert "an outcome, no function of the features: 600 of 600 rows agree" in out
+    assert "hired is the outcome itself: its accuracy is 1 and means nothing." in out
     assert estimate("c", "hired", "accuracy") == pytest.approx(1.0, abs=1e-12)
 
 
@@ -433,8 +435,8 @@ def test_what_is_not_named_is_asked(call: Call) -> None:
         code, _, err = call(*bare, *more)
         assert code == 2
         assert message in err
-    code, out, _ = call(*bare, "--direct", "--contrast", "female", "--positive", "yes")
-    assert code == 0
+    code, out, err = call(*bare, "--direct", "--contrast", "female", "--positive", "yes")
+    assert (code, err) == (0, "")
     assert "0 is 'male', 1 is 'female'" in out
     code, _, err = call("audit", "--score", "p", "court.csv", *QUESTION)
     assert code == 2
@@ -443,6 +445,6 @@ def test_what_is_not_named_is_asked(call: Call) -> None:
 
 def test_a_table_without_the_outcome_has_no_accuracy(call: Call) -> None:
     table().drop(columns="hired").to_csv("court.csv", index=False)
-    code, out, _ = call(*AUDIT, "--score", "p")
-    assert code == 0
+    code, out, err = call(*AUDIT, "--score", "p")
+    assert (code, err) == (0, "")
     assert "court.csv has no column 'hired', the outcome: accuracy is not available." in out

@@ -109,6 +109,11 @@ def test_what_is_refused(tmp_path: Path, text: str | bytes, how: dict[str, Any],
         read(tmp_path, text, "x", **how)
 
 
+def test_all_columns_are_told_of_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--text x .*\n  and: the column 'y' .*--missing-values NA"):
+        read(tmp_path, "x,y\n01,NA\n02,a\n", "x", "y")
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "court.csv").write_text("x\n1\n")
     for name, message in [

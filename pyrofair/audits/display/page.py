@@ -185,8 +185,9 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
 
 def _quantities(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:
     found: dict[tuple[str, Any], dict[str, Any]] = {}
-    for row in table.itertuples():
-        found.setdefault((row.model, row.decisions), {})[row.quantity] = row  # type: ignore[index]
+    rows: Any = table.itertuples()
+    for row in rows:
+        found.setdefault((row.model, row.decisions), {})[row.quantity] = row
     return found
 
 
@@ -257,7 +258,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
         if np.isnan(value):
             return ""
-        return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{round(value, 3) + 0.0:.3g}" if value else "0"
+        number = float(value)
+        return f"{number:,.0f}" if abs(number) >= 1000.0 else f"{round(number, 3) + 0.0:.3g}"
     return "" if value is None or value is pd.NA else str(value)
 
 
@@ -313,7 +315,7 @@ def _tracks(of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decision
     )
     lower, upper = own["piu_lower"], own["piu_upper"]
     is_point = upper.estimate - lower.estimate < THINNEST
-    tracks = [
+    tracks: list[dict[str, Any]] = [
         {
             "kind": "piu",
             "label": "PIU",
@@ -328,7 +330,7 @@ def _tracks(of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decision
     ]
     size = np.nan if np.isnan(effect.estimate) else abs(effect.estimate)
     both = [max(effect.lower, -effect.upper, 0.0), max(effect.upper, -effect.lower)]
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         ("effect", "size of the mean effect", effect, size, [np.nan, np.nan] if np.isnan(effect.lower) else both, None),
         ("rate", "positive rate", rate, rate.estimate, [rate.lower, rate.upper], None),
         ("accuracy", "accuracy", accuracy, accuracy.estimate, [accuracy.lower, accuracy.upper], majority.estimate),
