@@ -150,8 +150,8 @@ def _check_column(name: str, column: str, graph: CausalGraph, allowed: Sequence[
     choose = f"Choose among {_these(allowed)}."
     if column == graph.sensitive_column:
         raise DataError(
-            f"{which}the sensitive attribute: the estimate of each world rests on rows of one value of it, so that its "
-            f"mean over the rows of a value estimates nothing. {choose} For one observed group's own effect, audit "
+            f"{which}the sensitive attribute: the regression of a world is corrected by rows of one value of it, so that "
+            f"within a value the errors of the others stay, and no interval covers them. {choose} For one observed group's own effect, audit "
             "with sample_weight that moves the population there."
         )
     node = graph.node_of.get(column)
