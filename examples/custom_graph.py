@@ -1,13 +1,20 @@
 # %% [markdown]
 # # Your own graph: text labels, a node of two columns, a latent node, and a set of paths that is refused
 #
-# A simulated hiring table stands for yours, so that this runs in seconds: `python examples/custom_graph.py [FOLDER]`
-# writes its pictures to FOLDER (`build/examples` by default).
+# A how-to: how a table with labels, columns of its own and things that were not measured becomes a graph. A simulated
+# hiring table stands for yours. As a script: `python examples/custom_graph.py [FOLDER]` writes its pictures to FOLDER
+# (`build/examples` by default).
 
-# %%
+# %% tags=["hide-cell"]
 import sys
 from pathlib import Path
 
+folder = Path("build") / "examples"  # where pictures go
+if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
+    folder = Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
+
+# %%
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
@@ -17,11 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pyrofair as pf
 
-folder = Path("build") / "examples"
-if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
-    folder = Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
-
+# %%
 rng = np.random.default_rng(0)
 n = 3_000
 man = rng.random(n) < 0.55
@@ -41,13 +44,13 @@ units = pd.DataFrame(
         "hired": np.where(rng.random(n) < 1 / (1 + np.exp(-logit)), "yes", "no"),
     }
 )
-print(units.head().to_string(index=False))
+units.head()
 
 # %% [markdown]
 # ## The graph
 #
-# Labels need not be 0 and 1: `baseline`, `contrast` and `positive` name the values of each role. The
-# node `work` stands for two columns. `motivation` is latent: it is in the graph, and in no table.
+# Labels need not be 0 and 1: `baseline`, `contrast` and `positive` name the values of each role. The node `work` stands
+# for two columns. `motivation` is latent: it is in the graph, and in no table.
 
 # %%
 graph = pf.CausalGraph(
@@ -70,8 +73,8 @@ print(graph)
 # ## A set that is refused
 #
 # Suppose that only the path through work straight to the decision is unfair, and that through the interview is fair.
-# Then `work` would have to be that of a man on one path and that of a woman on the other, for the same unit. No
-# table determines that; the error names the node and both paths.
+# Then `work` would have to be that of a man on one path and that of a woman on the other, for the same unit. No table
+# determines that; the error names the node and both paths.
 
 # %%
 try:
@@ -89,10 +92,9 @@ except pf.NotIdentifiedError as error:
 # %%
 unfair = graph.unfair(through=["work"])
 print(pf.identify(unfair))
-drawn = unfair.draw().figure
-drawn.savefig(folder / "custom-graph.png", dpi=120)
-drawn
+unfair.draw().figure.savefig(folder / "custom-graph.png", dpi=120)
 
+# %%
 direct = graph.unfair(direct=True)
 pf.identify(direct)  # the prediction: no error
 try:
@@ -120,7 +122,8 @@ print(pf.identify(graph.with_latent("interview").unfair(through=["work"])).switc
 # ## Audit any model
 #
 # A scikit-learn pipeline that one-hot encodes the text itself. What is audited is the effect along work: the direct
-# path was not called unfair, so both worlds read `gender` there as that of a woman.
+# path was not called unfair, so both worlds read `gender` there as that of a woman. The report also says what speaks
+# against its numbers, such as observed groups that disagree: [how wrong can the weights be](3_overlap.ipynb).
 
 # %%
 encode = make_column_transformer(
@@ -130,7 +133,14 @@ model = make_pipeline(encode, LogisticRegression()).fit(train[features], train["
 source = pf.OneStep(unfair, random_state=0).fit(train)
 report = pf.audit({"logistic": model}, source, test, progress=False, random_state=0)
 print(report)
+
+# %%
 figure = report.plot()
 figure.savefig(folder / "custom-audit.png", dpi=120)
-print(f"wrote custom-graph.png and custom-audit.png to {folder}")
 figure
+
+# %% [markdown]
+# ## What the numbers rest on
+#
+# The last lines of the report: first of all the graph, in which `motivation` was said to bear on work and on the
+# decision, and on nothing else. A latent cause of the interview as well would be another graph, and another answer.

@@ -27,6 +27,7 @@ FLOORS = [
     {"audits"},
     {"simulate"},
     {"reproduce"},
+    {"commands"},
     {"__main__"},
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -26,7 +26,7 @@ import pyro
 import pyro.distributions as dist
 import torch
 from numpy.typing import NDArray
-from one_step_coverage import SEM, SEMS, Known
+from coverage import SEM, SEMS, Known
 from scipy.special import expit, ndtri
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor

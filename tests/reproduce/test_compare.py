@@ -200,7 +200,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         report("[    0 s] done")
         return Saved()
 
-    monkeypatch.setattr("pyrofair.__main__.compare", computed)
+    monkeypatch.setattr("pyrofair.reproduce.compare", computed)
     return seen
 
 
@@ -222,15 +222,15 @@ def test_compare_with_options(calls: list[Any]) -> None:
     ("arguments", "message"),
     [
         ([], "the following arguments are required: command"),
-        (["train"], "invalid choice: 'train'"),
+        (["trian"], "invalid choice: 'trian'"),
         (["compare"], "the following arguments are required: data"),
         (["compare", "iris"], "invalid choice: 'iris'"),
-        (["compare", "german", "--replicates", "49"], "--replicates must be at least 50"),
+        (["compare", "german", "--replicates", "49"], "--replicates must be an integer at least 50, and is 49"),
         (["compare", "german", "--replicates", "many"], "invalid int value: 'many'"),
-        (["compare", "german", "--strength", "-1"], "--strength must be a finite number that is not negative"),
-        (["compare", "german", "--strength", "nan"], "--strength must be a finite number that is not negative"),
-        (["compare", "german", "--strength", "inf"], "--strength must be a finite number that is not negative"),
-        (["compare", "german", "--seed", "-1"], "--seed must not be negative"),
+        (["compare", "german", "--strength", "-1"], "--strength must be a finite number at least 0, and is -1"),
+        (["compare", "german", "--strength", "nan"], "--strength must be a finite number at least 0, and is nan"),
+        (["compare", "german", "--strength", "inf"], "--strength must be a finite number at least 0, and is inf"),
+        (["compare", "german", "--seed", "-1"], "--seed must be an integer at least 0, and is -1"),
     ],
 )
 def test_wrong_arguments(

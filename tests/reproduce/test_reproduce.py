@@ -159,7 +159,7 @@ def test_unknown_names_are_refused_before_any_work(tmp_path: Path, capsys: pytes
     for arguments in (["table9"], ["all", "--jobs", "0"]):
         with pytest.raises(SystemExit, match="2"):
             main(["reproduce", *arguments])
-    assert "--jobs must be at least 1" in capsys.readouterr().err
+    assert "--jobs must be an integer at least 1" in capsys.readouterr().err
 
 
 # -- printed numbers --------------------------------------------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""Settings of the site; build it from the root of the repository: ``sphinx-build -W -n -c docs . build/site``.
+
+The source directory is the root, so that pages, notebooks and the licence of the data link to one another on the site as
+they do in the repository. ``PYROFAIR_EXECUTE`` says how notebooks are run: ``force`` (the default), ``cache`` (only those
+that changed since the last build) or ``off``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS / "_extensions")]
+
+from pyrofair import __version__  # noqa: E402
+
+project = "pyrofair"
+author = "The pyrofair developers"
+copyright = "the pyrofair developers"
+version = release = __version__
+
+# --- pages ---
+
+root_doc = "docs/index"
+include_patterns = ["docs/**.md", "examples/*.ipynb", "pyrofair/datasets/data/NOTICE.md"]
+exclude_patterns = [
+    "**/.*",
+    ".*",
+    "**/__pycache__",
+    "*.egg-info",
+    "build",
+    "dist",
+    "tests",
+    "compare-*",
+    "reproduction*",
+]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "public_names",
+    "repository_links",
+]
+templates_path = ["_templates"]
+
+# --- Markdown and notebooks ---
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4  # as on GitHub
+myst_links_external_new_tab = False
+EXECUTE = os.environ.get("PYROFAIR_EXECUTE", "force")
+if EXECUTE not in ("force", "cache", "off"):
+    raise ValueError(f"PYROFAIR_EXECUTE is {EXECUTE!r}; it takes 'force', 'cache' or 'off'.")
+nb_execution_mode = EXECUTE
+nb_execution_timeout = 600
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+copybutton_exclude = ".linenos, .gp, .go"
+
+# --- reference ---
+
+autodoc_class_signature = "mixed"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style"), ("Assumes", "notes")]
+nitpicky = True  # `public_names` answers for names of other packages, whose inventories need a network
+
+# --- HTML ---
+
+html_theme = "furo"
+html_title = f"pyrofair {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": False}
+pygments_style = "friendly"

@@ -1,0 +1,255 @@
+"""The command ``pyrofair audit``: scores or models on a table assessed along unfair paths, a report and a gate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyrofair.commands.data import DATA_OPTIONS
+from pyrofair.commands.gate import GATE_OPTIONS, judge
+from pyrofair.commands.models import MODEL_OPTIONS, load_models, model_files
+from pyrofair.commands.options import DONE, Command, Option, Settings, UsageError
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
+from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
+from pyrofair.commands.running import computing, shows_progress
+from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pyrofair.audits import Audit
+
+__all__ = ["COMMAND"]
+
+FILES = (
+    "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
+    "subgroups.csv", "audit.png", "stages.png", "graph.png",
+)  # fmt: skip
+DECISIONS = "the decisions"
+OPTIONS = (
+    DATA_OPTIONS[0],
+    *GRAPH_OPTIONS,
+    *LABEL_OPTIONS,
+    Option("score", "columns of scores: probabilities of yes, or decisions as 0 and 1", many=True, metavar="COLUMN",
+           group=DECISIONS),
+    Option("score-positive", "the value that counts as yes in columns of decisions that hold text", metavar="VALUE",
+           group=DECISIONS, label=True),
+    Option("scores", "what columns of scores are: a prediction from the columns that the graph lets a classifier read; "
+           "an outcome, such as decisions of humans or of a model of other inputs; or auto, what the source can take: "
+           "onestep estimates what a column would be in another world as it does for an outcome, which a prediction "
+           "allows, too; ipw takes a prediction unless equal rows have unequal scores",
+           default="auto", choices=("auto", "prediction", "outcome"), group=DECISIONS),
+    *MODEL_OPTIONS,
+    Option("threshold", "a decision is yes where the score exceeds this", type=float, default=0.5, least=0.0, below=1.0,
+           metavar="NUMBER", group=DECISIONS),
+    *GATE_OPTIONS,
+    *DATA_OPTIONS[1:],
+    Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", type=float,
+           many=True, least=0.0, below=1.0, metavar="NUMBER", group="the intervals"),
+    Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those that "
+           "the sensitive attribute does not cause", many=True, metavar="COLUMN", group="the intervals"),
+    *source_options(AUDIT_SOURCES, "onestep"),
+    Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged by "
+           "models that did not see it)", metavar="FILE", group="the source of both worlds"),
+    Option("level", "the level of intervals", type=float, default=0.95, above=0.0, below=1.0, metavar="NUMBER",
+           group="the intervals"),
+    Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", type=int, default=200,
+           least=0, most=1_000_000, metavar="NUMBER", group="the intervals"),
+    *RESULT_OPTIONS,
+)  # fmt: skip
+ESTIMATED = (
+    "  a column of scores, known for the rows as they are: what it would be in another world is estimated, as that of "
+    "an outcome is"
+)
+EXAMPLE = """\
+example, a table applicants.csv with the columns sex, skill, job, hired and the scores p of a model:
+
+  pyrofair audit applicants.csv \\
+      --graph '{sex skill} -> job; {sex skill job} -> hired' --sensitive sex --outcome hired \\
+      --baseline male --contrast female --positive yes \\
+      --unfair 'sex -> hired; sex -> job -> hired' --score p
+
+It prints a report and writes it to audit-applicants/, with tables, pictures and settings.toml, which repeats the run:
+
+  pyrofair audit --config audit-applicants/settings.toml
+
+In a pipeline --fail-above .1 ends with exit code 3 if the share of units decided on unfairly may exceed 10 %, with 4 if
+that cannot be judged.
+"""
+
+
+def run(settings: Settings, lines: Any) -> int:
+    """Audit, write the results, print the report, and return the exit code."""
+    _check(settings)
+    files = model_files(settings["model"])
+    names = [*settings["score"], *files]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"{twice[0]!r} is named twice among --score and --model; name a model apart, NAME=FILE.")
+    columns = dict.fromkeys(settings["score"], "--score")
+    problem = read_problem(settings, extra=columns, others=["train"], outcome_required=False)
+    scores = {name: _scores(name, problem, settings) for name in settings["score"]}
+    source = make_source(settings, problem.unfair, progress=shows_progress())
+    read = [settings["data"], *([settings["train"]] if settings["train"] else ()), *files.values()]
+    if Path(settings["graph"]).is_file():
+        read.append(settings["graph"])
+    folder = ResultsFolder.claimed(settings, read, FILES)
+    with computing(settings, folder) as warned:
+        models = scores | load_models(files, trusted=settings["trust-pickle"])
+        report = _audit(settings, problem, models, source)
+    report = _with_notes(report, problem)
+    found = None
+    if settings["fail-above"] is not None:
+        found = judge(report, settings["fail-above"], settings["fail-quantity"])
+    head = [f"pyrofair audit of {settings['data']}", *problem.notes]
+    if problem.graph.outcome_column in settings["score"]:
+        head.append(f"{problem.graph.outcome_column} is the outcome itself: its accuracy is 1 and means nothing.")
+    head += [f"Warning: {text}" for text in warned if text not in report.context["warnings"]]
+    text = "\n".join([*head, "", str(report), *(("", *found.lines) if found else ())])
+    _add_files(folder, report, problem, text)
+    paths = folder.write()
+    lines.folder = str(folder.folder)
+    lines.write(text)
+    lines.write(f"\nThe results are in {folder.folder}: {', '.join(path.name for path in paths)}")
+    if found and found.code != DONE:
+        print("\n".join(found.lines), file=sys.stderr)
+    return found.code if found else DONE
+
+
+def _check(settings: Settings) -> None:
+    """Refuse options that do not go together."""
+    if not settings["score"] and not settings["model"]:
+        raise UsageError("there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE.")
+    if settings["source"] == "onestep" and "replicates" in settings.given:
+        raise UsageError(
+            "--replicates belongs to --source ipw or gcomputation; onestep has intervals without replicates."
+        )
+    if "fail-quantity" in settings.given and settings["fail-above"] is None:
+        raise UsageError("--fail-quantity needs a limit, --fail-above.")
+    if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
+        raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
+    if "scores" in settings.given and not settings["score"]:
+        raise UsageError("--scores describes columns of scores; there are none, --score COLUMN.")
+
+
+def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
+    """Return a column of scores as numbers; decisions that hold text by the value that counts as yes."""
+    from pandas.api.types import is_numeric_dtype
+
+    from pyrofair.commands.data import list_values, match_value
+
+    column: Any = problem.extra[name]
+    numbers: pd.Series[Any]
+    if name == problem.graph.outcome_column:
+        numbers = (column == problem.graph.positive).astype(float)
+        return numbers
+    if settings["score-positive"] is not None:
+        value = match_value("--score-positive", settings["score-positive"], column, settings["data"])
+        numbers = (column == value).astype(float)
+        return numbers
+    if not is_numeric_dtype(column.dtype):
+        raise UsageError(
+            f"the scores {name!r} are text: {list_values(column)}. Scores are probabilities of yes; of decisions, name "
+            "the value that counts as yes, --score-positive VALUE."
+        )
+    numbers = column.astype(float)
+    outside = numbers[(numbers < 0.0) | (numbers > 1.0)]
+    if len(outside):
+        raise UsageError(
+            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:g}. Scores "
+            "are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic function), "
+            "or make decisions of them, and then name these."
+        )
+    return numbers
+
+
+def _audit(settings: Settings, problem: Problem, models: dict[str, Any], source: Any) -> Audit:
+    """Fit the source on other rows, where there are, and audit."""
+    from dataclasses import replace
+
+    from pyrofair.audits import audit
+
+    if settings["train"]:
+        source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
+    scores = _scores_are(settings, problem)
+    report = audit(
+        models,
+        source,
+        problem.frame,
+        n_boot=settings["replicates"],
+        level=settings["level"],
+        threshold=settings["threshold"],
+        sample_weight=problem.weight,
+        scores=scores,
+        n_jobs=settings["threads"],
+        progress=shows_progress(),
+        random_state=settings["seed"],
+        **{name: settings[name] for name in ("thresholds", "subgroups") if settings[name]},
+    )
+    if scores == settings["scores"]:
+        return report
+    stated = {name: text for name, text in report.context["score_types"].items() if "stated by the user" in text[0]}
+    types = report.context["score_types"] | {name: [ESTIMATED] for name in stated}
+    return replace(report, context=report.context | {"score_types": types})
+
+
+def _scores_are(settings: Settings, problem: Problem) -> Any:
+    """Return what columns of scores are taken for: by auto, of one-step estimates, an outcome where that is identified.
+
+    A column holds no scores of rows with another value of the sensitive attribute, which one-step estimates of a
+    prediction ask for; those of an outcome regress it in the group that shows it, which holds for a prediction as well.
+    """
+    from pyrofair.exceptions import NotIdentifiedError
+    from pyrofair.graph import identify
+
+    if settings["scores"] != "auto" or settings["source"] != "onestep" or settings["joint"] or not settings["score"]:
+        return settings["scores"]
+    try:
+        identify(problem.unfair, "outcome")
+    except NotIdentifiedError:
+        return "auto"
+    return "outcome"
+
+
+def _with_notes(report: Audit, problem: Problem) -> Audit:
+    """Return a report whose warnings begin with the rows that were left out of the table."""
+    from dataclasses import replace
+
+    if not problem.left_out:
+        return report
+    texts = [f"{text} The numbers are those of the other rows." for text in problem.left_out]
+    return replace(report, context=report.context | {"warnings": [*texts, *report.context["warnings"]]})
+
+
+def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str) -> None:
+    """Add the report, the tables and the pictures to the folder."""
+    from pyrofair.graph.drawing import draw_graph
+
+    folder.add_text("report.txt", text)
+    whole: Any = report
+    if hasattr(whole, "to_html"):
+        folder.add("report.html", whole.to_html)
+    if hasattr(whole, "to_json"):
+        content = whole.to_json()
+        folder.add_text("report.json", content if isinstance(content, str) else json.dumps(content, indent=2))
+    folder.add_table("audit.csv", report.table)
+    folder.add_table("groups.csv", report.groups)
+    folder.add_table("stages.csv", report.stages)
+    for name in ("thresholds", "subgroups"):
+        folder.add_table(f"{name}.csv", getattr(whole, name, report.stages.iloc[:0]))
+    folder.add_figure("audit.png", report.plot())
+    if len(report.stages):
+        folder.add_figure("stages.png", report.plot_stages())
+    folder.add_figure("graph.png", draw_graph(problem.graph, problem.unfair, detached=True).figure)
+
+
+COMMAND = Command(
+    "audit",
+    "audit scores or models on a table",
+    "Audit scores or models: accuracy, rates, the mean effect along the unfair paths, and bounds on the share of\n"
+    "units decided on unfairly (PIU), each with its interval.",
+    EXAMPLE,
+    OPTIONS,
+    run,
+)

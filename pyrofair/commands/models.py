@@ -1,0 +1,76 @@
+"""Models on disk: those of the package, which hold no code, and pickles of others where they are trusted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyrofair.commands.options import Option, UsageError, near
+
+__all__ = ["MODEL_OPTIONS", "load_model", "load_models", "model_files", "save_model"]
+
+MODEL_OPTIONS = (
+    Option("model", "saved models, each FILE or NAME=FILE", many=True, metavar="FILE", group="the decisions"),
+    Option("trust-pickle", "load models pickled by joblib or pickle. A pickle runs whatever code its author put in it, "
+           "with your rights: use it for files that you made yourself", type=bool, group="the decisions"),
+)  # fmt: skip
+PICKLES = (".joblib", ".pkl", ".pickle")
+
+
+def model_files(given: Sequence[str]) -> dict[str, str]:
+    """Return the file of each model by name; a name that occurs twice, or a file that is absent, is a UsageError."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not equals or Path(text).exists():
+            name, file = Path(text).stem, text
+        if not name or not file:
+            raise UsageError(f"--model {text!r} must be FILE or NAME=FILE.")
+        if name in found:
+            raise UsageError(f"two models are called {name!r}; name them apart, --model first={found[name]}.")
+        path = Path(file)
+        if not path.exists():
+            beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise UsageError(f"--model: there is no file {file!r} in {Path.cwd()}.{near(path.name, beside)}")
+        found[name] = file
+    return found
+
+
+def load_models(files: dict[str, str], *, trusted: bool) -> dict[str, Any]:
+    """Return the models of files by name."""
+    return {name: load_model(file, trusted=trusted) for name, file in files.items()}
+
+
+def load_model(file: str, *, trusted: bool) -> Any:
+    """Return a model from a file; a pickle only where it is trusted."""
+    if Path(file).suffix.lower() in PICKLES:
+        if not trusted:
+            raise UsageError(
+                f"{file!r} is a pickle, which runs whatever code its author put in it when it is loaded. If you made "
+                "it yourself, add --trust-pickle; otherwise ask for the scores of the model, and use --score COLUMN."
+            )
+        return _unpickle(file)
+    import pyrofair
+
+    return pyrofair.load(file)
+
+
+def _unpickle(file: str) -> Any:
+    import joblib
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # scikit-learn warns of a model that another version has pickled
+            return joblib.load(file)
+    except Exception as error:  # a damaged pickle raises what it likes
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"the pickle {file!r} cannot be used: {cause}") from error
+
+
+def save_model(model: Any, path: Path) -> None:
+    """Write a model of the package to a file, which holds no code."""
+    import pyrofair
+
+    pyrofair.save(model, path)

@@ -1,0 +1,175 @@
+"""The command ``pyrofair path``: classifiers along a path of penalty strengths, judged, and a choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyrofair.commands.data import DATA_OPTIONS
+from pyrofair.commands.models import save_model
+from pyrofair.commands.options import (
+    CANNOT_BE_JUDGED,
+    DONE,
+    INTERRUPTED,
+    LIMIT_EXCEEDED,
+    Command,
+    Option,
+    Settings,
+    UsageError,
+)
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
+from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
+from pyrofair.commands.running import computing, shows_progress
+from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
+
+if TYPE_CHECKING:
+    from pyrofair.audits import PenaltyPath
+
+__all__ = ["COMMAND"]
+
+MODEL = "model.pyrofair"
+FILES = (MODEL, "report.txt", "path.csv", "intervals.csv", "groups.csv", "path.png")
+GROUP, CHOICE = "the path", "the choice"
+OPTIONS = (
+    DATA_OPTIONS[0],
+    *GRAPH_OPTIONS,
+    *LABEL_OPTIONS,
+    Option("strengths", "the strengths of the penalty", type=float, many=True, least=0.0, metavar="NUMBER",
+           group=GROUP),
+    Option("seeds", "the number of seeds", type=int, default=1, least=1, metavar="NUMBER", group=GROUP),
+    Option("test", "a table of other rows to measure on (default: a part of DATA that is held out)", metavar="FILE",
+           group=GROUP),
+    Option("held-out", "the share of the rows that is measured on and not trained on", type=float, default=0.25,
+           above=0.0, below=1.0, metavar="NUMBER", group=GROUP),
+    Option("judge", "what measures: onestep, or the source that training used", default="onestep",
+           choices=("onestep", "source"), group=GROUP),
+    Option("replicates", "bootstrap replicates, of --judge source", type=int, default=100, least=0, most=1_000_000,
+           metavar="NUMBER", group=GROUP),
+    Option("threshold", "a decision is yes where the score exceeds this", type=float, default=0.5, least=0.0, below=1.0,
+           metavar="NUMBER", group=GROUP),
+    Option("at-most", "save the most accurate classifier whose quantity stays within this, up to the end of its "
+           "interval", type=float, least=0.0, metavar="LIMIT", group=CHOICE),
+    Option("accuracy-loss", "or: save the one of the least quantity that loses at most this accuracy against the best",
+           type=float, least=0.0, below=1.0, metavar="NUMBER", group=CHOICE),
+    Option("quantity", "the quantity that the choice goes by", default="piu_upper",
+           choices=("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect"), group=CHOICE),
+    *TRAINING_OPTIONS,
+    *DATA_OPTIONS[1:],
+    *RESULT_OPTIONS,
+)  # fmt: skip
+DEFAULT_STRENGTHS = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]
+EXAMPLE = f"""\
+example, with a choice by the mean unfair effect:
+
+  pyrofair path train.csv --graph graph.txt --sensitive sex --outcome hired --positive yes \\
+      --baseline male --contrast female --direct --strengths 0 .5 1 2 \\
+      --quantity mean_unfair_effect --at-most .05
+
+It writes the table, its intervals and a picture to path-train/, and the chosen classifier to path-train/{MODEL}. Where
+no classifier of the path stays within the limit, it ends with exit code 3.
+"""
+
+
+def run(settings: Settings, lines: Any) -> int:
+    """Fit and measure the path, write it, choose, and return the exit code."""
+    if settings["at-most"] is not None and settings["accuracy-loss"] is not None:
+        raise UsageError("--at-most and --accuracy-loss are two ways to choose; give one of them.")
+    chooses = settings["at-most"] is not None or settings["accuracy-loss"] is not None
+    if "quantity" in settings.given and not chooses:
+        raise UsageError("--quantity is what a choice goes by; give --at-most or --accuracy-loss as well.")
+    if settings["test"] and "held-out" in settings.given:
+        raise UsageError("--held-out is a part of DATA, and --test names other rows to measure on; give one of them.")
+    strengths = settings["strengths"] or DEFAULT_STRENGTHS
+    if not any(strengths):
+        raise UsageError("--strengths must hold one above 0.")
+    problem = read_problem(settings, others=["test"])
+    classifier = make_classifier(settings, problem, strength=1.0)
+    read = [settings["data"], *([settings["test"]] if settings["test"] else ())]
+    read += [settings["graph"]] if Path(settings["graph"]).is_file() else []
+    folder = ResultsFolder.claimed(settings, read, FILES)
+    with computing(settings, folder) as warned:
+        path = _fit(settings, problem, classifier, strengths)
+        chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
+    unfinished = bool(path.unfinished) or path.table["strength"].nunique() < len({*strengths})
+    text = "\n".join(
+        [
+            f"pyrofair path on {settings['data']}, {len(problem.frame):,} rows",
+            *problem.notes,
+            "",
+            str(path).split("\nUnfinished")[0],
+            *choice,
+            "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+            *(f"Warning: {text}" for text in (*problem.left_out, *warned)),
+        ]
+    )
+    folder.add_text("report.txt", text)
+    folder.add_table("path.csv", path.table)
+    folder.add_table("intervals.csv", path.intervals)
+    folder.add_table("groups.csv", path.groups)
+    if len(path.table):
+        folder.add_figure("path.png", path.plot())
+    if chosen is not None:
+        folder.add(MODEL, lambda file: save_model(chosen, file))
+    paths = folder.write()
+    lines.folder = str(folder.folder)
+    lines.write(text)
+    lines.write(f"\nThe results are in {folder.folder}: {', '.join(each.name for each in paths)}")
+    return INTERRUPTED if unfinished else code
+
+
+def _fit(settings: Settings, problem: Problem, classifier: Any, strengths: list[float]) -> PenaltyPath:
+    from pyrofair.audits import penalty_path
+
+    outcome = problem.graph.outcome_column
+
+    def halves(frame: Any) -> tuple[Any, Any]:
+        return frame.drop(columns=outcome), frame[outcome]
+
+    X, y = halves(problem.frame)
+    return penalty_path(
+        classifier,
+        X,
+        y,
+        strengths=strengths,
+        seeds=[settings["seed"] + each for each in range(settings["seeds"])],
+        test=halves(problem.others["test"]) if settings["test"] else None,
+        held_out=settings["held-out"],
+        sample_weight=problem.weight,
+        judge=classifier.source if settings["judge"] == "source" else None,
+        n_boot=settings["replicates"],
+        threshold=settings["threshold"],
+        n_jobs=1,
+        progress=shows_progress(),
+    )
+
+
+def _choose(path: PenaltyPath, settings: Settings) -> tuple[Any, list[str], int]:
+    """Return the chosen classifier or None, the choice in words, and the exit code."""
+    from pyrofair.exceptions import DataError
+
+    quantity = settings["quantity"]
+    limits = {"at_most": settings["at-most"], "accuracy_loss": settings["accuracy-loss"]}
+    try:
+        chosen = path.select(quantity, **limits)
+    except DataError as error:
+        own = path.intervals
+        measured = len(own) and own[own["quantity"] == quantity][["lower", "upper"]].notna().all(axis=1).any()
+        return None, [f"No classifier is chosen: {error}"], LIMIT_EXCEEDED if measured else CANNOT_BE_JUDGED
+    at = next(key for key, model in path.models.items() if model is chosen)
+    asked = " and ".join(f"{name.replace('_', '-')} {limit:g}" for name, limit in limits.items() if limit is not None)
+    text = (
+        f"Chosen by --{asked} of {quantity}: strength {at[0]:g}, seed {at[1]}, saved as {MODEL}. The chosen one of "
+        "many looks a little better on these rows than it is: audit it on further rows."
+    )
+    return chosen, [text], DONE
+
+
+COMMAND = Command(
+    "path",
+    "fit and judge a classifier along a path of penalty strengths, and choose one",
+    "Fit one classifier at several strengths of the penalty, measure each with its interval on rows that were not\n"
+    "trained on, and save the one that a stated limit chooses.",
+    EXAMPLE,
+    OPTIONS,
+    run,
+)

@@ -1,0 +1,289 @@
+"""What is asked: a graph, its unfair paths, and a table with their columns, from the options of a command."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyrofair.commands.data import Reading, Table, list_values, match_value, read_data
+from pyrofair.commands.options import Option, Settings, UsageError, near
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pyrofair.graph import CausalGraph, UnfairPaths
+
+__all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "make_graph", "make_unfair", "read_problem"]
+
+GROUP = "the question"
+GRAPH_OPTIONS = (
+    Option("graph", "the causal graph: a .dot file, a text file with arrows (lines that begin with # are comments), or "
+           "the arrows themselves, 'A -> M; {A M} -> Y'", metavar="FILE|TEXT", group=GROUP, required=True),
+    Option("sensitive", "the node of the sensitive attribute", metavar="NODE", group=GROUP, required=True),
+    Option("outcome", "the node of the outcome", metavar="NODE", group=GROUP, required=True),
+    Option("unfair", "unfair paths, separated by semicolons: 'A -> Y; A -> M -> Y'", many=True, metavar="PATHS",
+           group=GROUP),
+    Option("direct", "the edge from the sensitive attribute to the outcome is unfair", type=bool, group=GROUP),
+    Option("through", "nodes: every path through one of them is unfair", many=True, metavar="NODE", group=GROUP),
+    Option("latent", "nodes without a column, never measured", many=True, metavar="NODE", group=GROUP),
+    Option("columns", "the columns of a node that is not one column of its own name: 'S=savings,checking'", many=True,
+           metavar="NODE=COLUMNS", group=GROUP),
+)  # fmt: skip
+LABEL_OPTIONS = (
+    Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE",
+           group=GROUP, label=True),
+    Option("contrast", "its other value (default 1)", metavar="VALUE", group=GROUP, label=True),
+    Option("positive", "the value of the outcome that counts as yes (default 1)", metavar="VALUE", group=GROUP,
+           label=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph with labels of the table's types, its unfair paths, and tables with their columns.
+
+    ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
+    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights or None. ``notes`` is what
+    a report must tell of the reading, and ``left_out`` the part of it that changes which rows the results are about.
+    """
+
+    graph: CausalGraph
+    unfair: UnfairPaths
+    frame: pd.DataFrame
+    extra: pd.DataFrame
+    weight: pd.Series[Any] | None
+    others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
+    """Return the graph that the options describe, with values of the sensitive attribute and the outcome."""
+    from pyrofair.graph import CausalGraph
+
+    return CausalGraph(
+        _edges(settings["graph"]),
+        sensitive=settings["sensitive"],
+        outcome=settings["outcome"],
+        columns=dict(_columns_of(each) for each in settings["columns"]),
+        latent=settings["latent"],
+        **labels,
+    )
+
+
+def _edges(source: str) -> Any:
+    """Return the text of a graph, or the path of a DOT file."""
+    if any(mark in source for mark in ("->", "→", "\n")) and not Path(source).is_file():
+        return source
+    path = Path(source)
+    if not path.is_file():
+        beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise UsageError(
+            f"--graph {source!r}: there is no such file in {Path.cwd()}.{near(path.name, beside)} A graph that is "
+            "written out has arrows: 'A -> M; {A M} -> Y'."
+        )
+    if path.suffix.lower() in (".dot", ".gv"):
+        return path
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--graph {source!r} cannot be read: {error}.") from error
+    text = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+    if not text.strip():
+        raise UsageError(f"--graph {source!r} is empty. It holds arrows, such as A -> M; {{A M}} -> Y.")
+    return f"{text}\n"  # a line break keeps a text of one word from being read as the name of a file
+
+
+def _columns_of(text: str) -> tuple[str, list[str]]:
+    """Return a node and its columns, from ``'S=savings,checking'``; a name with a comma stands in double quotes."""
+    node, equals, names = text.partition("=")
+    columns = [name.strip() for name in next(csv.reader([names], skipinitialspace=True), [])]
+    if not equals or not node.strip() or not all(columns) or not columns:
+        raise UsageError(f"--columns {text!r} must name a node and its columns: 'S=savings,checking'.")
+    return node.strip(), columns
+
+
+def make_unfair(graph: CausalGraph, settings: Settings) -> UnfairPaths:
+    """Return the paths that the options call unfair; none is a UsageError that lists the paths of the graph."""
+    from pyrofair.graph.paths import show_paths
+
+    paths = [path.strip() for text in settings["unfair"] for path in text.replace("\n", ";").split(";") if path.strip()]
+    if not paths and not settings["direct"] and not settings["through"]:
+        there = show_paths(graph.directed_paths(graph.sensitive, graph.outcome))
+        raise UsageError(
+            f"no path is called unfair. From {graph.sensitive!r} to {graph.outcome!r} there are: {there}. Name those "
+            f"that are unfair, --unfair 'PATH; PATH'; or --direct for the edge, --through NODE for all through a node."
+        )
+    return graph.unfair(*paths, direct=settings["direct"], through=settings["through"])
+
+
+def read_problem(
+    settings: Settings,
+    *,
+    extra: Mapping[str, str] | None = None,
+    others: Sequence[str] = (),
+    outcome_required: bool = True,
+) -> Problem:
+    """Read the tables of a command and make its graph, with values in the types of the columns.
+
+    Parameters
+    ----------
+    settings
+        The settings of the command.
+    extra
+        Columns besides the graph's, each with the option that asks for it.
+    others
+        Options that name further tables, where given.
+    outcome_required
+        Whether the table must have the column of the outcome.
+    """
+    how = Reading.of(settings)
+    plain = make_graph(settings, {})
+    make_unfair(plain, settings)  # a wrong path is refused before the table is read
+    outcome = plain.outcome_column
+    wanted = {column: f"--graph: the node {node!r}" for column, node in plain.node_of.items()}
+    if settings["weight"]:
+        wanted.setdefault(settings["weight"], "--weight")
+    own = dict(wanted)
+    for name, why in (extra or {}).items():
+        own.setdefault(name, why)
+    optional = () if outcome_required else (outcome,)
+    table = read_data(settings["data"], own, how, optional)
+    further = {
+        name: read_data(settings[name], wanted, how, (outcome,) if name == "train" else ())
+        for name in others
+        if settings[name]
+    }
+    table, dropped = _keep_groups(table, plain, settings)
+    more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
+    labels = _labels(settings, plain, table)
+    graph = make_graph(settings, labels)
+    for name, (each, _) in more.items():
+        _require_alike(table, each, [column for column in wanted if column in each.frame], name)
+    nodes = [column for column in plain.node_of if column in table.frame]
+    notes = []
+    if table.unused:
+        notes.append(f"Columns of {table.path} that are not used: {', '.join(map(str, table.unused))}.")
+    if outcome not in table.frame:
+        notes.append(f"{table.path} has no column {outcome!r}, the outcome: accuracy is not available.")
+    left_out = [*table.left_out, *dropped]
+    for other, lost in more.values():
+        left_out += [*other.left_out, *lost]
+    weight = settings["weight"]
+    return Problem(
+        graph,
+        make_unfair(graph, settings),
+        table.frame[nodes],
+        table.frame[list(extra or {})],
+        table.frame[weight] if weight else None,
+        {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
+        {name: each.frame[weight] if weight else None for name, (each, _) in more.items()},
+        tuple(notes),
+        tuple(f"{text[0].upper()}{text[1:]}." for text in left_out),
+    )
+
+
+def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[Table, list[str]]:
+    """Return a table without the rows of other groups, where these are to be dropped, and how many these are."""
+    if not settings["drop-other-groups"]:
+        return table, []
+    if settings["baseline"] is None or settings["contrast"] is None:
+        raise UsageError("--drop-other-groups needs --baseline and --contrast, the two groups to keep.")
+    column = table.frame[graph.sensitive_column]
+    kept = [match_value(f"--{role}", settings[role], column, table.path) for role in ("baseline", "contrast")]
+    keep = column.isin(kept).to_numpy()
+    if keep.all():
+        return table, []
+    counts = list_values(column[~keep])
+    text = f"{int((~keep).sum()):,} rows of {table.path} of other groups are left out: {counts}"
+    frame = table.frame[keep].reset_index(drop=True)
+    for name in frame.columns:
+        if str(frame[name].dtype) == "category":
+            frame[name] = frame[name].cat.remove_unused_categories()
+    return Table(table.path, frame, table.unused, table.left_out), [text]
+
+
+def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:
+    """Return the values of the sensitive attribute and of the outcome, in the types of their columns."""
+    sensitive = table.frame[graph.sensitive_column]
+    found = {
+        role: match_value(f"--{role}", settings[role], sensitive, table.path)
+        for role in ("baseline", "contrast")
+        if settings[role] is not None
+    }
+    found |= _two_groups(found, sensitive, table.path)
+    if graph.outcome_column in table.frame:
+        outcome = table.frame[graph.outcome_column]
+        found["positive"] = _positive(settings["positive"], outcome, table.path)
+    elif settings["positive"] is not None:  # the classes of a model
+        from pyrofair.commands.data import _as_number
+
+        number = _as_number(settings["positive"], ".")
+        found["positive"] = settings["positive"] if number is None else number
+    return found
+
+
+def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> dict[str, Any]:
+    """Return the roles of the values of the sensitive attribute that are not named: 0 and 1, or the other of two."""
+    values = [each.item() if hasattr(each, "item") else each for each in column.unique()]
+    roles: dict[str, Any] = {}
+    if not found and {*values} == {0, 1}:
+        roles = {"baseline": 0, "contrast": 1}
+    elif len(found) == 1 and len(values) == 2:
+        (role, value), other = next(iter(found.items())), {"baseline": "contrast", "contrast": "baseline"}
+        roles = {other[role]: next(each for each in values if each != value)}
+    elif len(found) < 2:
+        raise UsageError(
+            f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}. Name the two values to "
+            "compare, --baseline VALUE --contrast VALUE" + _drop_others(len(values)) + "."
+        )
+    chosen = [*found.values(), *roles.values()]
+    if others := [each for each in values if each not in chosen]:
+        raise UsageError(
+            f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}, and two values are "
+            f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_drop_others(len(values))}."
+        )
+    return roles
+
+
+def _drop_others(number: int) -> str:
+    return "; --drop-other-groups leaves out the rows of the others" if number > 2 else ""
+
+
+def _positive(text: str | None, column: pd.Series[Any], path: str) -> Any:
+    values = [each.item() if hasattr(each, "item") else each for each in column.unique()]
+    if text is not None:
+        value = match_value("--positive", text, column, path)
+    elif {*values} <= {0, 1}:
+        value = 1
+    else:
+        raise UsageError(
+            f"the outcome {column.name!r} of {path} holds {list_values(column)}. Name the value that counts as yes, "
+            "--positive VALUE."
+        )
+    if len(values) > 2:
+        raise UsageError(
+            f"the outcome {column.name!r} of {path} holds {list_values(column)}; it must have two values, and no other "
+            "is joined to them unasked."
+        )
+    return value
+
+
+def _require_alike(one: Table, other: Table, columns: Sequence[str], option: str) -> None:
+    """Refuse a column that one table holds as numbers and the other as text."""
+    from pyrofair.tables.labels import is_categorical
+
+    for name in columns:
+        if name not in one.frame:
+            continue
+        text = [is_categorical(each.frame[name]) for each in (one, other)]
+        if text[0] != text[1]:
+            files = (one.path, other.path) if text[0] else (other.path, one.path)
+            raise UsageError(
+                f"the column {name!r} is text in {files[0]} and numbers in {files[1]} (--{option}); --text {name} "
+                "reads both as text."
+            )

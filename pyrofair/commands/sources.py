@@ -1,0 +1,83 @@
+"""The sources of potential outcomes that the options of a command name, with the settings of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyrofair.commands.options import Option, Settings, UsageError
+
+if TYPE_CHECKING:
+    from pyrofair.graph import UnfairPaths
+
+__all__ = ["AUDIT_SOURCES", "TRAIN_SOURCES", "make_source", "source_options"]
+
+AUDIT_SOURCES = ("onestep", "ipw", "gcomputation")
+TRAIN_SOURCES = ("ipw", "gcomputation")
+GROUP = "the source of both worlds"
+SETTINGS = {
+    "onestep": ("propensity", "regression", "form", "joint", "folds", "clip"),
+    "ipw": ("arm", "propensity", "folds", "clip", "trim", "max-unsupported"),
+    "gcomputation": ("draws", "joint", "propensity", "folds"),
+}
+"""The options that each source takes, by the names of its own settings."""
+DESCRIBED = {
+    "onestep": "onestep, regressions and weights, each repairing the other",
+    "ipw": "ipw, weighted observed rows",
+    "gcomputation": "gcomputation, learned mechanisms",
+}
+
+
+def source_options(names: tuple[str, ...], default: str) -> tuple[Option, ...]:
+    """Return the option ``--source`` with those of the sources of some names."""
+    own = {
+        "propensity": Option("propensity", "the model of P(sensitive | features): boosted, logistic, saturated or (of "
+                             "onestep) stacked", choices=("boosted", "logistic", "saturated", "stacked"), group=GROUP),
+        "regression": Option("regression", "of onestep: the model of the mean score",
+                             choices=("boosted", "logistic", "saturated", "stacked"), group=GROUP),
+        "form": Option("form", "of onestep: condition each stage on all features before it (prefix) or on its parents "
+                       "(graph)", choices=("auto", "prefix", "graph"), group=GROUP),
+        "joint": Option("joint", "of onestep and gcomputation: 'consistent' assumes that independent errors couple the "
+                        "worlds, which tightens PIU", choices=("consistent",), group=GROUP),
+        "folds": Option("folds", "the folds of cross-fitting", type=int, least=1, group=GROUP, metavar="NUMBER"),
+        "clip": Option("clip", "of onestep and ipw: bound propensities to [clip, 1 - clip]", type=float, above=0.0,
+                       below=0.5, group=GROUP, metavar="NUMBER"),
+        "arm": Option("arm", "of ipw: which group carries the weights (default auto; with --score paper, the "
+                      "group of the paper, whose rows keep their scores)",
+                      choices=("auto", "paper", "0", "1", "pooled"), group=GROUP),
+        "trim": Option("trim", "of ipw: leave out rows with a propensity outside [trim, 1 - trim]", type=float,
+                       above=0.0, below=0.5, group=GROUP, metavar="NUMBER"),
+        "max-unsupported": Option("max-unsupported", "of ipw: the largest share of a world that may lack a counterpart",
+                                  type=float, least=0.0, most=1.0, group=GROUP, metavar="NUMBER"),
+        "draws": Option("draws", "of gcomputation: draws per unit", type=int, least=1, group=GROUP, metavar="NUMBER"),
+    }  # fmt: skip
+    taken = dict.fromkeys(each for name in names for each in SETTINGS[name])
+    described = "; ".join(DESCRIBED[name] for name in names)
+    return (
+        Option("source", f"what makes the two worlds: {described}", default=default, choices=names, group=GROUP),
+        *(own[each] for each in taken),
+    )
+
+
+def make_source(settings: Settings, unfair: UnfairPaths, *, progress: bool) -> Any:
+    """Return the source of the settings, unfitted; an option of another source is a UsageError."""
+    from pyrofair import sources
+
+    name = settings["source"]
+    own = SETTINGS[name]
+    for option in dict.fromkeys(each for options in SETTINGS.values() for each in options):
+        if option in settings.given and option not in own:
+            fits = " or ".join(f"--source {each}" for each, taken in SETTINGS.items() if option in taken)
+            raise UsageError(f"--{option} belongs to {fits}, and not to --source {name}.")
+    given: dict[str, Any] = {
+        option.replace("-", "_"): settings[option]
+        for option in own
+        if option in settings.values and settings[option] is not None
+    }
+    if given.get("arm") in ("0", "1"):
+        given["arm"] = int(given["arm"])
+    if name == "ipw" and "arm" not in given and settings.values.get("score"):
+        given["arm"] = "paper"  # a column has no scores of the other group's rows in another world
+    if name == "gcomputation":
+        given["progress"] = progress
+    make = {"onestep": sources.OneStep, "ipw": sources.IPW, "gcomputation": sources.GComputation}[name]
+    return make(unfair, random_state=settings["seed"], **given)

@@ -1,0 +1,107 @@
+"""The command ``pyrofair train``: a classifier that pays for the unfair effect, fitted on a table and saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyrofair.commands.data import DATA_OPTIONS
+from pyrofair.commands.models import save_model
+from pyrofair.commands.options import DONE, Command, Option, Settings
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
+from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
+from pyrofair.commands.running import computing
+from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
+
+__all__ = ["COMMAND", "MODEL"]
+
+MODEL = "model.pyrofair"
+"""The file of the trained classifier."""
+FILES = (MODEL, "report.txt", "training.csv")
+OPTIONS = (
+    DATA_OPTIONS[0],
+    *GRAPH_OPTIONS,
+    *LABEL_OPTIONS,
+    *TRAINING_OPTIONS[:2],
+    Option("strength", "the weight of the penalty beside the cross-entropy; 0 trains without a penalty", type=float,
+           default=1.0, least=0.0, metavar="NUMBER", group="the training"),
+    Option("remove", "leave out the columns that unfair paths touch, or all descendants of the sensitive attribute; "
+           "without a penalty this is the paper's Remove", choices=("touched", "descendants"), group="the training"),
+    *TRAINING_OPTIONS[2:],
+    *DATA_OPTIONS[1:],
+    *RESULT_OPTIONS,
+)  # fmt: skip
+EXAMPLE = f"""\
+example:
+
+  pyrofair train train.csv --graph graph.txt --sensitive sex --outcome hired --positive yes \\
+      --baseline male --contrast female --direct --strength 1
+  pyrofair audit test.csv --graph graph.txt --sensitive sex --outcome hired --positive yes \\
+      --baseline male --contrast female --direct --model penalised=train-train/{MODEL}
+
+The classifier is saved in train-train/{MODEL}; audit it on rows that it was not trained on.
+"""
+
+
+def run(settings: Settings, lines: Any) -> int:
+    """Train, save the classifier, and print a summary."""
+    from pyrofair.classifiers import remove
+
+    problem = read_problem(settings)
+    columns = None if settings["remove"] is None else remove(problem.unfair, settings["remove"])
+    classifier = make_classifier(settings, problem, strength=settings["strength"], columns=columns)
+    read = [settings["data"], *([settings["graph"]] if Path(settings["graph"]).is_file() else ())]
+    folder = ResultsFolder.claimed(settings, read, FILES)
+    X, y = problem.frame.drop(columns=problem.graph.outcome_column), problem.frame[problem.graph.outcome_column]
+    with computing(settings, folder) as warned:
+        classifier.fit(X, y, sample_weight=problem.weight)
+        accuracy = float(classifier.score(X, y, problem.weight))
+        decided = float((classifier.predict(X) == problem.graph.positive).mean())
+    text = "\n".join(_describe(settings, problem, classifier, accuracy, decided, warned, folder.folder))
+    folder.add(MODEL, lambda path: save_model(classifier, path))
+    folder.add_table("training.csv", classifier.history_)
+    folder.add_text("report.txt", text)
+    paths = folder.write()
+    lines.folder = str(folder.folder)
+    lines.write(text)
+    lines.write(f"\nThe results are in {folder.folder}: {', '.join(path.name for path in paths)}")
+    return DONE
+
+
+def _describe(
+    settings: Settings,
+    problem: Problem,
+    classifier: Any,
+    accuracy: float,
+    decided: float,
+    warned: list[str],
+    folder: Path,
+) -> list[str]:
+    """Return what was trained, on what, and what its numbers do not show."""
+    graph = problem.graph
+    share = float((problem.frame[graph.outcome_column] == graph.positive).mean())
+    penalty = f"{settings['strength']:g} times {settings['penalty']}" if settings["strength"] else "nothing"
+    return [
+        f"pyrofair train on {settings['data']}, {len(problem.frame):,} rows",
+        *problem.notes,
+        f"{settings['model']} that reads {', '.join(map(str, classifier.feature_names_in_))}; penalised: {penalty}, by "
+        f"{settings['source']}.",
+        f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
+        f"{graph.outcome_column!r} = {graph.positive!r}.",
+        *str(problem.unfair).splitlines(),
+        f"On the rows trained on: accuracy {accuracy:.3f}, majority class {max(share, 1.0 - share):.3f}, positive "
+        f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: audit the model on "
+        f"rows held out, pyrofair audit OTHER --model {folder / MODEL}.",
+        "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+        *(f"Warning: {text}" for text in (*problem.left_out, *warned)),
+    ]
+
+
+COMMAND = Command(
+    "train",
+    "train a classifier that pays for unfair effects, and save it",
+    "Fit a classifier that minimises cross-entropy plus a penalty on the effect along the unfair paths, and save it.",
+    EXAMPLE,
+    OPTIONS,
+    run,
+)

@@ -1,0 +1,450 @@
+"""``pyrofair audit``, from a CSV to a folder of results and an exit code."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyrofair as pf
+from pyrofair.commands import main
+from pyrofair.commands.gate import judge
+
+GRAPH = "sex -> job; {sex job} -> hired"
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Call:
+    """Run a command in a folder of its own, and return its exit code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    if not request.node.name.startswith("test_from_a_csv"):  # pictures take time
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
+    table().to_csv("court.csv", index=False)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code: Any = 0
+        try:
+            main(arguments)
+        except SystemExit as end:
+            code = end.code
+        printed = capsys.readouterr()
+        assert code != 1, printed.err
+        return code, printed.out, printed.err
+
+    return run
+
+
+def table(n: int = 600) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    sex = rng.integers(0, 2, n)
+    job = (rng.random(n) < 0.3 + 0.3 * sex).astype(int) + (rng.random(n) < 0.3)
+    p = 0.2 + 0.25 * sex + 0.2 * job
+    hired = np.where(rng.random(n) < p, "yes", "no")
+    return pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "sex": np.where(sex == 1, "male", "female"),
+            "job": np.array(["none of these", "clerk", "manager"])[job],
+            "hired": hired,
+            "p": p.round(3),
+            "decided": np.where(p > 0.5, "granted", "denied"),
+            "w": rng.integers(1, 3, n),
+        }
+    )
+
+
+QUESTION = ("--graph", GRAPH, "--sensitive", "sex", "--outcome", "hired", "--baseline", "male", "--contrast", "female",
+            "--positive", "yes", "--unfair", "sex -> hired")  # fmt: skip
+FAST = ("--propensity", "saturated", "--regression", "saturated")
+AUDIT = ("audit", "court.csv", *QUESTION, *FAST)
+
+
+def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
+    code, out, err = call(*AUDIT, "--score", "p")
+    assert (code, err) == (0, "")
+    assert "Columns of court.csv that are not used: id, decided, w.\n" in out
+    assert "sex is 'sex': 0 is 'male', 1 is 'female'. Yes is 'hired' = 'yes'" in out
+    assert "a column of scores, known for the rows as they are: what it would be in another world is estimated" in out
+    assert "These numbers rest on:\n  1. The graph is right" in out
+    folder = Path("audit-court")
+    assert (folder / "audit.png").read_bytes().startswith(b"\x89PNG")
+    names = {
+        "report.txt",
+        "audit.csv",
+        "stages.csv",
+        "audit.png",
+        "stages.png",
+        "graph.png",
+        "settings.toml",
+        "run.json",
+    }
+    assert names <= {path.name for path in folder.iterdir()}
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    assert (folder / "report.txt").read_text(encoding="utf-8") in out
+    effect = pd.read_csv(folder / "audit.csv").query("quantity == 'mean_unfair_effect' and decisions == 'score'")
+    df = table()
+    unfair = pf.CausalGraph(GRAPH, sensitive="sex", outcome="hired", baseline="male", contrast="female",
+                            positive="yes").unfair("sex -> hired")  # fmt: skip
+    source = pf.OneStep(unfair, propensity="saturated", regression="saturated", random_state=0)
+    same = pf.audit(
+        {"p": df["p"]}, source, df[["sex", "job", "hired"]], scores="outcome", random_state=0, progress=False
+    )
+    expected = same.table.query("quantity == 'mean_unfair_effect' and decisions == 'score'")
+    assert effect["estimate"].tolist() == pytest.approx(expected["estimate"].tolist(), abs=1e-12)
+    assert effect["estimate"].item() == pytest.approx(-0.25, abs=0.01)
+    run = json.loads((folder / "run.json").read_text())
+    assert run["run"]["files"].keys() == {"court.csv"}
+    assert {"pyrofair", "python", "torch", "scikit-learn"} <= run["versions"].keys()
+
+
+def test_the_settings_of_a_run_repeat_it(call: Call) -> None:
+    first = call(*AUDIT, "--score", "p", "--level", "0.9")
+    before = {path.name: path.read_bytes() for path in Path("audit-court").glob("*.[ct]*")}
+    again = call("audit", "--config", "audit-court/settings.toml")
+    assert again == first
+    assert {path.name: path.read_bytes() for path in Path("audit-court").glob("*.[ct]*")} == before
+    other = call("audit", "--config", "audit-court/settings.toml", "--level", "0.8", "--output", "other")
+    assert "80% Wald intervals" in other[1]
+
+
+def test_results_of_another_run_are_kept(call: Call) -> None:
+    call(*AUDIT, "--score", "p")
+    before = {path.name: path.read_bytes() for path in Path("audit-court").iterdir()}
+    code, out, err = call(*AUDIT, "--score", "p", "--seed", "1")
+    assert (code, out) == (2, "")
+    assert "holds the results of another run: settings.seed is 0 there and 1 here" in err
+    assert "--overwrite" in err
+    table().assign(p=0.5).to_csv("court.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p")
+    assert code == 2
+    assert "files.court.csv is" in err
+    assert {path.name: path.read_bytes() for path in Path("audit-court").iterdir()} == before
+    Path("audit-court/notes.txt").write_text("mine")
+    assert call(*AUDIT, "--score", "p", "--through", "job", "--overwrite")[0] == 0
+    assert Path("audit-court/notes.txt").read_text() == "mine"
+    Path("mine").mkdir()
+    Path("mine/report.txt").write_text("mine")
+    code, _, err = call(*AUDIT, "--score", "p", "--output", "mine")
+    assert code == 2
+    assert "'mine' holds report.txt of another run, which no run.json identifies" in err
+    assert Path("mine/report.txt").read_text() == "mine"
+
+
+def test_a_run_that_fails_leaves_no_folder(call: Call) -> None:
+    df = table()
+    df["job"] = np.where(df["sex"] == "male", "clerk", "manager")
+    df.to_csv("apart.csv", index=False)
+    code, out, err = call("audit", "apart.csv", *QUESTION, "--score", "p")
+    assert (code, out) == (4, "")
+    assert err.startswith("pyrofair audit: cannot be judged: The two groups do not overlap")
+    assert not Path("audit-apart").exists()
+    Path("file").write_text("x")
+    assert "is a file" in call(*AUDIT, "--score", "p", "--output", "file")[2]
+
+
+# --- scores, models, weights, other rows -----------------------------------------------------------------------------
+
+
+def estimate(folder: str, model: str, quantity: str = "mean_unfair_effect", decisions: str = "threshold") -> float:
+    found = pd.read_csv(Path(folder) / "audit.csv")
+    rows = found.query("model == @model and quantity == @quantity and decisions == @decisions")
+    return float(rows["estimate"].item())
+
+
+def test_decisions_as_text_and_outcomes(call: Call) -> None:
+    code, out, _ = call(*AUDIT, "--score", "decided", "--score-positive", "granted", "--output", "a")
+    assert code == 0
+    assert call(*AUDIT, "--score", "p", "--output", "b")[0] == 0
+    assert estimate("a", "decided") == pytest.approx(estimate("b", "p"), abs=1e-12)
+    code, out, _ = call(*AUDIT, "--score", "hired", "--scores", "outcome", "--output", "c")
+    assert code == 0
+    assert "an outcome, no function of the features: 600 of 600 rows agree" in out
+    assert "hired is the outcome itself: its accuracy is 1 and means nothing." in out
+    assert estimate("c", "hired", "accuracy") == pytest.approx(1.0, abs=1e-12)
+
+
+def test_ipw_weights_the_group_of_the_paper(call: Call) -> None:
+    code, out, err = call("audit", "court.csv", *QUESTION, "--source", "ipw", "--propensity", "saturated",
+                          "--replicates", "20", "--level", "0.9", "--score", "p", "--weight", "w")  # fmt: skip
+    assert (code, err) == (0, "")
+    assert "90% intervals from 20 bootstrap replicates" in out
+    assert "taken for a function of the features" in out
+    df = table()
+    a, w = df["sex"] == "female", df["w"]
+    baseline = df["p"][~a]
+    switched = sum(
+        (df["p"][a & (df["job"] == job)]).mean() * w[~a & (df["job"] == job)].sum() for job in df["job"].unique()
+    )
+    expected = switched / w[~a].sum() - float((baseline * w[~a]).sum() / w[~a].sum())
+    assert estimate("audit-court", "p", decisions="score") == pytest.approx(expected, abs=1e-9)
+
+
+def test_other_rows_fit_the_source(call: Call) -> None:
+    table(800).to_csv("more.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p", "--train", "more.csv", "--scores", "outcome")
+    assert code == 2
+    assert "is given as scores of the rows of df, but the source asks for scores of rows that are none of these" in err
+    Path("m.joblib").write_bytes(b"")
+    joblib.dump(Rule(), "m.joblib")
+    code, _, _ = call(*AUDIT, "--model", "rule=m.joblib", "--trust-pickle", "--train", "more.csv")
+    assert code == 0
+    assert estimate("audit-court", "rule", decisions="score") == pytest.approx(-0.25, abs=1e-9)
+    table().assign(job=1.5).to_csv("more.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p", "--train", "more.csv", "--output", "o")
+    assert code == 2
+    assert "'job' is text in court.csv and numbers in more.csv (--train); --text job" in err
+
+
+class Rule:
+    """A model of the features, as scikit-learn has them."""
+
+    classes_ = np.array(["no", "yes"])
+    feature_names_in_ = np.array(["sex", "job"], dtype=object)
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        jobs = X["job"].map({"none of these": 0, "clerk": 1, "manager": 2}).astype(float)
+        p = 0.2 + 0.25 * (X["sex"] == "male") + 0.2 * jobs
+        return np.column_stack([1 - p, p])
+
+
+def test_pickles_only_where_they_are_trusted(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    joblib.dump(Rule(), "m.pkl")
+    loaded: list[str] = []
+    monkeypatch.setattr(joblib, "load", lambda file: loaded.append(file) or Rule())
+    code, out, err = call(*AUDIT, "--model", "m.pkl")
+    assert (code, out, loaded) == (2, "", [])
+    assert "'m.pkl' is a pickle, which runs whatever code its author put in it" in err
+    assert not Path("audit-court").exists()
+    assert call(*AUDIT, "--model", "m.pkl", "--trust-pickle")[0] == 0
+    assert loaded == ["m.pkl"]
+    monkeypatch.undo()
+
+
+def test_a_pickle_that_is_damaged(call: Call) -> None:
+    Path("m.pkl").write_bytes(b"broken")
+    code, _, err = call(*AUDIT, "--model", "m.pkl", "--trust-pickle")
+    assert code == 2
+    assert "the pickle 'm.pkl' cannot be used:" in err
+
+
+def test_models_of_the_package_are_loaded_without_trust(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pf, "load", lambda file: Rule(), raising=False)
+    Path("a.pyrofair").write_bytes(b"")
+    Path("b.pyrofair").write_bytes(b"")
+    code, out, _ = call(*AUDIT, "--model", "a.pyrofair", "other=b.pyrofair", "--score", "p")
+    assert code == 0
+    assert "Audit of 3 model(s)" in out
+    assert estimate("audit-court", "a", decisions="score") == estimate("audit-court", "other", decisions="score")
+
+
+def test_other_groups_and_missing_values_are_left_out_when_asked(call: Call) -> None:
+    df = table()
+    df.loc[:9, "sex"] = "unknown to us"
+    df.loc[10:14, "job"] = ""
+    df.to_csv("court.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p")
+    assert code == 2
+    assert "5 of the 600 rows of court.csv have a missing value, in the columns 'job' (5)" in err
+    code, _, err = call(*AUDIT, "--score", "p", "--drop-missing")
+    assert code == 2
+    assert "'unknown to us' is neither --baseline nor --contrast; --drop-other-groups" in err
+    code, out, err = call(*AUDIT, "--score", "p", "--drop-missing", "--drop-other-groups")
+    assert (code, err) == (0, "")
+    assert "Audit of 1 model(s) on 585 rows" in out
+    assert (
+        "Warning: 5 of 600 rows of court.csv have a missing value, in 'job' (5), and are left out. The numbers" in out
+    )
+    assert "Warning: 10 rows of court.csv of other groups are left out: 'unknown to us' (10 rows)." in out
+
+
+def test_a_node_of_several_columns_latent_nodes_and_files_of_graphs(call: Call) -> None:
+    df = table().assign(north=lambda d: (d["id"] % 3 == 0).astype(int), south=lambda d: (d["id"] % 5 == 0).astype(int))
+    df.to_csv("court.csv", index=False)
+    Path("g.txt").write_text("# what we assume\nsex -> job; {sex job region} -> hired\nU -> sex  \n", encoding="utf-8")
+    Path("g.dot").write_text("digraph { sex -> job; {sex job region} -> hired; U -> sex }")
+    options = ("--columns", "region=north, south", "--latent", "U", "--score", "p")
+    for name in ("g.txt", "g.dot"):
+        arguments = [
+            "audit",
+            "court.csv",
+            *QUESTION,
+            *options,
+            "--source",
+            "ipw",
+            "--replicates",
+            "0",
+            "--output",
+            name[2:],
+        ]
+        arguments[arguments.index(GRAPH)] = name
+        code, out, err = call(*arguments)
+        assert (code, err) == (0, "")
+        assert "north" not in out.split("not used:")[1].splitlines()[0]
+    assert json.loads(Path("dot/run.json").read_text())["run"]["files"].keys() == {"court.csv", "g.dot"}
+
+
+@pytest.mark.skipif("thresholds" not in inspect.signature(pf.audit).parameters, reason="audits have one threshold")
+def test_further_thresholds_and_subgroups(call: Call) -> None:
+    df = table().assign(north=lambda d: (d["id"] % 3 == 0).astype(int))
+    df.to_csv("court.csv", index=False)
+    arguments = [*AUDIT, "--score", "p", "--thresholds", ".3", ".7", "--subgroups", "north"]
+    arguments[arguments.index(GRAPH)] = "sex -> job; {sex job north} -> hired"
+    code, _, err = call(*arguments)
+    assert (code, err) == (0, "")
+    assert sorted(pd.read_csv("audit-court/thresholds.csv")["threshold"].unique()) == [0.3, 0.7]
+    assert sorted(pd.read_csv("audit-court/subgroups.csv")["level"].unique()) == [0, 1]
+
+
+# --- the gate --------------------------------------------------------------------------------------------------------
+
+
+def test_the_gate(call: Call) -> None:
+    arguments = (*AUDIT, "--score", "p", "--fail-quantity", "mean_unfair_effect")
+    code, out, err = call(*arguments, "--fail-above", "0.9")
+    assert (code, err) == (0, "")
+    assert (
+        "Gate, mean_unfair_effect of decisions at most 0.9 up to the end of its interval: passed.\n  p passes:" in out
+    )
+    code, out, err = call(*arguments, "--fail-above", "0.1", "--output", "b")
+    assert code == 3
+    assert "failed.\n  p exceeds the limit: mean_unfair_effect reaches up to 0." in err
+    assert err.strip() in out
+    assert err.strip() in Path("b/report.txt").read_text(encoding="utf-8")
+    found = pd.read_csv("b/audit.csv").query("quantity == 'mean_unfair_effect' and decisions == 'threshold'")
+    assert f"up to {found[['lower', 'upper']].abs().max(axis=None):.3f}." in err
+    assert call(*AUDIT, "--score", "p", "--fail-above", "0.1", "--output", "c")[0] == 3, "PIU's upper end by default"
+
+
+def test_a_gate_never_passes_what_was_not_measured(call: Call) -> None:
+    df = table()
+    df["rare"] = 0.1
+    df.loc[0, "rare"] = 0.9
+    df.to_csv("court.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "rare", "--fail-above", "0.5")
+    assert code == 4
+    assert "not passed.\n  rare cannot be judged: none: all but about 1 of the rows get the same answer" in err
+    code, _, err = call(*AUDIT, "--score", "rare", "p", "--fail-above", "0.05", "--output", "b")
+    assert code == 3, "exceeded by one, it is exceeded"
+    assert "rare cannot be judged" in err
+    code, _, err = call("audit", "court.csv", *QUESTION, "--source", "ipw", "--replicates", "0", "--score", "p",
+                        "--fail-above", "0.5")  # fmt: skip
+    assert code == 2
+    assert "--fail-above needs intervals, and --replicates 0 makes none" in err
+
+
+@pytest.fixture(scope="module")
+def report() -> pf.Audit:
+    df = table()
+    unfair = pf.CausalGraph(GRAPH, sensitive="sex", outcome="hired", baseline="male", contrast="female",
+                            positive="yes").unfair("sex -> hired")  # fmt: skip
+    source = pf.OneStep(unfair, propensity="saturated", regression="saturated", random_state=0)
+    return pf.audit({"p": Rule()}, source, df[["sex", "job", "hired"]], random_state=0, progress=False)
+
+
+def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
+    from dataclasses import replace
+
+    assert judge(report, 1.0, "piu_upper").code == 0
+    assert judge(report, 0.0, "piu_upper").code == 3
+    nothing = report.table.assign(lower=np.nan, upper=np.nan)
+    assert judge(replace(report, table=nothing), 1.0, "piu_upper").code == 4
+    row = (report.table["quantity"] == "piu_paper_bound") & (report.table["decisions"] == "threshold")
+    one = report.table.assign(upper=report.table["upper"].mask(row))
+    assert judge(replace(report, table=one), 1.0, "piu_upper").code == 0
+    verdict = judge(replace(report, table=one), 1.0, "piu_paper_bound")
+    assert verdict.code == 4
+    assert verdict.lines[1] == "  p cannot be judged: there is no interval of piu_paper_bound."
+    for context, text in [
+        ({"doubts": {"p": "a stage is wrong"}}, "withheld: a stage is wrong"),
+        ({"small": {"p": ("few rows", "")}}, "few rows"),
+        ({"failure": "no world"}, "no world"),
+    ]:
+        verdict = judge(replace(report, context=report.context | context), 1.0, "piu_upper")
+        assert verdict.code == 4
+        assert text in verdict.lines[1]
+    untouched = replace(report, context=report.context | {"untouched": {"p": ("job",)}, "doubts": {"p": "x"}})
+    verdict = judge(untouched, 0.0, "piu_upper")
+    assert (verdict.code, verdict.lines[1]) == (
+        0,
+        "  p passes: by the graph it has no unfair effect, for it reads job only.",
+    )
+
+
+# --- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE"),
+        (("--score", "pp"), r"no column 'pp' \(--score\)\. It has: .*Did you mean 'p'"),
+        (("--score", "decided"), r"the scores 'decided' are text: 'denied' .*--score-positive VALUE"),
+        (("--score", "w"), r"the scores 'w' hold \d+ value\(s\) outside \[0, 1\], such as 2"),
+        (("--score", "p", "--positive", "Yes"), r"--positive 'Yes' is no value of the column 'hired'.*mean 'yes'"),
+        (("--score", "p", "--contrast", "Female"), "--contrast 'Female' is no value.*Did you mean 'female'"),
+        (("--score", "p", "--weight", "ww"), r"no column 'ww' \(--weight\)"),
+        (("--score", "p", "--baslien", "x"), r"there is no option --baslien\. Did you mean '--baseline'"),
+        (("--score", "p", "--source", "ipv"), "invalid choice: 'ipv'.*Did you mean 'ipw'"),
+        (("--score", "p", "--trim", ".1"), "--trim belongs to --source ipw, and not to --source onestep"),
+        (("--score", "p", "--replicates", "9"), "--replicates belongs to --source ipw or gcomputation"),
+        (("--score", "p", "--fail-quantity", "piu_lower"), "--fail-quantity needs a limit"),
+        (("--score", "p", "p"), "'p' is named twice"),
+        (("--model", "absent.pyrofair"), "there is no file 'absent.pyrofair'"),
+        (("--model", "court.csv", "x=court.csv", "--scores", "outcome"), "--scores describes columns of scores"),
+        (("--score", "p", "--graph", "sex -> hired; sexx -> hired"), "no column 'sexx'.*the node 'sexx'.*--latent"),
+        (("--score", "p", "--graph", "g.txt"), "--graph 'g.txt': there is no such file .*has arrows"),
+        (("--score", "p", "--graph", "sex -> hired; hired -> sex"), "cycle"),
+        (("--score", "p", "--graph", "sex - hired ->"), "is neither a name nor a group"),
+        (("--score", "p", "--unfair", "sex -> jb -> hired"), "'jb'"),
+        (("--score", "p", "--columns", "job"), "--columns 'job' must name a node and its columns"),
+        (("--score", "p", "--sensitive", "Sex"), "'Sex'.*"),
+        (("--score", "p", "--level", "95"), "--level must be a finite number above 0 and below 1, and is 95"),
+        (("--score", "p", "--level", "high"), "argument --level: invalid float value: 'high'"),
+        (("--score", "p", "--drop-missing", "x"), "too many arguments: x"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_before_any_work(call: Call, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = call(*AUDIT, *arguments)
+    assert (code, out) == (2, "")
+    assert re.search(message, err), err
+    assert "Traceback" not in err
+    assert not Path("audit-court").exists()
+
+
+def test_what_is_not_named_is_asked(call: Call) -> None:
+    bare = ["audit", "court.csv", "--graph", GRAPH, "--sensitive", "sex", "--outcome", "hired", "--score", "p", *FAST]
+    for more, message in [
+        ([], "no path is called unfair. From 'sex' to 'hired' there are: sex -> job -> hired; sex -> hired."),
+        (["--direct"], "--baseline VALUE --contrast VALUE"),
+        (["--direct", "--contrast", "female"], "the outcome 'hired' of court.csv holds 'yes'"),
+    ]:
+        code, _, err = call(*bare, *more)
+        assert code == 2
+        assert message in err
+    code, out, err = call(*bare, "--direct", "--contrast", "female", "--positive", "yes")
+    assert (code, err) == (0, "")
+    assert "0 is 'male', 1 is 'female'" in out
+    code, _, err = call("audit", "--score", "p", "court.csv", *QUESTION)
+    assert code == 2
+    assert "required: DATA. DATA comes before the options" in err
+
+
+def test_a_table_without_the_outcome_has_no_accuracy(call: Call) -> None:
+    table().drop(columns="hired").to_csv("court.csv", index=False)
+    code, out, err = call(*AUDIT, "--score", "p")
+    assert (code, err) == (0, "")
+    assert "court.csv has no column 'hired', the outcome: accuracy is not available." in out

@@ -1,0 +1,75 @@
+"""The page on the command line: its blocks run as they stand, in order, in one folder."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import joblib
+import pandas as pd
+import pytest
+
+import pyrofair as pf
+from pyrofair.commands import main
+from pyrofair.commands.line import COMMANDS
+from pyrofair.commands.options import read_settings
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(python|bash|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def commands_of(block: str) -> list[list[str]]:
+    """The commands of a block of a shell."""
+    return [shlex.split(line, comments=True) for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
+    if not hasattr(pf, "save"):
+        monkeypatch.setattr(pf, "save", lambda model, path: joblib.dump(model, path), raising=False)
+        monkeypatch.setattr(pf, "load", joblib.load, raising=False)
+    ran = []
+    for language, block in BLOCK.findall(TEXT):
+        if language == "python":
+            exec(compile(block, str(PAGE), "exec"), {})
+        elif block.startswith("cat "):
+            subprocess.run(["sh", "-c", block], check=True)
+        elif language == "bash":
+            for program, *arguments in commands_of(block):
+                assert program == "pyrofair"
+                main(arguments)
+                ran.append(arguments[0])
+    assert ran == ["identify", "audit", "audit", "audit", "train", "audit", "path", "audit"]
+    out = capsys.readouterr().out
+    assert "Gate, mean_unfair_effect of decisions at most 0.2 up to the end of its interval: passed." in out
+    assert "Chosen by --at-most 0.1 of mean_unfair_effect" in out
+    assert "withheld" not in out
+    assert {"audit-test", "audit-at-70", "train-train", "audit-penalised", "path-train", "gate"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
+    effect = pd.read_csv("audit-test/audit.csv").query("quantity == 'mean_unfair_effect' and decisions == 'score'")
+    assert (effect["lower"] < -0.11).all()
+    assert (effect["upper"] > -0.125).all()
+
+
+def test_the_file_of_settings_is_one(tmp_path: Path) -> None:
+    (block,) = [block for language, block in BLOCK.findall(TEXT) if language == "toml"]
+    path = tmp_path / "fairness.toml"
+    path.write_text(block, encoding="utf-8")
+    audit = next(each for each in COMMANDS if each.name == "audit")
+    assert read_settings(str(path), audit) == {
+        name: value for name, value in tomllib.loads(block).items() if name != "command"
+    }
+
+
+def test_the_options_and_codes_that_the_page_names_exist() -> None:
+    known = {option.flag for command in COMMANDS for option in command.options} | {"--help"}
+    assert sorted({*re.findall(r"--[a-z][a-z-]*", TEXT)} - known) == []
+    told = re.findall(r"^\| (\d+) \| \S", TEXT, re.MULTILINE)
+    assert told == ["0", "1", "2", "3", "4", "130"]
+    assert {f"`pyrofair {command.name}`" for command in COMMANDS} <= {*re.findall(r"`pyrofair [a-z]+`", TEXT)}

@@ -1,0 +1,209 @@
+"""``pyrofair train`` and ``pyrofair path``: classifiers fitted on a table, saved, judged and chosen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyrofair as pf
+from pyrofair.commands import main
+from pyrofair.exceptions import PyrofairWarning
+
+GRAPH = "A -> M; {A M} -> Y"
+QUESTION = ("--graph", GRAPH, "--sensitive", "A", "--outcome", "Y", "--unfair", "A -> Y")
+QUICK = ("--model", "logistic", "--epochs", "40", "--propensity", "saturated")
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """Run a command in a folder of its own, models written and read by a stand-in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
+    monkeypatch.setattr(pf, "save", lambda model, path: joblib.dump(model, path), raising=False)
+    monkeypatch.setattr(pf, "load", joblib.load, raising=False)
+    table(0).to_csv("train.csv", index=False)
+    table(1).to_csv("test.csv", index=False)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code: Any = 0
+        try:
+            main(arguments)
+        except SystemExit as end:
+            code = end.code
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def table(seed: int, n: int = 400) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    m = (rng.random(n) < 0.3 + 0.4 * a).astype(int)
+    y = (rng.random(n) < 0.1 + 0.5 * a + 0.3 * m).astype(int)
+    return pd.DataFrame({"A": a, "M": m, "Y": y})
+
+
+def test_train_then_audit(call: Call) -> None:
+    code, out, err = call("train", "train.csv", *QUESTION, *QUICK, "--strength", "2", "--seed", "3")
+    assert (code, err) == (0, "")
+    assert "logistic that reads A, M; penalised: 2 times disagreement, by ipw." in out
+    assert "audit the model on rows held out" in out
+    df = table(0)
+    unfair = pf.CausalGraph(GRAPH, sensitive="A", outcome="Y").unfair("A -> Y")
+    same = pf.PenalizedClassifier(
+        "logistic", source=pf.IPW(unfair, propensity="saturated", random_state=3), strength=2.0, epochs=40,
+        progress=False, random_state=3,
+    ).fit(df[["A", "M"]], df["Y"])  # fmt: skip
+    saved = joblib.load("train-train/model.pyrofair")
+    assert np.array_equal(saved.predict_proba(df[["A", "M"]]), same.predict_proba(df[["A", "M"]]))
+    assert len(pd.read_csv("train-train/training.csv")) == 40
+    code, out, _ = call("audit", "test.csv", *QUESTION, "--model", "penalised=train-train/model.pyrofair",
+                        "--propensity", "saturated", "--regression", "saturated")  # fmt: skip
+    assert code == 0
+    assert "\npenalised\n" in out
+    again = call("train", "--config", "train-train/settings.toml")
+    assert again[0] == 0
+
+
+def test_remove_leaves_columns_out(call: Call) -> None:
+    code, out, _ = call("train", "train.csv", *QUESTION, *QUICK, "--strength", "0", "--remove", "touched")
+    assert code == 0
+    assert "logistic that reads M; penalised: nothing" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--patience", "3"), "--patience needs rows that choose the epoch, --validation-fraction"),
+        (("--strength", "-1"), "--strength must be a finite number at least 0"),
+        (("--penalty", "effect"), "invalid choice: 'effect'.*Did you mean 'effect_gap'"),
+        (("--draws", "3"), "--draws belongs to --source gcomputation, and not to --source ipw"),
+        (("--device", "abacus"), "device='abacus' is not available"),
+        (("--regression", "boosted"), "no option --regression"),
+    ],
+)
+def test_wrong_settings_of_training(call: Call, arguments: tuple[str, ...], message: str) -> None:
+    import re
+
+    code, out, err = call("train", "train.csv", *QUESTION, *QUICK, *arguments)
+    assert (code, out) == (2, "")
+    assert re.search(message, err), err
+    assert not Path("train-train").exists()
+
+
+def test_a_path_and_a_choice(call: Call) -> None:
+    arguments = ("path", "train.csv", *QUESTION, *QUICK, "--strengths", "0", "4", "--test", "test.csv",
+                 "--quantity", "mean_unfair_effect")  # fmt: skip
+    code, out, err = call(*arguments, "--at-most", "0.2")
+    assert (code, err) == (0, "")
+    assert "Chosen by --at-most 0.2 of mean_unfair_effect: strength 4, seed 0, saved as model.pyrofair" in out
+    folder = Path("path-train")
+    assert {"path.csv", "intervals.csv", "path.png", "report.txt", "model.pyrofair", "settings.toml"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert joblib.load(folder / "model.pyrofair").strength == 4.0
+    assert sorted(pd.read_csv(folder / "path.csv")["strength"].unique()) == [0.0, 4.0]
+    weak = [*arguments, "--at-most", "0.0001", "--overwrite"]
+    weak[weak.index("4")] = ".01"
+    code, out, _ = call(*weak)
+    assert code == 3
+    assert "No classifier is chosen: No classifier of the path has mean_unfair_effect below 0.0001" in out
+    assert not (folder / "model.pyrofair").exists(), "of another run"
+    assert (folder / "path.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--at-most", ".1", "--accuracy-loss", ".1"), "two ways to choose"),
+        (("--quantity", "piu_lower"), "give --at-most or --accuracy-loss"),
+        (("--test", "test.csv", "--held-out", ".5"), "--held-out is a part of DATA"),
+        (("--strengths", "0"), "--strengths must hold one above 0"),
+        (("--strengths", "-1"), "--strengths must be a finite number at least 0"),
+        (("--test", "tst.csv"), "there is no file 'tst.csv'.*Did you mean 'test.csv'"),
+    ],
+)
+def test_wrong_settings_of_a_path(call: Call, arguments: tuple[str, ...], message: str) -> None:
+    import re
+
+    code, out, err = call("path", "train.csv", *QUESTION, *QUICK, *arguments)
+    assert (code, out) == (2, "")
+    assert re.search(message, err), err
+
+
+def test_an_interrupted_path_writes_what_is_finished(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = pf.penalty_path
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        import warnings
+
+        path = whole(*args, **settings | {"strengths": [4.0]})
+        warnings.warn("Interrupted in seed 0", PyrofairWarning, stacklevel=1)
+        return path
+
+    monkeypatch.setattr("pyrofair.audits.penalty_path", interrupted)
+    code, out, _ = call("path", "train.csv", *QUESTION, *QUICK, "--strengths", "0", "4")
+    assert code == 130
+    assert "Warning: Interrupted in seed 0" in out
+    assert pd.read_csv("path-train/path.csv")["strength"].unique() == [4.0]
+
+
+def test_an_interrupt_before_anything_is_finished(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pf.PenalizedClassifier, "fit", stop)
+    code, out, err = call("train", "train.csv", *QUESTION, *QUICK)
+    assert (code, out, err) == (130, "", "Interrupted. Nothing was written.\n")
+    assert not Path("train-train").exists()
+
+
+def test_a_failure_is_a_message_unless_a_traceback_is_asked_for(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("no luck")
+
+    monkeypatch.setattr(pf.PenalizedClassifier, "fit", broken)
+    code, out, err = call("train", "train.csv", *QUESTION, *QUICK)
+    assert (code, out) == (1, "")
+    assert err == "pyrofair train: failed: KeyError: 'no luck' --traceback shows where.\n"
+    with pytest.raises(KeyError, match="no luck"):
+        call("train", "train.csv", *QUESTION, *QUICK, "--traceback")
+
+
+def test_a_full_standard_output_loses_nothing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, _: str) -> None:
+            raise OSError(28, "No space left on device")
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    code, _, err = call("train", "train.csv", *QUESTION, *QUICK)
+    assert code == 1
+    assert "Standard output cannot be written to ([Errno 28] No space left on device); the results are in train-" in err
+    assert Path("train-train/model.pyrofair").exists()
+
+
+def test_results_that_cannot_be_written_leave_the_earlier_ones(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: Any, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    call("train", "train.csv", *QUESTION, *QUICK)
+    before = Path("train-train/model.pyrofair").read_bytes()
+    monkeypatch.setattr(pf, "save", broken, raising=False)
+    code, _, err = call("train", "train.csv", *QUESTION, *QUICK)
+    assert code == 1
+    assert "failed: OSError: [Errno 28] No space left on device" in err
+    assert Path("train-train/model.pyrofair").read_bytes() == before
+    assert not [path for path in Path("train-train").iterdir() if path.name.startswith(".")]
