@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Option
 
@@ -63,20 +63,8 @@ def judge(report: Audit, limit: float, quantity: str) -> Verdict:
 
 def _why_no_verdict(report: Audit, model: str) -> str:
     """Return why the report gives no verdict on the thresholded decisions of a model, or an empty string."""
-    import pyrofair.audits.report as reports
-    from pyrofair.effects.group_agreement import disagreeing
-
     if report.context["failure"]:
         return str(report.context["failure"])
-    own = report.table[(report.table["model"] == model) & (report.table["decisions"] == "threshold")]
-    of: dict[Any, Any] = {row.quantity: row for row in own.itertuples()}
-    groups = report.groups.iloc[:0] if "wald" in report.context else report.groups
-    text = reports._verdict(
-        of,
-        (),
-        report.context["small"].get(model, ()),
-        disagreeing(groups, {"model": model, "decisions": "threshold"}),
-        report.context.get("doubts", {}).get(model, ""),
-        decided=True,
-    )
-    return text if text.startswith(("none", "withheld")) else ""
+    readings = report.readings
+    own = readings[(readings["model"] == model) & (readings["decisions"] == "threshold")].iloc[0]
+    return "" if own["status"] in ("unfair", "small", "inconclusive", "untouched") else str(own["reading"])
