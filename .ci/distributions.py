@@ -2,8 +2,8 @@
 
     python .ci/distributions.py FOLDER
 
-The wheel is made of the sdist. The environment of the wheel sees the dependencies of the one that runs this, and not the
-package that is installed there. The tools of the extra `release` are installed if they are missing.
+The wheel is made of the sdist. The environment of the wheel sees the dependencies of the one that runs this, and not
+the package that is installed there. The tools of the extra `release` are installed if they are missing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def check(sdist: Path, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     roots = {PurePosixPath(name).parts[0] for name in names}
-    require(roots == {"pyrofair", next(root for root in roots if root.endswith(".dist-info"))}, f"the wheel has {roots}")
+    require(
+        roots == {"pyrofair", next(root for root in roots if root.endswith(".dist-info"))}, f"the wheel has {roots}"
+    )
     require(not (missing := [name for name in NEEDED if name not in names]), f"the wheel lacks {missing}")
     data = {str(path.relative_to(ROOT).as_posix()) for path in (ROOT / "pyrofair").rglob("*")
             if path.is_file() and "__pycache__" not in path.parts}  # fmt: skip
