@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.audits.display import SCHEMA_VERSION
+from pyrofair.audits.display import SCHEMA_VERSION, table_fragment
 from pyrofair.audits.display.words import advice, answer, percent
 from pyrofair.audits.readings import Reading
 
@@ -281,6 +281,29 @@ def test_json_has_null_for_what_is_missing() -> None:
     assert {each["status"] for each in found["readings"]["models"]} == {"failed"}
     with pytest.raises(pf.DataError, match="indent=-1"):
         audited().to_json(indent=-1)
+
+
+def test_the_page_on_reports_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).resolve().parents[2] / "docs" / "report.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"__name__": "report_page"}
+    exec(compile(code, str(page), "exec"), names)
+    assert "Audit of the hiring model" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    found = json.loads(names["text"])
+    listed = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8").partition("## The JSON")[2]))
+    assert {*found, *found["readings"], *found["tables"]} <= listed
+
+
+def test_paths_and_studies_show_themselves() -> None:
+    path = pf.PenaltyPath(pd.DataFrame())
+    assert "no strength was finished" in path._repr_html_()
+    empty = pf.simulate.Study(pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
+    assert "0 finished cells" in empty._repr_html_()
+    wide = table_fragment("<b>title</b>", pd.DataFrame({"<i>": np.arange(100), "x": np.nan}))
+    assert "&lt;b&gt;title" in wide
+    assert "The first 60 of 100 rows." in wide
+    assert wide.count("<tr>") == 61
 
 
 # --- other sources ----------------------------------------------------------------------------------------------------
