@@ -30,14 +30,17 @@ if TYPE_CHECKING:
         graph,
         inference,
         mechanisms,
+        persistence,
         programs,
         simulate,
         sources,
         tables,
     )
-    from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
+    from pyrofair.audits import Audit, ContrastAudit, PenaltyPath, audit, audit_contrasts, penalty_path
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
     from pyrofair.effects import (
+        DecisionsOf,
+        ScoresOf,
         disagreement,
         effect_gap,
         feasible_interval,
@@ -49,20 +52,23 @@ if TYPE_CHECKING:
     from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
+    from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
-    from pyrofair.sources import IPW, SEM, GComputation, OneStep, effect_posterior
+    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
 
 _NAMES = {
-    "audits": "Audit PenaltyPath audit penalty_path",
+    "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
-    "effects": "disagreement effect_gap feasible_interval interval_disagreement piu_bounds piu_upper test_set_bound",
+    "effects": "DecisionsOf ScoresOf disagreement effect_gap feasible_interval interval_disagreement piu_bounds "
+    "piu_upper test_set_bound",
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
+    "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
-    "sources": "GComputation IPW OneStep SEM effect_posterior",
+    "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
     "tables": "",
 }
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
@@ -73,8 +79,11 @@ __all__ = [
     "SEM",
     "Audit",
     "CausalGraph",
+    "ContrastAudit",
+    "Contrasts",
     "CouplingError",
     "DataError",
+    "DecisionsOf",
     "Estimand",
     "FormulaNotApplicableError",
     "GComputation",
@@ -91,9 +100,11 @@ __all__ = [
     "PyrofairError",
     "PyrofairWarning",
     "Regime",
+    "ScoresOf",
     "UnfairPaths",
     "__version__",
     "audit",
+    "audit_contrasts",
     "audits",
     "classifiers",
     "datasets",
@@ -109,12 +120,15 @@ __all__ = [
     "inference",
     "interval_disagreement",
     "learn_mechanisms",
+    "load",
     "mechanisms",
     "penalty_path",
+    "persistence",
     "piu_bounds",
     "piu_upper",
     "programs",
     "remove",
+    "save",
     "simulate",
     "sources",
     "tables",

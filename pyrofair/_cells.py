@@ -22,7 +22,17 @@ import pandas as pd
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError, PyrofairWarning
 
-__all__ = ["Cell", "CellFolder", "Failure", "Key", "attempt", "cell_name", "differences", "made_folder"]
+__all__ = [
+    "Cell",
+    "CellFolder",
+    "Failure",
+    "Key",
+    "attempt",
+    "cell_name",
+    "differences",
+    "made_folder",
+    "write_whole",
+]
 
 Key = Mapping[str, Any]
 """What identifies a cell: text, numbers, booleans and lists of them by name, as JSON holds them."""
@@ -114,7 +124,7 @@ class CellFolder:
         for part in (claimed.cells, claimed.failed):
             made_folder(part)
         if not (claimed.folder / RUN).exists() and not any(claimed.cells.iterdir()):
-            _write(claimed.folder / RUN, (json.dumps(here, indent=2) + "\n").encode(), replace=False)
+            write_whole(claimed.folder / RUN, (json.dumps(here, indent=2) + "\n").encode(), replace=False)
         claimed._refuse_other(here)
         claimed._sweep()
         return claimed
@@ -171,9 +181,9 @@ class CellFolder:
         failure = self._failure_path(result.key)
         if isinstance(result, Failure):
             content = {"key": result.key, "error": result.error, "traceback": result.traceback, "about": result.about}
-            _write(failure, (_json(content, "What is said about a cell", indent=2) + "\n").encode())
+            write_whole(failure, (_json(content, "What is said about a cell", indent=2) + "\n").encode())
             return failure
-        _write(self.path(result.key), _parquet(result))
+        write_whole(self.path(result.key), _parquet(result))
         failure.unlink(missing_ok=True)
         return self.path(result.key)
 
@@ -331,10 +341,10 @@ def _digest(table: Any, text: str) -> str:
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _write(path: Path, content: bytes, *, replace: bool = True) -> None:
+def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
     """Write a file whole: to a temporary file in its folder, forced to the disk, then renamed.
 
-    Without ``replace`` a file that another process has made meanwhile is kept.
+    Without ``replace`` a file that is there, or that another process has made meanwhile, is kept.
     """
     temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
     try:

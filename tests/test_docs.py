@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import tomllib
 import warnings
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ def test_every_public_name_is_documented() -> None:
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = (ROOT / "docs" / "decisions" / "0001-dependencies.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([a-z-]+) >= ([\d.]+) \| \S", page, re.MULTILINE)
+    rows = re.findall(r"^\| ([a-z0-9-]+) >= ([\d.]+) \| \S", page, re.MULTILINE)
     assert sorted(f"{name}>={bound}" for name, bound in rows) == sorted(project["dependencies"])
 
 
@@ -245,12 +246,40 @@ def test_the_page_on_sources_runs() -> None:
     assert sessions == 2
 
 
+def test_the_page_on_saving_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "saving.md"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names: dict[str, Any] = {}
+    blocks = PYTHON.findall(page.read_text(encoding="utf-8"))
+    for number, code in enumerate(blocks):
+        test = doctest.DocTestParser().get_doctest(code, names, f"{page.name} {number}", str(page), None)
+        assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+        names |= test.globs
+    assert len(blocks) == 2
+
+
 def test_the_page_on_large_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "large-data.md"
     (code,) = PYTHON.findall(page.read_text(encoding="utf-8"))
     with threadpool_limits(1):
         exec(compile(code, str(page), "exec"), {})
     assert "Audit of 1 model(s) on 20,000 rows; 95% intervals from 40 bootstrap replicates" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:Setting a")  # by fairlearn's reductions
+def test_the_page_on_models_and_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "models-and-data.md"
+    names: dict[str, Any] = {}
+    with threadpool_limits(1):
+        for number, code in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
+            exec(compile(code, f"{page.name} {number}", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "encode inside the model, make_pipeline(make_column_transformer(" in printed
+    assert "demographic parity difference 0." in printed
+    worst = (
+        names["contrasts"].worst.query("quantity == 'mean_unfair_effect' and decisions == 'score'").set_index("model")
+    )
+    assert worst.loc["penalised", "size"] < worst.loc["plain", "size"] / 2
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ FLOORS = [
     {"sources"},
     {"classifiers"},
     {"audits"},
+    {"persistence"},
     {"simulate"},
     {"reproduce"},
     {"commands"},

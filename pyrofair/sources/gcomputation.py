@@ -275,17 +275,22 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         rows = Rows.read(df, sample_weight, self.unfair.graph)
         self._check_groups(rows.a, rows.weight, least=2)
         warn_unused(df, self.unfair.graph)
-        fitted.graph_ = graph = MechanismGraph.of(estimand)
+        fitted.graph_ = MechanismGraph.of(estimand)
         fitted.seed_ = seed = seed_from(self.random_state)
         fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds)
-        nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
-        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
-        learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
-        fitted.split_ = SplitMechanisms(rows, learn if nodes else None, self.families, seed)
+        fitted.split_ = SplitMechanisms(rows, fitted.learner(), self.families, seed)
         fitted._check_units()
         fitted.split_.of("all")
         self.__dict__ = fitted.__dict__
         return self
+
+    def learner(self) -> Callable[..., LearnedMechanisms] | None:
+        """Return what learns the mechanisms from a table, by the settings; None if there is nothing to learn."""
+        graph = self.graph_
+        nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
+        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
+        learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
+        return learn if nodes else None
 
     @property
     def mechanisms_(self) -> LearnedMechanisms | None:
