@@ -70,8 +70,10 @@ def block(name: str, thing: object) -> list[str]:
         return [f".. {directive}:: {full}", "   :members:", "   :show-inheritance:" if is_error(thing) else "", ""]
     if callable(thing):
         return [f".. autofunction:: {full}", ""]
-    comment = documented_constant(*name.rsplit(".", 1))
-    return [f".. py:data:: {full}", f"   :type: {type(thing).__name__}", "", *(f"   {line}" for line in comment), ""]
+    folder, _, bare = name.rpartition(".")
+    comment = documented_constant(folder, bare)
+    options = [f"   :module: pyrofair.{folder}", f"   :type: {type(thing).__name__}"]
+    return [f".. py:data:: {bare}", *options, "", *(f"   {line}" for line in comment), ""]
 
 
 def documented_constant(folder: str, name: str) -> list[str]:
@@ -244,6 +246,33 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, tex
     return None if target.startswith("pyrofair.") and imported(target) is None else text
 
 
+def lead_back(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None) -> None:
+    """Mend links from source code to the reference: viewcode takes all names of a module to be documented under one."""
+    if not page.startswith("_modules/pyrofair/") or "body" not in context:
+        return
+    module, documented = page.removeprefix("_modules/").replace("/", "."), app.env.domains.python_domain.objects
+
+    def mend(match: re.Match[str]) -> str:
+        name = match.group(2)
+        if name in documented:
+            return match.group(0)
+        above = max((each for each in public_folders() if name.startswith(f"{each}.")), key=len, default="pyrofair")
+        found = documented.get(f"pyrofair.{owner_of(module + name.removeprefix(above))}")
+        return f'{match.group(1)}{found.node_id if found else name}"'
+
+    context["body"] = re.sub(r'(class="viewcode-back" href="[^"#]*#)([\w.]+)"', mend, context["body"])
+
+
+def public_folders() -> list[str]:
+    """Return the names of the modules that entries of the reference stand in."""
+    return ["pyrofair", *(f"pyrofair.{name}" for name, (_, each) in public_names().items() if is_module(each))]
+
+
+def is_module(thing: object) -> bool:
+    """Whether it is a folder or module."""
+    return isinstance(thing, ModuleType)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and the links."""
     app.add_directive("public-names", PublicNames)
@@ -252,5 +281,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", restore, priority=600)
     app.connect("autodoc-skip-member", skip_generated)
     app.connect("doctree-read", link_names)
+    app.connect("html-page-context", lead_back)
     app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
