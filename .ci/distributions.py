@@ -2,8 +2,8 @@
 
     python .ci/distributions.py FOLDER
 
-The wheel is made of the sdist. The environment of the wheel sees the dependencies of the one that runs this, and not the
-package that is installed there. The tools of the extra `release` are installed if they are missing.
+The wheel is made of the sdist. The environment of the wheel sees the dependencies of the one that runs this, and not
+the package that is installed there. The tools of the extra `release` are installed if they are missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NEEDED = ("pyrofair/__init__.py", "pyrofair/py.typed", "pyrofair/datasets/data/N
 IN_SDIST = ("LICENSE", "README.md", "pyproject.toml", "CITATION.cff", "tests/conftest.py", ".ci/run", "docs/api.md")
 
 TRY = """
-import pathlib, subprocess, sys, tempfile
+import pathlib, sys
 import numpy as np, pandas as pd
 import pyrofair as pf
 
@@ -37,9 +37,9 @@ model.fit(table[["A", "M"]], table["Y"])
 report = pf.audit({"model": model}, pf.OneStep(unfair, propensity="logistic", regression="logistic"), table)
 assert "Audit of 1 model(s) on 300 rows" in str(report)
 path = pathlib.Path("model.pyrofair")
-pf.save(model, path)
+pf.save(model, path, overwrite=True)
 assert (pf.load(path).predict_proba(table) == model.predict_proba(table)).all()
-assert len(pf.datasets.load_german().df) == 1000
+assert len(pf.datasets.load_german().frame) == 1000
 """
 
 
@@ -66,7 +66,9 @@ def check(sdist: Path, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     roots = {PurePosixPath(name).parts[0] for name in names}
-    require(roots == {"pyrofair", next(root for root in roots if root.endswith(".dist-info"))}, f"the wheel has {roots}")
+    require(
+        roots == {"pyrofair", next(root for root in roots if root.endswith(".dist-info"))}, f"the wheel has {roots}"
+    )
     require(not (missing := [name for name in NEEDED if name not in names]), f"the wheel lacks {missing}")
     data = {str(path.relative_to(ROOT).as_posix()) for path in (ROOT / "pyrofair").rglob("*")
             if path.is_file() and "__pycache__" not in path.parts}  # fmt: skip

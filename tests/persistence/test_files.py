@@ -305,4 +305,8 @@ def test_nothing_in_the_package_unpickles_or_runs_text() -> None:
                 elif isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
                     names = {called.attr} if (called.value.id, called.attr) in LOADERS else set()
             found += [f"{path.relative_to(PACKAGE)}: {name}" for name in names]
-    assert found == ["__init__.py: import_module", "__init__.py: import_module"], "lazy names of the package itself"
+    allowed = {
+        "__init__.py: import_module",  # lazy names, of the package's own list
+        "commands/models.py: load",  # joblib, behind --trust-pickle
+    }
+    assert {*found} <= allowed
