@@ -1,8 +1,8 @@
 """Settings of the site; build it from the root of the repository: ``sphinx-build -W -n -c docs . build/site``.
 
-The source directory is the root, so that pages, notebooks and the licence of the data link to one another on the site as
-they do in the repository. ``PYROFAIR_EXECUTE`` says how notebooks are run: ``force`` (the default), ``cache`` (only those
-that changed since the last build) or ``off``.
+The source directory is the root, so that pages, notebooks and the licence of the data link to one another on the site
+as they do in the repository. ``PYROFAIR_EXECUTE`` says how notebooks are run: ``force`` (the default), ``cache`` (only
+those that changed since the last build) or ``off``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ version = release = __version__
 # --- pages ---
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "examples/*.ipynb", "pyrofair/datasets/data/NOTICE.md"]
+include_patterns = ["docs/**.md", "examples/*.ipynb", "examples/README.md", "pyrofair/datasets/data/NOTICE.md"]
 exclude_patterns = [
     "**/.*",
     ".*",
@@ -46,13 +46,11 @@ extensions = [
     "public_names",
     "repository_links",
 ]
-templates_path = ["_templates"]
 
 # --- Markdown and notebooks ---
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # as on GitHub
-myst_links_external_new_tab = False
 EXECUTE = os.environ.get("PYROFAIR_EXECUTE", "force")
 if EXECUTE not in ("force", "cache", "off"):
     raise ValueError(f"PYROFAIR_EXECUTE is {EXECUTE!r}; it takes 'force', 'cache' or 'off'.")

@@ -182,8 +182,8 @@ print(pf.IPW(unfair).fit(table).arm_)
 # ## A propensity that is too simple
 #
 # Overlap was the first way to be wrong. Here is the second: the *spread* of the scores differs between the groups, so
-# that the log-odds of `A` are quadratic in `M`, and the paper's propensity, a logistic regression, has no square.
-# Nothing in `overlap()` looks bad.
+# that the log-odds of `A` are quadratic in `M`, and the paper's propensity, a logistic regression, has no square. The
+# effective size looks better than before, and the only trace in `overlap()` is a mean weight that is somewhat off 1.
 
 # %%
 curved = draw(3_000, shift=1.0, curved=True)

@@ -293,7 +293,7 @@ report = pf.audit(models, fitted_sem.fit(train[observed]), test[observed], n_boo
 effects = report.table[report.table["quantity"] == "mean_unfair_effect"].set_index(["model", "decisions"])["estimate"]
 shown = effects.to_frame("audit, fitted program").assign(truth=np.nan)
 for name, decisions in shown.index:
-    found = true_sem.truth(models[name], n=10_000, random_state=0, decisions=decisions)
+    found = true_sem.truth(models[name], n=5_000, random_state=0, decisions=decisions)
     shown.loc[(name, decisions), "truth"] = found.mean_unfair_effect.value
 shown.round(3)
 

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
         sources,
         tables,
     )
-    from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
+    from pyrofair.audits import Audit, ContrastAudit, PenaltyPath, audit, audit_contrasts, penalty_path
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
     from pyrofair.effects import (
+        DecisionsOf,
+        ScoresOf,
         disagreement,
         effect_gap,
         feasible_interval,
@@ -52,20 +54,21 @@ if TYPE_CHECKING:
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
     from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
-    from pyrofair.sources import IPW, SEM, GComputation, OneStep, effect_posterior
+    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
 
 _NAMES = {
-    "audits": "Audit PenaltyPath audit penalty_path",
+    "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
-    "effects": "disagreement effect_gap feasible_interval interval_disagreement piu_bounds piu_upper test_set_bound",
+    "effects": "DecisionsOf ScoresOf disagreement effect_gap feasible_interval interval_disagreement piu_bounds "
+    "piu_upper test_set_bound",
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
     "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
-    "sources": "GComputation IPW OneStep SEM effect_posterior",
+    "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
     "tables": "",
 }
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
@@ -76,8 +79,11 @@ __all__ = [
     "SEM",
     "Audit",
     "CausalGraph",
+    "ContrastAudit",
+    "Contrasts",
     "CouplingError",
     "DataError",
+    "DecisionsOf",
     "Estimand",
     "FormulaNotApplicableError",
     "GComputation",
@@ -94,9 +100,11 @@ __all__ = [
     "PyrofairError",
     "PyrofairWarning",
     "Regime",
+    "ScoresOf",
     "UnfairPaths",
     "__version__",
     "audit",
+    "audit_contrasts",
     "audits",
     "classifiers",
     "datasets",

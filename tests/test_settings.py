@@ -75,6 +75,11 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "choice or none": (*NEVER, True, -1),
     "seed": (*NEVER, "a", True, 1.5, -1, math.inf, 2**64),
     "names": ("A", 1, True, [1], THING, math.nan),
+    "names or none": ("A", 1, True, [1], THING, math.nan),
+    "mapping or none": ("x", 1, True, [1], THING, math.nan),
+    "levels or none": ("x", 1, True, [2], [], THING, math.nan),
+    "pair or none": ("no", 1, True, [1], [1, 1], THING, math.nan),
+    "encoder or none": ("x", 1, True, [1], THING, math.nan),
     "names or one": (1, True, [1], THING, math.nan),
     "mapping": ("x", 1, True, [1], THING, math.nan),
     "layers": ("x", 1, True, None, [0], [2.5], [True], ["x"], THING, math.nan),
@@ -379,6 +384,50 @@ settings(
     n_jobs="jobs",
     progress="flag",
     random_state="seed",
+)
+settings(
+    pf.audit_contrasts,
+    lambda **given: pf.audit_contrasts(
+        given.pop("models", {"m": Untouchable()}),
+        given.pop("source", pf.IPW(UNFAIR, propensity=Untouchable())),
+        TABLE,
+        **given,
+    ),
+    besides="df sample_weight",
+    models="mapping",
+    source="source or paths",
+    contrasts="levels or none",
+    n_boot="whole",
+    level="inner share",
+    threshold="threshold",
+    scores="choice",
+    n_jobs="jobs",
+    progress="flag",
+    random_state="seed",
+)
+settings(
+    pf.Contrasts,
+    lambda **given: pf.Contrasts(**({"source": pf.IPW(UNFAIR, propensity=Untouchable())} | given)).fit(TABLE),
+    source="source",
+    contrasts="levels or none",
+    over="choice",
+)
+settings(
+    pf.DecisionsOf,
+    lambda **given: pf.DecisionsOf(**({"model": must_not_run} | given)),
+    model="callable",
+    columns="names or none",
+    passes="mapping or none",
+    labels="pair or none",
+)
+settings(
+    pf.ScoresOf,
+    lambda **given: pf.ScoresOf(**({"model": must_not_run} | given)),
+    model="callable",
+    returns="choice or none",
+    columns="names or none",
+    passes="mapping or none",
+    encoder="encoder or none",
 )
 settings(
     pf.audits.flips,

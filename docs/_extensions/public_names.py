@@ -1,7 +1,7 @@
 """The reference of public names: a directive that documents all of a folder, and links to them from everywhere.
 
-What is public is what ``__all__`` lists; the order is that of the table in ``docs/api.md``. A name that is on top of the
-package, ``pyrofair.IPW``, is documented under that name, in the page of the folder that defines it.
+What is public is what ``__all__`` lists; the order is that of the table in ``docs/api.md``. A name that is on top of
+the package, ``pyrofair.IPW``, is documented under that name, in the page of the folder that defines it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pyrofair
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes
@@ -24,6 +23,8 @@ from sphinx.errors import ExtensionError
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
+
+import pyrofair
 
 TABLE = Path(__file__).resolve().parents[1] / "api.md"
 ERRORS = "errors"
@@ -134,16 +135,46 @@ def skip_generated(app: Sphinx, what: str, name: str, thing: object, skip: bool,
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
+ARRAY_LIKE = re.compile(r"[~\w.]*_?Buffer \| [^,]*?\bbytes \| str \| [~\w.]*_NestedSequence\[[^\]]*\]")
+ARRAY = re.compile(r"[~\w.]*ndarray\[tuple\[[~\w.]*Any, \.\.\.\], [~\w.]*dtype\[([^\[\]]*)\]\]")
+
+
+def short_types(
+    app: Sphinx, what: str, name: str, thing: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Write NumPy's ArrayLike and NDArray by their names instead of what they stand for."""
+
+    def shorten(text: str | None) -> str | None:
+        return text and ARRAY.sub(r"NDArray[\1]", ARRAY_LIKE.sub("ArrayLike", text))
+
+    return shorten(signature), shorten(returns)
+
+
+PLAIN: dict[str, list[str]] = {}
+
+
+def keep(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Keep the docstring of a property, of which napoleon takes what precedes a colon for a type."""
+    if what in ("property", "attribute", "data") and not any(line.startswith("---") for line in lines):
+        PLAIN[name] = list(lines)
+
+
+def restore(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Put the docstring of a property back as it is."""
+    if name in PLAIN:
+        lines[:] = PLAIN.pop(name)
+
+
 def plain_types(document: nodes.document) -> None:
     """Leave types of parameters as text, but for public classes: "array of shape (draws, n)" is no set of names."""
     classes = {name.rpartition(".")[2] for name in public_names()}
     for field in document.findall(nodes.field):
         for link in list(field.findall(addnodes.pending_xref)):
             target = link["reftarget"]
-            if link.get("refdomain") == "py" and not link.get("refexplicit") and "." not in target:
-                if target not in classes:
-                    full = [each for each in link.children if each.get("condition") == "*"]
-                    link.replace_self(full[0].children if full else link.children)
+            bare = link.get("refdomain") == "py" and not link.get("refexplicit") and "." not in target
+            if bare and target not in classes:
+                full = [each for each in link.findall(addnodes.pending_xref_condition) if each["condition"] == "*"]
+                link.replace_self(full[0].children if full else link.children)
 
 
 def link_names(app: Sphinx, document: nodes.document) -> None:
@@ -216,6 +247,9 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, tex
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and the links."""
     app.add_directive("public-names", PublicNames)
+    app.connect("autodoc-process-signature", short_types)
+    app.connect("autodoc-process-docstring", keep, priority=400)  # napoleon has 500
+    app.connect("autodoc-process-docstring", restore, priority=600)
     app.connect("autodoc-skip-member", skip_generated)
     app.connect("doctree-read", link_names)
     app.connect("missing-reference", resolve)

@@ -1,4 +1,4 @@
-"""Links from pages to source files of the repository lead to pages of the site that show these files."""
+"""What follows from building the root of the repository: pages of linked source files, and a front page at the root."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
 
 Linked = dict[str, set[str]]  # of each page, the files that it links to
+
+
+def complete(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put all decisions below their index, and leave out patterns of the front page that match no page."""
+    if docname == "docs/decisions/README":
+        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
+    if docname == app.config.root_doc:
+        folder = Path(app.env.doc2path(docname)).parent
+        lines = source[0].splitlines()
+        source[0] = "\n".join(line for line in lines if "*" not in line or any(folder.glob(f"{line}.[mi]*")))
 
 
 def linked(env: BuildEnvironment) -> Linked:
@@ -55,10 +65,21 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
             yield f"source/{path}", {"title": path, "body": f"<h1>{path}</h1>{body}"}, "page.html"
 
 
+def front_page(app: Sphinx, error: Exception | None) -> None:
+    """Write the page at the root of the site, which leads to the front page in ``docs/``."""
+    if error is None and isinstance(app.builder, StandaloneHTMLBuilder):
+        page = f'<!doctype html><meta charset="utf-8"><title>{app.config.project}</title>'
+        page += f'<meta http-equiv="refresh" content="0; url={{0}}"><a href="{{0}}">{app.config.project}</a>\n'
+        uri = app.builder.get_target_uri(app.config.root_doc)
+        (Path(app.outdir) / "index.html").write_text(page.format(uri), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the links and their pages."""
+    app.connect("source-read", complete)
     app.connect("doctree-read", lead_to_pages, priority=300)  # before files to download are collected
     app.connect("env-purge-doc", forget)
     app.connect("env-merge-info", merge)
     app.connect("html-collect-pages", pages)
+    app.connect("build-finished", front_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

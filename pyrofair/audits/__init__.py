@@ -6,9 +6,20 @@ classifier, a source and strengths give a :class:`PenaltyPath` over strengths an
 """
 
 from pyrofair.audits.audit import Audit, audit
+from pyrofair.audits.contrasts import ContrastAudit, audit_contrasts
 from pyrofair.audits.individuals import flips
 from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
 from pyrofair.audits.plots import plot_feasible_region
 from pyrofair.audits.scorer import AuditScorer
 
-__all__ = ["Audit", "AuditScorer", "PenaltyPath", "audit", "flips", "penalty_path", "plot_feasible_region"]
+__all__ = [
+    "Audit",
+    "AuditScorer",
+    "ContrastAudit",
+    "PenaltyPath",
+    "audit",
+    "audit_contrasts",
+    "flips",
+    "penalty_path",
+    "plot_feasible_region",
+]

@@ -24,7 +24,7 @@ from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Re
 from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.large_tables import audit_batches
-from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
+from pyrofair.audits.models import AuditedModel, ScoresAre, disagreement_with_predict, judge_scores
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
@@ -66,7 +66,7 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_outcome, read_sensitive
-from pyrofair.tables.reading import feature_columns, read_table, read_weight, warn_unused
+from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
@@ -174,16 +174,18 @@ class Audit:
         """Return the draws as ArviZ data: one variable a quantity, by model and, where both, decisions.
 
         These are bootstrap replicates or, of a source with influence values, draws from the joint normal distribution
-        of the estimates. Without draws it raises a DataError.
+        of the estimates; those of scores are NaN for a model that gives decisions alone. Without draws it raises a
+        DataError.
         """
         if self.draws.empty:
             raise DataError("There are no bootstrap replicates to hand over; audit with n_boot=200, for example.")
         models = list(self.draws.columns.unique("model"))
         posterior, dims = {}, {}
         for quantity in self.draws.columns.unique("quantity"):
-            present = [each for each in DECISIONS if (models[0], each, quantity) in self.draws.columns]
+            held: set[Any] = set(self.draws.columns.to_flat_index())
+            present = [each for each in DECISIONS if any((model, each, quantity) in held for model in models)]
             columns = [(model, each, quantity) for model in models for each in present]
-            cube = self.draws[columns].to_numpy().reshape(1, len(self.draws), len(models), len(present))
+            cube = self.draws.reindex(columns=columns).to_numpy().reshape(1, len(self.draws), len(models), len(present))
             both = len(present) == len(DECISIONS)
             posterior[quantity] = cube if both else cube[..., 0]
             dims[quantity] = ["model", "decisions"] if both else ["model"]
@@ -289,12 +291,15 @@ def audit(
     models
         Fitted models by name, with ``predict_proba``; or scores of the rows of ``df``, shape (n,), where the source
         weights unchanged rows only. A model fitted without column names receives its columns in the order of ``df``.
+        A model with ``predict`` alone, or a rule, is passed as :class:`DecisionsOf`, which has no rows of scores; a
+        torch module, a function of rows, or a model that decides at random as :class:`ScoresOf`.
     source
         The unfair paths, for one-step estimates with boosted nuisances cross-fitted on ``df``,
         ``OneStep(unfair, random_state=random_state)``; or a source, of potential outcomes or of influence values: used
         as it is if fitted (on training rows), otherwise a clone is fitted on ``df``.
     df
-        n rows with the graph's columns; accuracy needs the outcome too. Or rows in batches
+        n rows with the graph's columns, a pandas, polars or Arrow table; accuracy needs the outcome too. A sensitive
+        attribute of more than two levels is for :func:`audit_contrasts`. Or rows in batches
         (:func:`pyrofair.tables.as_batches`), of which sums are made in bounded memory, with the figures that one table
         gives: the source is then :class:`IPW` with logistic or saturated propensities, and models have
         ``predict_proba``.
@@ -375,6 +380,7 @@ def audit(
     require_flag("progress", progress)
     at = read_thresholds(thresholds)
     graph = chosen.unfair.graph
+    df = as_pandas(df)
     settings: dict[str, Any] = {
         "n_boot": n_boot,
         "level": level,
@@ -399,7 +405,8 @@ def audit(
     warn_unused(df, graph)
     weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
-    audited = tuple(AuditedModel(name, model, graph, order) for name, model in models.items())
+    held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
+    audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
     if scores == "outcome" and not any(model.is_scores for model in audited):
         raise DataError(
             f"scores='outcome' describes given scores, and {', '.join(repr(model.name) for model in audited)} has "
@@ -413,10 +420,16 @@ def audit(
         for name, each in types.items()
         if each.is_open
     )
+    warned += _warn(
+        filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
+    )
     outcomes = [name for name, each in types.items() if each.is_outcome]
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
-    audited = tuple(replace(each, model=observed[each.name]) if each.name in outcomes else each for each in audited)
+    audited = tuple(
+        replace(each, model=observed[each.name], decided=len(each.decisions) == 1) if each.name in outcomes else each
+        for each in audited
+    )
     shared = set(graph.columns_of(chosen.unfair.shared))
     context = {
         "rows": len(table),
@@ -699,6 +712,7 @@ def _audit_by_influence(
         | {
             "weight": weight,
             "wald": True,
+            "inflation": found.normal.inflation,
             "stage_lines": stage_lines(found.weights, found.stages, context["graph"]),
             "form": getattr(fitted, "form_", ""),
             "doubts": doubts,

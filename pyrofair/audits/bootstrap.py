@@ -263,8 +263,9 @@ class Estimator:
     def _observed(self, weight: NDArray[np.float64]) -> dict[Key, float]:
         """Return the rates and the accuracy of each model on the audited rows, weighted by (n,)."""
         values: dict[Key, float] = {}
-        for name, scores in self.observed.items():
-            for rule in (*DECISIONS, *self.thresholds):
+        for model in self.models:
+            name, scores = model.name, self.observed[model.name]
+            for rule in model.rules_of((*DECISIONS, *self.thresholds)):
                 decided = decide(scores, rule, self.threshold)
                 values[Key(AUDITED, name, rule, "positive_rate")] = _mean(decided, weight)
                 if self.outcome is not None and rule != "score":
@@ -311,7 +312,7 @@ class Estimator:
                 old if unchanged else self._score(model, worlds)
                 for old, unchanged, worlds in zip(self.scored[label, model.name], same, views, strict=True)
             ]
-            for rule in rules:
+            for rule in model.rules_of(rules):
                 of = partial(decide, decisions=rule, threshold=self.threshold)
                 found[model.name, rule] = tuple((of(one), of(other)) for one, other in scores)
         return found

@@ -302,7 +302,7 @@ def _values(
     values: dict[Key, float] = {}
     notes: dict[Key, str] = {}
     for i, model in enumerate(audited):
-        for j, decisions in enumerate(DECISIONS):
+        for j, decisions in enumerate(model.decisions):
             values[Key(AUDITED, model.name, decisions, "positive_rate")] = float(row[2 + m + j * m + i])
         if has_outcome:
             values[Key(AUDITED, model.name, "threshold", "accuracy")] = float(row[2 + i])
@@ -314,7 +314,7 @@ def _values(
             with np.errstate(divide="ignore", invalid="ignore"):
                 means.append(own[1:] / (own[0] if normalized else sums.observed[replicate, 0]))
         for i, model in enumerate(audited):
-            for j, decisions in enumerate(DECISIONS):
+            for j, decisions in enumerate(model.decisions):
                 p0, p1 = (float(each[j * m + i]) for each in means)
                 found, noted = measure(([p0], [p1]), (ONE_ROW, ONE_ROW))  # type: ignore[arg-type]
                 for quantity in found if label == AUDITED else GROUPED:

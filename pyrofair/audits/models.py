@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import require_unmasked
 from pyrofair.effects import CounterfactualSample
-from pyrofair.effects.scoring import positive_scores
+from pyrofair.effects.adapters import DecisionsOf
+from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, Rule, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
 from pyrofair.tables.row_identity import hash_rows
 
-__all__ = ["AuditedModel", "ScoreType", "ScoresAre", "judge_scores"]
+__all__ = ["AuditedModel", "ScoreType", "ScoresAre", "disagreement_with_predict", "judge_scores"]
 
 ScoresAre = Literal["auto", "prediction", "outcome"]
 
@@ -25,6 +27,11 @@ TOLERANCE = 1e-5
 """Scores that differ by less are equal: single precision differs with the number of rows scored at once."""
 RESCORED = 200
 """The number of rows that a model scores a second time."""
+COMPARED = 2_000
+"""The largest number of rows on which a model's own decisions are compared with those by the threshold."""
+DECIDED_AGAIN = 20_000
+"""The largest number of rows that a model without probabilities decides a second time."""
+HALF = 0.5
 MOST_CHANGED = 0.01
 """A model is no function of the features where the second score differs in more than this share of the rows."""
 ENOUGH = 300
@@ -35,17 +42,32 @@ RULE_OF_THREE = 3.0
 
 @dataclass(frozen=True)
 class AuditedModel:
-    """A named model, or given scores of the n observed rows, with the columns that it may read in order."""
+    """A named model, or given scores of the n observed rows, with the columns that it may read in order.
+
+    ``labels`` are those of the outcome, if known; ``decided``: given scores are the decisions of a model without
+    probabilities.
+    """
 
     name: str
     model: Any
     graph: CausalGraph
     order: tuple[str, ...]
+    labels: tuple[Any, ...] | None = None
+    decided: bool = False
 
     @property
     def is_scores(self) -> bool:
         """Whether it is given as scores."""
-        return not hasattr(self.model, "predict_proba")
+        return not (hasattr(self.model, "predict_proba") or isinstance(self.model, Adapter))
+
+    @property
+    def decisions(self) -> tuple[Decisions, ...]:
+        """What can be audited of it: decisions, and scores where it has any."""
+        return DECISIONS[:1] if self.decided or isinstance(self.model, DecisionsOf) else DECISIONS
+
+    def rules_of(self, rules: Sequence[Rule]) -> tuple[Rule, ...]:
+        """Return those of the rules that apply to it: of a model that gives decisions alone, all but its scores."""
+        return tuple(rule for rule in rules if rule != "score" or rule in self.decisions)
 
     @property
     def is_unnamed(self) -> bool:
@@ -57,6 +79,8 @@ class AuditedModel:
         """The columns that it reads, as far as is known; None for scores."""
         if self.is_scores:
             return None
+        if isinstance(self.model, Adapter):
+            return self.model.reads(self.order)
         return tuple(map(str, getattr(self.model, "feature_names_in_", self.order)))
 
     def observed(self, table: pd.DataFrame) -> NDArray[np.float64]:
@@ -82,8 +106,7 @@ class AuditedModel:
     def _given(self, table: pd.DataFrame) -> NDArray[np.float64]:
         if not isinstance(self.model, np.ndarray | pd.Series | list | tuple):
             raise DataError(
-                f"{self.name!r} is a {type(self.model).__name__} without predict_proba. Pass a fitted classifier that "
-                "has it, or scores, one for each row, as an array or a Series."
+                f"{no_probabilities(self.name, self.model)} Or pass scores, one for each row, as an array or a Series."
             )
         if isinstance(self.model, pd.Series):
             require_aligned(table, self.model, f"the scores {self.name!r}", table="df")
@@ -109,14 +132,25 @@ class AuditedModel:
 
     def _predict(self, rows: pd.DataFrame) -> NDArray[np.float64]:
         try:
-            return positive_scores(self.name, self.model, rows, self.graph, self.order)
+            return positive_scores(self.name, self.model, rows, self.graph, self.order, self.labels)
         except Exception as error:  # whatever a model raises, its name is what an audit of several lacks
             if isinstance(error, DataError) and str(error).startswith(repr(self.name)):
                 raise
+            asked = "the adapted model" if isinstance(self.model, Adapter) else "predict_proba"
             raise DataError(
-                f"{self.name!r} could not score {len(rows):,} rows: predict_proba raised {type(error).__name__}: "
+                f"{self.name!r} could not score {len(rows):,} rows: {asked} raised {type(error).__name__}: "
                 f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}."
             ) from error
+
+    def own_decisions(self, rows: pd.DataFrame) -> NDArray[np.float64] | None:
+        """Return what its own ``predict`` decides, 1 for the positive label, shape (m,); None if it has none."""
+        if self.is_scores or isinstance(self.model, Adapter) or not hasattr(self.model, "predict"):
+            return None
+        adapted = DecisionsOf(self.model)
+        try:
+            return positive_scores(self.name, adapted, rows, self.graph, self.order, self.labels)
+        except Exception:  # a predict that is of no use here: the audit rests on predict_proba
+            return None
 
 
 @dataclass(frozen=True)
@@ -146,6 +180,8 @@ def judge_scores(
     compared, found = _compare_repeats(table[columns], scores)
     if not model.is_scores and not found:
         found = _score_again(model, table, scores)
+    if found and isinstance(model.model, DecisionsOf):
+        found += "; pf.ScoresOf audits the probabilities by which a model draws, where they are known"
     if found and scores_are == "prediction":
         raise DataError(
             f"scores='prediction' takes the scores of {model.name!r} for a function of {read}, but {found}. They are "
@@ -195,13 +231,63 @@ def _compare_repeats(features: pd.DataFrame, scores: NDArray[np.float64]) -> tup
     )
 
 
+def disagreement_with_predict(
+    model: AuditedModel, table: pd.DataFrame, scores: NDArray[np.float64], threshold: float
+) -> str:
+    """Return a warning where a model's own ``predict`` decides other than its scores (n,) and the threshold do.
+
+    A threshold other than 1/2 is a choice, of which there is none where ``predict`` cuts at 1/2.
+    """
+    chosen = _spread(len(table), COMPARED)
+    own, score = model.own_decisions(table.iloc[chosen]), scores[chosen]
+    if own is None:
+        return ""
+
+    def differ(cut: float) -> int:
+        near = np.abs(score - cut) <= TOLERANCE  # ties, and rounding
+        return int((((score > cut) != (own > 0.0)) & ~near).sum())
+
+    found = differ(threshold)
+    if not found or (threshold != HALF and not differ(HALF)):
+        return ""
+    best = getattr(model.model, "best_threshold_", None)
+    tuned = f"audit(..., threshold={float(best):.6g}), its best_threshold_, or " if best is not None else ""
+    return (
+        f"{model.name!r}: its own predict decides {found} of {len(chosen)} audited rows other than predict_proba > "
+        f"{threshold:g} does, which is what is audited here. To audit the decisions that it makes, pass {tuned}"
+        "pf.DecisionsOf(model)."
+    )
+
+
+def _spread(n: int, most: int) -> NDArray[np.int64]:
+    """Return at most so many of n positions, evenly."""
+    return np.unique(np.linspace(0, n - 1, min(most, n)).astype(np.int64))
+
+
 def _score_again(model: AuditedModel, table: pd.DataFrame, scores: NDArray[np.float64]) -> str:
     """Return the evidence that some rows get other scores (n,) when they are scored again, alone."""
-    chosen = np.unique(np.linspace(0, len(table) - 1, min(RESCORED, len(table))).astype(np.int64))
+    if isinstance(model.model, DecisionsOf):
+        return _decide_again(model, table, scores)
+    chosen = _spread(len(table), RESCORED)
     differs = np.abs(model.observed(table.iloc[chosen]) - scores[chosen]) > TOLERANCE
     if differs.sum() <= MOST_CHANGED * len(chosen):
         return ""
     return (
         f"predict_proba gives {int(differs.sum())} of {len(chosen)} rows another score when it is called again: it "
+        "draws at random, or reads other rows"
+    )
+
+
+def _decide_again(model: AuditedModel, table: pd.DataFrame, decided: NDArray[np.float64]) -> str:
+    """Return the evidence that rows get other decisions (n,) in another order, as random numbers of rows make them.
+
+    Decisions have no rounding, and those at random may be few, so that more rows are asked and each one counts.
+    """
+    chosen = _spread(len(table), DECIDED_AGAIN)[::-1]
+    differs = int((model.observed(table.iloc[chosen]) != decided[chosen]).sum())
+    if not differs:
+        return ""
+    return (
+        f"predict gives {differs} of {len(chosen):,} rows another decision when it is asked again in another order: it "
         "draws at random, or reads other rows"
     )

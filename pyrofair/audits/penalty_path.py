@@ -45,12 +45,12 @@ from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
-from pyrofair.effects.potential_outcomes import PotentialOutcomes, Views
+from pyrofair.effects.potential_outcomes import PotentialOutcomes, SeveralContrasts, Views
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables.labels import read_outcome
-from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
+from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
 from pyrofair.tables.row_identity import hash_rows
 
 if TYPE_CHECKING:
@@ -347,6 +347,11 @@ def penalty_path(
     ----------
     Chikahara et al. (2021), section 5, figure 3.
     """
+    if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, SeveralContrasts):
+        raise DataError(
+            f"source={shown(classifier.source)} has several contrasts, and a path judges one. Fit the strengths with "
+            "pf.classifiers.fit_many, and judge them with pf.audit_contrasts; or take the path of one contrast."
+        )
     if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
         raise DataError(
             f"classifier={shown(classifier)} must be a classifier with a source: "
@@ -666,6 +671,7 @@ class _Rows:
     def read(
         cls, graph: CausalGraph, table: pd.DataFrame, outcome: Any, weight: npt.ArrayLike | None, what: str = "X"
     ) -> _Rows:
+        table = as_pandas(table)
         found = read_table(table, feature_columns(graph), what=what)
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)

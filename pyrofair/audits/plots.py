@@ -30,7 +30,7 @@ LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "font
 def plot_audit(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
     """Draw the accuracy of each model of an audit's table, and beside it the interval that holds its PIU."""
     _check_decisions(table, decisions)
-    models = list(dict.fromkeys(table["model"]))
+    models = list(dict.fromkeys(table["model"][table["decisions"] == decisions]))  # some give decisions alone
     height = np.arange(len(models))[::-1]
     figure = ShownFigure(figsize=(10.0, 1.7 + 0.5 * len(models)), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(2, 3), sharey=True)

@@ -105,7 +105,7 @@ def read_levels(table: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[s
         doubt = note.removeprefix("in doubt: ") if note.startswith("in doubt") else ""
         doubt = context.get("doubts", {}).get(model, doubt)
         untouched = context["untouched"].get(model, ())
-        found[subgroup, level, model] = judge(of, untouched, few, pd.DataFrame(), doubt, decided=True)
+        found[subgroup, level, model] = judge(of, untouched, few, pd.DataFrame(), doubt, decided=not few)
     return found
 
 

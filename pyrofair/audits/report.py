@@ -80,7 +80,8 @@ def main_table(
     rows = []
     if sizes is None:
         sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
-    for name, decisions, quantity in product(sizes, decisions_of, (*QUANTITIES, GIVEN_UNITS)):
+    asked = [(model.name, rule) for model in estimator.models for rule in model.rules_of(decisions_of)]
+    for (name, decisions), quantity in product(asked, (*QUANTITIES, GIVEN_UNITS)):
         key = Key(AUDITED, name, decisions, quantity)
         if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
             continue
@@ -316,6 +317,9 @@ def _model(
     ]
     for decisions, what in BASES.items():
         of = {quantity: row for (each, quantity), row in rows.items() if each == decisions}
+        if not of:
+            lines.append("  no scores: it gives decisions alone")
+            continue
         if context["failure"]:
             lines.append(f"  {what}: no unfair effect could be estimated, see below")
             continue

@@ -28,7 +28,7 @@ from pyrofair.effects.scoring import DECISIONS, Decisions, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.tables.labels import read_outcome
-from pyrofair.tables.reading import feature_columns, read_table, require_aligned
+from pyrofair.tables.reading import as_pandas, feature_columns, read_table, require_aligned
 from pyrofair.tables.row_identity import hash_rows
 
 __all__ = ["AuditScorer"]
@@ -118,6 +118,7 @@ class AuditScorer:
         both figures of the quantity, with a warning, on rows that the source cannot be fitted to.
         """
         graph = self.source.unfair.graph
+        X = as_pandas(X)
         table = read_table(X, feature_columns(graph), what="X")
         table = table[[name for name in X.columns if name in table]]  # the order of a model without column names
         require_aligned(table, y)
@@ -159,6 +160,10 @@ class AuditScorer:
         figures: dict[Any, Any] = {
             (row.decisions, row.quantity): (row.estimate, row.lower, row.upper) for row in report.table.itertuples()
         }
+        if (self.decisions, self.quantity) not in figures:
+            raise DataError(
+                "decisions='score' judges scores, and the model gives decisions alone: take decisions='threshold'."
+            )
         accuracy, *_ = figures["threshold", "accuracy"]
         estimate, *ends = figures[self.decisions, self.quantity]
         return accuracy, estimate, float(np.abs(ends).max())

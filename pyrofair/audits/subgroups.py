@@ -150,9 +150,9 @@ def _check_column(name: str, column: str, graph: CausalGraph, allowed: Sequence[
     choose = f"Choose among {_these(allowed)}."
     if column == graph.sensitive_column:
         raise DataError(
-            f"{which}the sensitive attribute: the estimate of each world rests on rows of one value of it, so that its "
-            f"mean over the rows of a value estimates nothing. {choose} For one observed group's own effect, audit "
-            "with sample_weight that moves the population there."
+            f"{which}the sensitive attribute: within a value only one world's regressions are corrected, so that the "
+            f"errors of the other's stay, and no interval covers them. {choose} For the effect in one observed group, "
+            "audit with a sample_weight that moves the population there."
         )
     node = graph.node_of.get(column)
     if node is None:

@@ -98,15 +98,15 @@ class Scores:
     @property
     def columns(self) -> list[tuple[str, Rule]]:
         """The model and decisions of each column."""
-        return [(model.name, rule) for model in self.models for rule in self.rules]
+        return [(model.name, rule) for model in self.models for rule in model.rules_of(self.rules)]
 
     def __call__(self, sample: CounterfactualSample) -> Array:
         """Return the scores of a sample's m rows, (m, Q)."""
         try:
             found = [
                 decide(score, rule, self.threshold)
-                for score in map(self._score(sample), self.models)
-                for rule in self.rules
+                for model, score in zip(self.models, map(self._score(sample), self.models), strict=True)
+                for rule in model.rules_of(self.rules)
             ]
         except BaseException as error:
             self.error = error
@@ -222,16 +222,36 @@ class JointNormal:
         columns = pd.MultiIndex.from_tuples(self.keys, names=Key._fields)
         return pd.DataFrame(np.column_stack([self._value(key, drawn) for key in self.keys]), columns=columns)
 
-    def interval(self, key: Key, level: float) -> tuple[float, float, list[str]]:
+    def errors(self, key: Key) -> Array:
+        """Return what each row adds to the error of a quantity to first order, (n,); their squares sum to its variance.
+
+        Of a quantity with a kink it is that of what is inside the absolute value.
+        """
+        if key.quantity in KINKED:
+            parts: Mapping[str, float] = {KINKED[key.quantity][0]: 1.0}
+        elif key.quantity == "piu_paper_bound":
+            a, b = (float(self.mean[self._place[key.model, key.decisions, each]]) for each in ("y0", "ypi"))
+            parts = {"y0": 2.0 - 4.0 * b, "ypi": 2.0 - 4.0 * a}
+        else:
+            parts = LINEAR[key.quantity]
+        found = np.zeros(len(self.influence))
+        for functional, factor in parts.items():
+            at = self._place[key.model, key.decisions, functional]
+            inflated = factor * (np.sqrt(self.inflation) if functional in CAUSAL else 1.0)
+            found += inflated * (self.influence.iloc[:, at].to_numpy() - self.mean[at])
+        return np.asarray(self._share * found)
+
+    def interval(self, key: Key, level: float, reach: float | None = None) -> tuple[float, float, list[str]]:
         """Return the Wald interval of a quantity, NaN where there is none, and notes on it.
 
+        It reaches so many standard errors to either side, by default those of its level for one quantity alone.
         Ends of PIU and the majority rate have the image of the interval of what is inside the absolute value. The
         paper's bound is quadratic in the two marginals: its variance is that of the quadratic form of normal variables,
         whose second order keeps it positive where the gradient vanishes, at 1/2 and 1/2.
         """
         if key not in self.keys:
             return np.nan, np.nan, []
-        reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+        reach = NormalDist().inv_cdf((1.0 + level) / 2.0) if reach is None else reach
         if key.quantity in KINKED:
             functional, centre, sign = KINKED[key.quantity]
             value, spread = self._linear(key, {functional: 1.0})

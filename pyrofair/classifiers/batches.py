@@ -48,16 +48,18 @@ class Problem:
     ``rows`` (n + c, k) holds the n observed rows, then those that only a world has; ``outcome`` (n,) in 0 and 1,
     ``weight`` (n,) and ``stratum`` (n,), the group over which batches are balanced, are of the observed rows. ``sign``
     is 1 if the module's log-odds are those of the outcome that both worlds count, -1 if of the other one.
-    ``validation`` is the same for held-out rows.
+    ``worlds`` are one pair, or several one after the other, whose penalties ``combine`` makes one of. ``validation`` is
+    the same for held-out rows.
     """
 
     rows: Tensor
     outcome: Tensor
     weight: Tensor
-    worlds: tuple[World, World] | None = None
+    worlds: tuple[World, ...] | None = None
     stratum: Tensor | None = None
     sign: int = 1
     validation: Problem | None = None
+    combine: Callable[[Tensor], Tensor] | None = None
 
     @cached_property
     def strata(self) -> list[int]:
@@ -76,9 +78,10 @@ class Problem:
 
     @cached_property
     def has_distinct_rows(self) -> bool:
-        """Whether no world has units or holds a row twice, so that a world is a weight of each row."""
-        return self.worlds is None or all(
-            world.unit is None and len(torch.unique(world.rows)) == len(world.rows) for world in self.worlds
+        """Whether there is one pair of worlds without units or a row twice, so that a world is a weight of each row."""
+        return self.worlds is None or (
+            len(self.worlds) == 2
+            and all(world.unit is None and len(torch.unique(world.rows)) == len(world.rows) for world in self.worlds)
         )
 
 
@@ -128,10 +131,11 @@ def hold_out(
 
 def stack_worlds(
     observed: Tensor, samples: Sequence[CounterfactualSample], encode: Callable[[Any], Tensor]
-) -> tuple[Tensor, tuple[World, World]]:
-    """Return the encoded rows that are observed (n, k) or only in a world, and both worlds as rows of these.
+) -> tuple[Tensor, tuple[World, ...]]:
+    """Return the encoded rows that are observed (n, k) or only in a world, and the worlds as rows of these.
 
-    Rows without weight are left out, and a row of a world that is an observed one is not encoded again.
+    The samples are one pair of worlds, or several; units of different pairs are different ones. Rows without
+    weight are left out, and a row of a world that is an observed one is not encoded again.
     """
     stack, worlds, size = [observed], [], len(observed)
     for i, sample in enumerate(samples):
@@ -156,12 +160,15 @@ def stack_worlds(
                 None if sample.unit is None else torch.tensor(sample.unit[kept], device=observed.device),
             )
         )
-    one, other = worlds
-    if one.unit is not None and other.unit is not None:  # number the units of both worlds from 0
-        size = len(one.unit)
-        _, numbers = torch.unique(torch.cat([one.unit, other.unit]), return_inverse=True)
-        one, other = replace(one, unit=numbers[:size]), replace(other, unit=numbers[size:])
-    return torch.cat(stack), (one, other)
+    first = 0
+    for i in range(0, len(worlds), 2):
+        one, other = worlds[i : i + 2]
+        if one.unit is not None and other.unit is not None:  # number the units of both worlds, the first pair's from 0
+            size = len(one.unit)
+            known, numbers = torch.unique(torch.cat([one.unit, other.unit]), return_inverse=True)
+            numbers, first = numbers + first, first + len(known)
+            worlds[i : i + 2] = replace(one, unit=numbers[:size]), replace(other, unit=numbers[size:])
+    return torch.cat(stack), tuple(worlds)
 
 
 def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool) -> list[Batch]:
@@ -213,8 +220,8 @@ def _draw_order(problem: Problem, count: int, generator: torch.Generator, *, pen
     return order
 
 
-def _assign(worlds: tuple[World, World], position: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
-    """Return the batch of each row of both worlds, from the positions (n,) of observed rows in the order."""
+def _assign(worlds: Sequence[World], position: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
+    """Return the batch of each row of the worlds, from the positions (n,) of observed rows in the order."""
 
     def at_random(size: int) -> Tensor:
         numbers = torch.zeros(size) if count == 1 else torch.randperm(size, generator=generator) % count

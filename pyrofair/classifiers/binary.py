@@ -14,7 +14,7 @@ from sklearn.utils import column_or_1d
 from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import read_outcome, sort_labels
-from pyrofair.tables.reading import read_weight, require_aligned
+from pyrofair.tables.reading import as_pandas, read_weight, require_aligned
 
 __all__ = ["BinaryClassifier"]
 
@@ -55,6 +55,7 @@ class BinaryClassifier(ClassifierMixin):  # type: ignore[misc]
         Outcomes y (m,) and weights must have the index of a table X, in its order, if they have one; else it is a
         DataError.
         """
+        X = as_pandas(X)
         if isinstance(X, pd.DataFrame):
             require_aligned(X, y)
         require_unmasked("y", y)

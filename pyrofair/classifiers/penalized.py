@@ -51,19 +51,21 @@ from pyrofair.classifiers.training import (
     to_tensor,
     train,
 )
-from pyrofair.effects import PotentialOutcomes, compare_groups, disagreement
+from pyrofair.effects import PotentialOutcomes, SeveralContrasts, compare_groups, disagreement
 from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.exceptions import DataError, GraphError, PositivityWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables import TableEncoder
 from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_sensitive
-from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
+from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
 
 __all__ = ["PenalizedClassifier", "remove"]
 
 
 def _require_source(name: str, value: Any) -> None:
+    if isinstance(value, SeveralContrasts):
+        return  # it reads its settings when it reads the levels of a table
     if not (isinstance(value, PotentialOutcomes) and hasattr(value.unfair, "graph")):
         audits = (
             " It makes no rows of either world: it judges classifiers, in audits."
@@ -126,7 +128,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         weights being the start), or a function that makes one from the number of encoded features. It returns for each
         row the log-odds of the last of ``classes_``, or two logits.
     source
-        A source of potential outcomes, cloned and fitted inside ``fit`` on the same rows.
+        A source of potential outcomes, cloned and fitted inside ``fit`` on the same rows; or :class:`Contrasts` of one,
+        for a sensitive attribute of several levels, of which the worst contrast with the baseline is penalised.
     penalty
         A function of two scored worlds: ``disagreement``, ``effect_gap``, ``piu_upper``, or one of your own.
     strength
@@ -182,7 +185,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self,
         model: Literal["network", "logistic"] | nn.Module | Callable[[int], nn.Module] = "network",
         *,
-        source: PotentialOutcomes | None = None,
+        source: PotentialOutcomes | SeveralContrasts | None = None,
         penalty: Penalty = disagreement,
         strength: float = 1.0,
         columns: Sequence[str] | None = None,
@@ -254,13 +257,17 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.module_, self.history_ = fit.module, pd.DataFrame(fit.schedule.history)
         if self.source_ is None:
             return ""
-        apart = disagreeing(compare_groups(self.source_, self._positive_scores))
-        if apart.empty:
+        several = self.source_.by_contrast() if isinstance(self.source_, SeveralContrasts) else {None: self.source_}
+        found = []
+        for level, source in several.items():
+            where = "" if level is None else f"in the contrast {level!r}, "
+            found += [
+                f"{where}{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
+                for row in disagreeing(compare_groups(source, self._positive_scores)).itertuples()
+            ]
+        if not found:
             return ""
-        gaps = "; ".join(
-            f"{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
-            for row in apart.itertuples()
-        )
+        gaps = "; ".join(found)
         return (
             f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A propensity "
             "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
@@ -328,7 +335,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         """
         self._check_settings()
         table, target = self._read_training(X, y)
-        weight = read_weight(sample_weight, table if isinstance(X, pd.DataFrame) else len(table), table="X")
+        named = isinstance(as_pandas(X), pd.DataFrame)
+        weight = read_weight(sample_weight, table if named else len(table), table="X")
         table, target, weight = self._keep_weighted(table, target, weight)
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
@@ -351,11 +359,18 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     ) -> Problem:
         part = table.iloc[rows]
         encoded = self._encode(part)
-        worlds = stratum = None
+        worlds = stratum = combine = None
         if self.source_ is not None:
-            samples = self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)
+            if isinstance(self.source_, SeveralContrasts):
+                pairs = self.source_.pairs(df=part, sample_weight=weight[rows], random_state=self.seed_)
+                samples = [sample for pair in pairs.values() for sample in pair]
+                codes: NDArray[Any] = self.source_.strata(part)
+                combine = self.source_.combine
+            else:
+                samples = self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)
+                codes = read_sensitive(part, self.source_.unfair.graph, both=False)
             encoded, worlds = stack_worlds(encoded, samples, self._encode)
-            stratum = torch.as_tensor(read_sensitive(part, self.source_.unfair.graph, both=False), device=self.device)
+            stratum = torch.as_tensor(codes, device=self.device)
         return Problem(
             encoded,
             to_tensor(target[rows], self.dtype, self.device),
@@ -364,6 +379,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             stratum,
             1 if self.classes_[1] == self.positive_ else -1,
             validation,
+            combine,
         )
 
     def schedule(self) -> Schedule:
@@ -424,6 +440,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         graph = self._graph
         if isinstance(X, Batches):
             raise DataError("fit takes rows in memory; fit_batches(batches) takes rows in batches.")
+        X = as_pandas(X)
         if isinstance(X, pd.DataFrame) and y is not None:
             require_aligned(X, y)
         plain = graph is None and self.columns is None
@@ -438,7 +455,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         reads = self._columns_to_read(allowed, allowed or ())
         table = read_table(X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X")
         if graph is not None:
-            read_sensitive(table, graph)
+            if isinstance(self.source, SeveralContrasts):
+                self.source.levels(table)
+            else:
+                read_sensitive(table, graph)
             warn_unused(X, graph)
         self.reads_ = [name for name in X.columns if name in reads]
         self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
@@ -488,6 +508,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _read_new(self, X: Any) -> pd.DataFrame:
         check_is_fitted(self, "module_")
+        X = as_pandas(X)
         if self._graph is None and self.columns is None:
             return self._read_plain(X, reset=False)
         return read_table(X, self.reads_, what="X")

@@ -275,7 +275,7 @@ class _Training:
         self.sign = first.problem.sign
         self.strength = self.rows.new_tensor([self.sign * fit.strength for fit in fits])
         self.means: WorldMeans | None = None
-        self.scores: list[tuple[WorldScores, WorldScores]] = []
+        self.scores: list[tuple[WorldScores, ...]] = []
         self.generators = _Generators(fits) if apart and not isinstance(stack, Alone) else None
 
     def _numbers(self, k: int) -> Any:
@@ -325,8 +325,7 @@ class _Training:
             return
         for fit, known in zip(self.fits, scores, strict=True):
             assert fit.problem.worlds is not None  # or there would be no penalty
-            one, other = fit.problem.worlds
-            self.scores.append((WorldScores(one, known), WorldScores(other, known)))
+            self.scores.append(tuple(WorldScores(world, known) for world in fit.problem.worlds))
 
     def _epoch(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Make the steps of an epoch; return the losses and penalties of its batches, shapes (batches, K)."""
@@ -371,9 +370,9 @@ class _Training:
             try:
                 if not bool(leaf.isfinite().all()):
                     raise DataError(NOT_FINITE)
-                one, other = (world.scored(share, leaf) for world, share in zip(running, batch.shares, strict=True))
+                scored = [world.scored(share, leaf) for world, share in zip(running, batch.shares, strict=True)]
                 with self._numbers(k):
-                    extra = _call_penalty(fit.penalty, one, other)
+                    extra = _penalise(fit.penalty, scored, fit.problem)
                 if extra.requires_grad:
                     (slope,) = torch.autograd.grad(extra, leaf, allow_unused=True)
                     if slope is not None:
@@ -513,6 +512,12 @@ def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
     return each.sum(-1)
 
 
+def _penalise(penalty: Penalty | None, scored: Sequence[Scored], problem: Problem) -> Tensor:
+    """Return the penalty of a pair of worlds, or what the problem makes of those of several pairs."""
+    values = [_call_penalty(penalty, one, other) for one, other in zip(scored[::2], scored[1::2], strict=True)]
+    return values[0] if problem.combine is None else problem.combine(torch.stack(values))
+
+
 def _call_penalty(penalty: Penalty | None, one: Scored, other: Scored) -> Tensor:
     assert penalty is not None
     extra = penalty(one, other)
@@ -617,8 +622,8 @@ def evaluate(module: nn.Module, problem: Problem, penalty: Penalty | None, stren
     if not penalised:
         return float(loss)
     scores = torch.sigmoid(problem.sign * logits)
-    one, other = (WorldScores(world, scores).whole() for world in problem.worlds or ())
-    return float(loss + strength * _call_penalty(penalty, one, other))
+    scored = [WorldScores(world, scores).whole() for world in problem.worlds or ()]
+    return float(loss + strength * _penalise(penalty, scored, problem))
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,17 +226,13 @@ def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str
     from pyrofair.graph.drawing import draw_graph
 
     folder.add_text("report.txt", text)
-    whole: Any = report
-    if hasattr(whole, "to_html"):
-        folder.add("report.html", whole.to_html)
-    if hasattr(whole, "to_json"):
-        content = whole.to_json()
-        folder.add_text("report.json", content if isinstance(content, str) else json.dumps(content, indent=2))
+    folder.add("report.html", report.to_html)
+    folder.add_text("report.json", report.to_json(indent=2))
     folder.add_table("audit.csv", report.table)
     folder.add_table("groups.csv", report.groups)
     folder.add_table("stages.csv", report.stages)
-    for name in ("thresholds", "subgroups"):
-        folder.add_table(f"{name}.csv", getattr(whole, name, report.stages.iloc[:0]))
+    folder.add_table("thresholds.csv", report.thresholds)
+    folder.add_table("subgroups.csv", report.subgroups)
     folder.add_figure("audit.png", report.plot())
     if len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())

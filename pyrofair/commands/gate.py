@@ -37,18 +37,23 @@ def judge(report: Audit, limit: float, quantity: str) -> Verdict:
     Exceeded by one model, it is exceeded. A model without an interval, or whose verdict is withheld, cannot be judged;
     one that reads nothing that an unfair path touches has no unfair effect, by the graph.
     """
+    from pyrofair.audits.readings import read_audit
+
     lines, codes = [], []
-    for model in report.table["model"].unique():
-        reads = report.context["untouched"].get(model)
-        reason = "" if reads else _why_no_verdict(report, model)
+    for (model, decisions), reading in read_audit(report.table, report.groups, report.context).items():
+        if decisions != "threshold":
+            continue
         rows = report.table[(report.table["model"] == model) & (report.table["decisions"] == "threshold")]
-        row = rows.set_index("quantity").loc[quantity]
+        row: Any = rows.set_index("quantity").loc[quantity]
         ends = [abs(float(row[each])) for each in ("lower", "upper")]
         end = math.nan if any(map(math.isnan, ends)) else max(ends)
-        if reads:
-            code, text = DONE, f"passes: by the graph it has no unfair effect, for it reads {', '.join(reads)} only"
-        elif reason or math.isnan(end):
-            code, text = CANNOT_BE_JUDGED, f"cannot be judged: {reason or f'there is no interval of {quantity}'}"
+        if reading.status == "untouched":
+            code, text = DONE, f"passes: by the graph it has no unfair effect, for it reads {reading.cause} only"
+        elif not reading.is_verdict:
+            cause = f": {reading.cause}" if reading.cause and reading.cause not in reading.text else ""
+            code, text = CANNOT_BE_JUDGED, f"cannot be judged: {reading.text}{cause}"
+        elif math.isnan(end):
+            code, text = CANNOT_BE_JUDGED, f"cannot be judged: there is no interval of {quantity}"
         elif end > limit:
             code, text = LIMIT_EXCEEDED, f"exceeds the limit: {quantity} reaches up to {end:.3f}"
         else:
@@ -59,24 +64,3 @@ def judge(report: Audit, limit: float, quantity: str) -> Verdict:
     outcome = {DONE: "passed", LIMIT_EXCEEDED: "failed", CANNOT_BE_JUDGED: "not passed"}[code]
     first = f"Gate, {quantity} of decisions at most {limit:g} up to the end of its interval: {outcome}."
     return Verdict(code, (first, *lines))
-
-
-def _why_no_verdict(report: Audit, model: str) -> str:
-    """Return why the report gives no verdict on the thresholded decisions of a model, or an empty string."""
-    import pyrofair.audits.report as reports
-    from pyrofair.effects.group_agreement import disagreeing
-
-    if report.context["failure"]:
-        return str(report.context["failure"])
-    own = report.table[(report.table["model"] == model) & (report.table["decisions"] == "threshold")]
-    of: dict[Any, Any] = {row.quantity: row for row in own.itertuples()}
-    groups = report.groups.iloc[:0] if "wald" in report.context else report.groups
-    text = reports._verdict(
-        of,
-        (),
-        report.context["small"].get(model, ()),
-        disagreeing(groups, {"model": model, "decisions": "threshold"}),
-        report.context.get("doubts", {}).get(model, ""),
-        decided=True,
-    )
-    return text if text.startswith(("none", "withheld")) else ""

@@ -148,8 +148,7 @@ def _describe_unknown(unknown: Sequence[str], command: Command) -> str:
 def _flags_of(message: str, command: Command) -> str:
     """Return how the settings that a message of the package names are written on the command line, if they are."""
     flags = {option.name.replace("-", "_"): option for option in command.options if not option.positional}
-    flags["random_state"] = flags.get("seed", next(iter(flags.values())))
-    flags["n_boot"] = flags.get("replicates", next(iter(flags.values())))
+    flags |= {name: flags[own] for name, own in (("random_state", "seed"), ("n_boot", "replicates")) if own in flags}
     found: dict[str, None] = {}
     if "source" in flags and "IPW(" in message:
         found["--source ipw"] = None

@@ -10,6 +10,7 @@ from pyrofair.commands.models import save_model
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
     DONE,
+    FAILED,
     INTERRUPTED,
     LIMIT_EXCEEDED,
     Command,
@@ -90,11 +91,13 @@ def run(settings: Settings, lines: Any) -> int:
     with computing(settings, folder) as warned:
         path = _fit(settings, problem, classifier, strengths)
         chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
+    both = bool(settings["weight"] and settings["test"])
     unfinished = bool(path.unfinished) or path.table["strength"].nunique() < len({*strengths})
     text = "\n".join(
         [
             f"pyrofair path on {settings['data']}, {len(problem.frame):,} rows",
             *problem.notes,
+            *([f"--weight weights the rows trained on; rows of {settings['test']} weigh the same."] * both),
             "",
             str(path).split("\nUnfinished")[0],
             *choice,
@@ -110,7 +113,15 @@ def run(settings: Settings, lines: Any) -> int:
         folder.add_figure("path.png", path.plot())
     if chosen is not None:
         folder.add(MODEL, lambda file: save_model(chosen, file))
-    paths = folder.write()
+    try:
+        paths = folder.write()
+    except Exception as error:  # whatever hinders the classifier from being saved must not lose the path
+        if folder.contents.pop(MODEL, None) is None:
+            raise
+        text = text.replace(f", saved as {MODEL}", "")
+        text += f"\nThe chosen classifier could not be saved: {type(error).__name__}: {error}"
+        folder.add_text("report.txt", text)
+        paths, code = folder.write(), FAILED
     lines.folder = str(folder.folder)
     lines.write(text)
     lines.write(f"\nThe results are in {folder.folder}: {', '.join(each.name for each in paths)}")

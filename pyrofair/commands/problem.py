@@ -153,8 +153,14 @@ def read_problem(
         own.setdefault(name, why)
     optional = () if outcome_required else (outcome,)
     table = read_data(settings["data"], own, how, optional)
+    weighted = {settings["weight"]} - set(plain.node_of)
     further = {
-        name: read_data(settings[name], wanted, how, (outcome,) if name == "train" else ())
+        name: read_data(
+            settings[name],
+            wanted if name == "train" else {each: why for each, why in wanted.items() if each not in weighted},
+            how,
+            (outcome,) if name == "train" else (),
+        )
         for name in others
         if settings[name]
     }
@@ -181,7 +187,7 @@ def read_problem(
         table.frame[list(extra or {})],
         table.frame[weight] if weight else None,
         {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
-        {name: each.frame[weight] if weight else None for name, (each, _) in more.items()},
+        {name: each.frame.get(weight) for name, (each, _) in more.items()},
         tuple(notes),
         tuple(f"{text[0].upper()}{text[1:]}." for text in left_out),
     )

@@ -152,14 +152,21 @@ class ResultsFolder:
         ]
         self.add_text(SETTINGS, write_settings(self.settings, comments))
         about = {"format": FORMAT, "run": self.run, "versions": _versions()}
-        (self.folder / RUN).unlink(missing_ok=True)  # until all is written, no run is named
-        for name, write in self.contents.items():
-            whole(self.folder / name, write)
-        for name in self.names:
-            if name not in self.contents and name != RUN:
-                _delete(self.folder / name)
-        self.contents[RUN] = lambda path: path.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        whole(self.folder / RUN, self.contents[RUN])
+        self.add_text(RUN, json.dumps(about, indent=2))
+        beside: dict[str, Path] = {}
+        try:
+            for name, write in self.contents.items():
+                beside[name] = self.folder / f".{uuid.uuid4().hex}{Path(name).suffix}"
+                write(beside[name])
+            (self.folder / RUN).unlink(missing_ok=True)  # until all files are those of one run, none is named
+            for name in self.names:
+                if name not in self.contents:
+                    (self.folder / name).unlink(missing_ok=True)
+            for name, path in beside.items():
+                os.replace(path, self.folder / name)  # the record of the run is the last
+        finally:
+            for path in beside.values():
+                path.unlink(missing_ok=True)
         return [self.folder / name for name in self.contents]
 
     def abandon(self) -> None:
@@ -167,27 +174,6 @@ class ResultsFolder:
         if self.made:
             with suppress(OSError):
                 self.folder.rmdir()
-
-
-def whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let a function write a file, or a folder, beside its place, and move it there."""
-    temporary = path.parent / f".{uuid.uuid4().hex}{path.suffix}"
-    try:
-        write(temporary)
-        if path.is_dir() and not path.is_symlink():
-            _delete(path)
-        os.replace(temporary, path)
-    finally:
-        _delete(temporary)
-
-
-def _delete(path: Path) -> None:
-    import shutil
-
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _read_run(path: Path) -> dict[str, Any] | None:

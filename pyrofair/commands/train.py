@@ -45,6 +45,8 @@ The classifier is saved in train-train/{MODEL}; audit it on rows that it was not
 
 def run(settings: Settings, lines: Any) -> int:
     """Train, save the classifier, and print a summary."""
+    import numpy as np
+
     from pyrofair.classifiers import remove
 
     problem = read_problem(settings)
@@ -56,8 +58,10 @@ def run(settings: Settings, lines: Any) -> int:
     with computing(settings, folder) as warned:
         classifier.fit(X, y, sample_weight=problem.weight)
         accuracy = float(classifier.score(X, y, problem.weight))
-        decided = float((classifier.predict(X) == problem.graph.positive).mean())
-    text = "\n".join(_describe(settings, problem, classifier, accuracy, decided, warned, folder.folder))
+        weight = problem.weight
+        decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
+        share = float(np.average(y == problem.graph.positive, weights=weight))
+    text = "\n".join(_describe(settings, problem, classifier, (accuracy, share, decided), warned, folder.folder))
     folder.add(MODEL, lambda path: save_model(classifier, path))
     folder.add_table("training.csv", classifier.history_)
     folder.add_text("report.txt", text)
@@ -72,14 +76,13 @@ def _describe(
     settings: Settings,
     problem: Problem,
     classifier: Any,
-    accuracy: float,
-    decided: float,
+    found: tuple[float, float, float],
     warned: list[str],
     folder: Path,
 ) -> list[str]:
     """Return what was trained, on what, and what its numbers do not show."""
     graph = problem.graph
-    share = float((problem.frame[graph.outcome_column] == graph.positive).mean())
+    accuracy, share, decided = found
     penalty = f"{settings['strength']:g} times {settings['penalty']}" if settings["strength"] else "nothing"
     return [
         f"pyrofair train on {settings['data']}, {len(problem.frame):,} rows",

@@ -4,6 +4,7 @@ In come two :class:`CounterfactualSample`, one per world, from any source (:clas
 worlds, functionals of them (penalties and effects), and bounds on what they leave open. No source is known here.
 """
 
+from pyrofair.effects.adapters import DecisionsOf, ScoresOf
 from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
 from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.effects.group_agreement import compare_groups
@@ -19,12 +20,14 @@ from pyrofair.effects.potential_outcomes import (
     Refittable,
     SampleSplit,
     Scored,
+    SeveralContrasts,
     Stratified,
 )
 
 __all__ = [
     "Additive",
     "CounterfactualSample",
+    "DecisionsOf",
     "Diagnosed",
     "Estimate",
     "GroupSize",
@@ -36,6 +39,8 @@ __all__ = [
     "Refittable",
     "SampleSplit",
     "Scored",
+    "ScoresOf",
+    "SeveralContrasts",
     "Stratified",
     "compare_groups",
     "disagreement",

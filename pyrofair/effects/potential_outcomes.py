@@ -37,6 +37,7 @@ __all__ = [
     "Refittable",
     "SampleSplit",
     "Scored",
+    "SeveralContrasts",
     "Stratified",
     "Views",
     "Worlds",
@@ -320,6 +321,42 @@ class PotentialOutcomes(Protocol):
             Rows to make the worlds of, with the nuisances as fitted (by default the fitted rows), and their weights in
             the target population, shape (len(df),).
         """
+
+
+@runtime_checkable
+class SeveralContrasts(Protocol):
+    """Several pairs of worlds of one set of unfair paths: a level of the sensitive attribute against the baseline each.
+
+    What trains on pairs penalises one number made of all of them, :meth:`combine`.
+    """
+
+    @property
+    def unfair(self) -> Any:
+        """The unfair paths (``pyrofair.UnfairPaths``), whose graph has the baseline."""
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit a source for each contrast, on the rows of its two levels, and return self."""
+
+    def levels(self, df: pd.DataFrame) -> list[Any]:
+        """Return the levels that are compared with the baseline; a DataError if the table does not allow that."""
+
+    def strata(self, df: pd.DataFrame) -> npt.NDArray[np.int64]:
+        """Return the code of each row's level, shape (n,): 0 for the baseline, then the contrasts, then any other."""
+
+    def pairs(
+        self,
+        *,
+        df: pd.DataFrame,
+        sample_weight: npt.NDArray[np.float64] | None = None,
+        random_state: int | None = None,
+    ) -> Mapping[Any, Worlds]:
+        """Return for each contrast both worlds of the rows of its two levels; ``origin`` is a position in ``df``."""
+
+    def by_contrast(self) -> Mapping[Any, Any]:
+        """Return the fitted source of each contrast."""
+
+    def combine(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the scalar that training minimises, made of a penalty's values (k,), in the order of the contrasts."""
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,7 +15,18 @@ from pyrofair._validation import require_unmasked
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["DECISIONS", "Decisions", "Rule", "decide", "positive_scores", "read_classes", "read_probabilities"]
+__all__ = [
+    "DECISIONS",
+    "Adapter",
+    "Decisions",
+    "Rule",
+    "decide",
+    "no_probabilities",
+    "positive_scores",
+    "read_classes",
+    "read_probabilities",
+    "refuse_outside",
+]
 
 Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
@@ -32,21 +44,45 @@ def decide(scores: NDArray[np.float64], decisions: Rule, threshold: float) -> ND
     return (scores > (threshold if decisions == "threshold" else decisions)).astype(np.float64)
 
 
+class Adapter(ABC):
+    """A model in a wrapper that scores rows by itself: those of :mod:`pyrofair.effects.adapters`."""
+
+    @abstractmethod
+    def reads(self, order: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns that reach the model, given those that it may read in order."""
+
+    @abstractmethod
+    def positive(
+        self,
+        name: str,
+        rows: pd.DataFrame,
+        graph: CausalGraph,
+        order: Sequence[str],
+        labels: Sequence[Any] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return the score of each of m rows, shape (m,); ``labels`` are those of the outcome, if known."""
+
+
 def positive_scores(
-    name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str] | None = None
+    name: str,
+    model: Any,
+    rows: pd.DataFrame,
+    graph: CausalGraph,
+    order: Sequence[str] | None = None,
+    labels: Sequence[Any] | None = None,
 ) -> NDArray[np.float64]:
     """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,).
 
     A model that was fitted with column names gets these columns; any other all observed parents of the outcome, in the
-    order given (default: of the rows), as an array if it counted unnamed columns in ``fit``. A DataError if it has no
-    ``predict_proba``, reads other columns, lacks the positive label among two classes, or returns anything but two
-    probabilities a row that sum to 1.
+    order given (default: of the rows), as an array if it counted unnamed columns in ``fit``. ``labels`` are those of
+    the outcome, for adapted decisions. A DataError if it has no ``predict_proba`` and is no adapter, reads other
+    columns, lacks the positive label among two classes, or returns anything but two probabilities a row that sum to 1.
     """
+    if isinstance(model, Adapter):
+        allowed = _allowed(rows, graph, order)
+        return model.positive(name, _in_double(rows), graph, allowed, labels)
     if not hasattr(model, "predict_proba"):
-        raise DataError(
-            f"{name!r} is a {type(model).__name__} without predict_proba. Pass a fitted classifier that has it: scores "
-            "of observed rows give none for rows in another world."
-        )
+        raise DataError(f"{no_probabilities(name, model)} Scores of observed rows give none for rows in another world.")
     positive = graph.positive
     classes = read_classes(repr(name), model, default=(None, positive))
     if positive not in classes:
@@ -56,6 +92,26 @@ def positive_scores(
         )
     proba = read_probabilities(repr(name), _proba(name, model, _in_double(rows), graph, order), len(rows))
     return proba[:, classes.index(positive)]
+
+
+def no_probabilities(name: str, model: object) -> str:
+    """Return that a model has no ``predict_proba``, and the adapter that takes it."""
+    lacks = f"{name!r} is a {type(model).__name__} without predict_proba."
+    if "torch" in {base.__module__.split(".")[0] for base in type(model).__mro__}:
+        return f"{lacks} Say what it returns: pf.ScoresOf(module, returns='logit'), or returns='probability'."
+    if hasattr(model, "_pmf_predict"):
+        return (
+            f"{lacks} It decides at random, with probabilities of its own: pf.ScoresOf(model._pmf_predict) audits "
+            "these, with passes={'sensitive_features': ...} where it takes that."
+        )
+    if hasattr(model, "predict"):
+        return (
+            f"{lacks} Its decisions alone can be audited: pf.DecisionsOf(model). For probabilities, fit "
+            "CalibratedClassifierCV(model)."
+        )
+    if callable(model) and not isinstance(model, type):
+        return f"{lacks} Say what it returns: pf.ScoresOf(it) for probabilities, pf.DecisionsOf(it) for labels."
+    return f"{lacks} Pass a fitted classifier that has it."
 
 
 def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float64]:
@@ -113,20 +169,21 @@ def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> Any:
     """Call the model with the columns that it reads."""
-    may_read = graph.input_columns
-    order = [column for column in (rows.columns if given is None else given) if column in may_read]
+    order = _allowed(rows, graph, given)
     if hasattr(model, "feature_names_in_"):
         reads = np.asarray(model.feature_names_in_).tolist()
-        outside = [column for column in reads if column not in order]
-        if outside:
-            raise DataError(_why_outside(name, outside, graph, order))
+        refuse_outside(name, reads, graph, order, model=model)
         return model.predict_proba(rows[reads])
     X = rows[order]
     if hasattr(model, "n_features_in_"):
         if model.n_features_in_ != X.shape[1]:
+            coded = [str(column) for column, dtype in X.dtypes.items() if dtype.kind not in "fiub"]
+            advice = "Fit it on a DataFrame, so that its columns have names."
+            if coded and model.n_features_in_ > X.shape[1]:
+                advice = f"If {', '.join(map(repr, coded))} were encoded before the fit: {_pipeline(coded, model)}"
             raise DataError(
                 f"{name!r} was fitted on {model.n_features_in_} unnamed columns, but the graph lets it read "
-                f"{X.shape[1]}: {', '.join(order)}. Fit it on a DataFrame, so that its columns have names."
+                f"{X.shape[1]}: {', '.join(order)}. {advice}"
             )
         return model.predict_proba(X.to_numpy())
     try:
@@ -138,19 +195,50 @@ def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given:
         ) from error
 
 
-def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: Sequence[str]) -> str:
+def _allowed(rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> list[str]:
+    """Return the columns that a model may read, in the order given or else in that of the rows."""
+    may_read = graph.input_columns
+    return [str(column) for column in (rows.columns if given is None else given) if column in may_read]
+
+
+def refuse_outside(
+    name: str, reads: Sequence[Any], graph: CausalGraph, order: Sequence[str], *, model: object = None
+) -> None:
+    """Refuse a model that reads columns outside those allowed, ``order``; a DataError says why, and what to do."""
+    outside = [column for column in reads if column not in order]
+    if outside:
+        raise DataError(_why_outside(name, outside, graph, order, model))
+
+
+def _pipeline(columns: Sequence[str], model: object) -> str:
+    """Return the code of a pipeline that encodes columns inside a model."""
+    shown = " ".join(repr(model).split())
+    written = shown if re.fullmatch(r"\w+\(.*\)", shown) and len(shown) < 80 else f"{type(model).__name__}(...)"
+    return (
+        "encode inside the model, make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
+        f"[{', '.join(map(repr, columns))}]), remainder='passthrough'), {written}), and fit that on the columns "
+        "themselves."
+    )
+
+
+def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: Sequence[str], model: object) -> str:
     """Return why a model may not read columns that it was fitted on, and what to do."""
     known = graph.columns_of(graph.observed)
     unknown = [column for column in outside if isinstance(column, str) and column not in known]
-    # A column that is named like a code of another one: 'job_nurse' of 'job'.
-    coded = {c: source for c in unknown for source in order if re.match(rf"{re.escape(source)}[_=.\[-]", c)}
+    # A column that is named like a code of another one: 'job_nurse' of 'job'. Of 'job' and 'job_type' the longer.
+    coded: dict[str, str] = {}
+    for column in unknown:
+        sources = [source for source in order if re.match(rf"{re.escape(source)}[_=.\[-]", column)]
+        if sources:
+            coded[column] = max(sources, key=len)
     if coded:
-        source = next(iter(coded.values()))
+        sources = list(dict.fromkeys(coded.values()))
+        few = list(coded)[:4]
+        shown = ", ".join(map(repr, few)) + (f" and {len(coded) - 4} more" if len(coded) > 4 else "")
         return (
-            f"{name!r} was fitted on {', '.join(map(repr, coded))}, which look like codes of {source!r} made before "
-            f"the fit; in each world it is given the columns themselves, {', '.join(order)}. Encode inside the model: "
-            "make_pipeline(ColumnTransformer([('onehot', OneHotEncoder(), "
-            f"[{source!r}])], remainder='passthrough'), ...), and fit that on these columns."
+            f"{name!r} was fitted on {shown}, which look like codes of {', '.join(map(repr, sources))} made before the "
+            "fit, as pandas.get_dummies makes them; in each world it is given the columns themselves, "
+            f"{', '.join(order)}. So {_pipeline(sources, model)}"
         )
     why = "they are no observed parents of the outcome"
     if graph.sensitive_column in outside:

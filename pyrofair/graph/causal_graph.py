@@ -385,6 +385,22 @@ class CausalGraph:
             latent=(*self.latent, *nodes),
         )
 
+    def with_contrast(self, contrast: Hashable) -> CausalGraph:
+        """Return the same graph with another value of the sensitive attribute that the baseline is compared with.
+
+        >>> graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="white", contrast="black")
+        >>> graph.with_contrast("asian").contrast
+        'asian'
+        """
+        roles = ("sensitive", "outcome", "baseline", "positive")
+        return CausalGraph(
+            EdgeList(self.nodes, self.edges, self.latent),
+            **{role: getattr(self, role) for role in roles},
+            contrast=contrast,
+            columns=dict(self.column_map),
+            latent=self.latent,
+        )
+
     def coded(self) -> CausalGraph:
         """Return the same graph with the values of the sensitive attribute, and of the outcome, coded as 0 and 1."""
         return CausalGraph(

@@ -374,6 +374,10 @@ class UnfairPaths:
         """Return the same paths with 0 and 1 swapped: the other pair of potential outcomes (the paper's footnote 1)."""
         return replace(self, swapped=not self.swapped)
 
+    def with_contrast(self, contrast: Hashable) -> UnfairPaths:
+        """Return the same paths, with another value of the sensitive attribute compared with the baseline."""
+        return replace(self, graph=self.graph.with_contrast(contrast))
+
     def recanting_witnesses(self) -> list[tuple[str, Path, Path]]:
         """Return each node where an unfair and a fair path part after a common first edge, with one such pair.
 

@@ -5,10 +5,11 @@ whose truth can be computed); out go two :class:`~pyrofair.effects.Counterfactua
 :class:`~pyrofair.effects.InfluenceValues`, and what is known of overlap.
 """
 
+from pyrofair.sources.contrasts import Contrasts
 from pyrofair.sources.gcomputation import GComputation
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.sem import SEM, effect_posterior
 from pyrofair.sources.truth import EffectPosterior, Truth
 
-__all__ = ["IPW", "SEM", "EffectPosterior", "GComputation", "OneStep", "Truth", "effect_posterior"]
+__all__ = ["IPW", "SEM", "Contrasts", "EffectPosterior", "GComputation", "OneStep", "Truth", "effect_posterior"]

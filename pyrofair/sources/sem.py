@@ -56,7 +56,7 @@ from pyrofair.sources.truth import (
     measure_truth,
 )
 from pyrofair.tables.labels import codes_of_do, codes_of_rows, levels_by_column, outcome_levels, read_levels
-from pyrofair.tables.reading import read_weight
+from pyrofair.tables.reading import as_pandas, read_weight
 
 __all__ = ["SEM", "effect_posterior"]
 
@@ -184,6 +184,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Return itself: the program is given, and nothing is learned from the table or its weights."""
+        df = as_pandas(df)
         _require_weights(sample_weight, df)
         if isinstance(df, pd.DataFrame):
             self._given = df.dtypes
@@ -283,6 +284,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         else:
             units, unit = population.draw(size, seed, held, population.inputs), np.arange(size)
         weight = np.broadcast_to(1.0 / len(unit), len(unit))  # takes no memory, which costs more time than arithmetic
+        df = as_pandas(df)
         types = df.dtypes if isinstance(df, pd.DataFrame) else None
         first, second = self._tables(units, self.unfair.graph.input_columns, len(unit), types)
         return CounterfactualSample(first, weight, unit), CounterfactualSample(second, weight, unit)

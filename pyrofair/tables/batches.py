@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyrofair._validation import did_you_mean, require_integer, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels, is_categorical
-from pyrofair.tables.reading import read_table
+from pyrofair.tables.reading import as_pandas, read_table
 
 __all__ = ["BATCH_ROWS", "Batches", "Largest", "Moments", "add_sums", "as_batches", "batch_weight"]
 
@@ -181,6 +181,7 @@ def as_batches(data: Any, columns: Sequence[str] | None = None, *, batch_rows: i
 
 
 def _make(data: Any, batch_rows: int) -> Batches:
+    data = as_pandas(data)
     if isinstance(data, Batches):
         made = copy(data)
         made.batch_rows = batch_rows

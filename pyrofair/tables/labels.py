@@ -40,6 +40,7 @@ __all__ = [
     "levels_by_column",
     "moments",
     "outcome_levels",
+    "read_contrasts",
     "read_levels",
     "read_outcome",
     "read_sensitive",
@@ -133,6 +134,8 @@ def _require_resolved(values: pd.Series[Any], largest: float, *, positive: bool)
 Levels = Mapping[str, NDArray[Any]]
 """For some node sites, whose values are codes 0, 1, ..., the label of each code, shape (k,)."""
 SHOWN = 10
+MOST_CONTRASTS = 20
+"""The most levels of a sensitive attribute that are compared with a baseline."""
 
 
 def show_labels(values: Iterable[Any], most: int = 5) -> str:
@@ -158,8 +161,9 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
-            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: recode it, or name "
-            "its two values when making the graph: CausalGraph(..., baseline=..., contrast=...)."
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: name "
+            "its two values when making the graph, CausalGraph(..., baseline=..., contrast=...), and keep their rows; "
+            "or compare each level with the baseline: pf.audit_contrasts, and pf.Contrasts(source) in training."
         )
     for value in (0, 1):
         if both and not (coded == value).any():
@@ -168,6 +172,56 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
                 f"{len(coded)} rows; both groups are needed to compare them."
             )
     return coded
+
+
+def read_contrasts(
+    values: pd.Series[Any], graph: CausalGraph, contrasts: Iterable[Hashable] | None = None
+) -> list[Hashable]:
+    """Return the levels of a sensitive attribute (n,) that are compared with the baseline: those given, or all others.
+
+    They come in the order given, or in that of the categories. A DataError if the attribute is continuous or has more
+    than 20 levels, the baseline never occurs, or a level that is named is not observed.
+    """
+    name, found = values.name, values.unique()
+    fractions = values.dtype.kind == "f" and bool((found != np.round(found)).any())
+    if fractions or len(found) > MOST_CONTRASTS:
+        span = f", from {min(found)} to {max(found)}" if not is_categorical(values) else ""
+        cure = (
+            f"Bin it: df[{name!r}] = pd.cut(df[{name!r}], [...], labels=[...])"
+            if not is_categorical(values)
+            else f"Join levels: df[{name!r}].replace({{...}})"
+        )
+        raise DataError(
+            f"The sensitive attribute {name!r} takes {len(found)} values{span}: contrasts with a baseline compare at "
+            f"most {MOST_CONTRASTS} levels. {cure}, and make the graph with baseline= one of the labels."
+        )
+    levels = [each for each in _plain(as_levels(values)) if bool(np.asarray(values == each, dtype=bool).any())]
+    if graph.baseline not in levels:
+        raise DataError(
+            f"The sensitive attribute {name!r} never takes the baseline {graph.baseline!r}; it holds "
+            f"{show_labels(levels, MOST_CONTRASTS)}. Name one of these when making the graph: CausalGraph(..., "
+            "baseline=...)."
+        )
+    others = [each for each in levels if each != graph.baseline]
+    if not others:
+        raise DataError(f"The sensitive attribute {name!r} is always {graph.baseline!r}; there is nothing to compare.")
+    if contrasts is None:
+        return others
+    if isinstance(contrasts, str | bytes | Mapping) or not isinstance(contrasts, Iterable):
+        raise DataError(
+            f"contrasts={shown(contrasts)} must list levels of {name!r}, such as {[others[0]]!r}, or be None."
+        )
+    asked = list(contrasts)
+    for each in asked:
+        if not isinstance(each, Hashable) or each not in others:
+            same = "is the baseline" if isinstance(each, Hashable) and each == graph.baseline else "is not observed"
+            raise DataError(
+                f"contrasts names {shown(each)}, which {same}. Besides the baseline {graph.baseline!r}, {name!r} holds "
+                f"{show_labels(others, MOST_CONTRASTS)}.{did_you_mean(each, others) if isinstance(each, str) else ''}"
+            )
+    if not asked or len(set(asked)) < len(asked):
+        raise DataError(f"contrasts={shown(contrasts)} must name at least one level, and each once.")
+    return asked
 
 
 def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") -> tuple[NDArray[np.int8], list[Any]]:

@@ -20,7 +20,7 @@ from pyrofair.tables.labels import is_categorical, show_labels
 if TYPE_CHECKING:
     from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["feature_columns", "read_table", "read_weight", "require_aligned", "warn_unused"]
+__all__ = ["as_pandas", "feature_columns", "read_table", "read_weight", "require_aligned", "warn_unused"]
 
 EXACT = 2.0**53
 """Integers up to this size have a double-precision number of their own."""
@@ -32,6 +32,25 @@ SAME_MEAN = 1e-12
 """Weights whose mean is so near 1 are left as they are, so that reading them twice changes nothing."""
 
 
+def as_pandas(df: Any) -> Any:
+    """Return a table of polars, pyarrow or another library as a pandas DataFrame, and anything else as it is.
+
+    It is read through Arrow's stream interface. Types stay: what Arrow holds as a dictionary is categorical, text is
+    text, and numbers and booleans have their width; missing values stay missing.
+    """
+    if isinstance(df, pd.DataFrame) or not hasattr(df, "__arrow_c_stream__"):
+        return df
+    if not hasattr(df, "columns"):  # a stream that is empty once it was read, or a single column
+        return df
+    import pyarrow as pa  # tables of pandas do not need it
+
+    table = pa.table(df)
+    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if twice:
+        raise DataError(f"The table has the column {twice[0]!r} more than once; keep one of them.")
+    return table.to_pandas()
+
+
 def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
 
@@ -39,12 +58,14 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     numbers beyond double precision, numbers or dates of the type object, more than 20 different ones held as text, or
     values that are neither numbers nor categories.
     """
+    df = as_pandas(df)
     if not isinstance(df, pd.DataFrame):
         names, own = f" ({', '.join(columns)})" if columns else "", type(df)
         found = f"{own.__module__.split('.')[0]}.DataFrame" if own.__name__ == "DataFrame" else own.__name__
         raise DataError(
             f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; got {found}."
             f"{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
+            f"{' Collect it first: df.collect().' if hasattr(df, 'collect') else ''}"
             f"{' Batches are taken by IPW.fit, audit and PenalizedClassifier.fit_batches.' * hasattr(df, 'batch_rows')}"
         )
     if isinstance(df.columns, pd.MultiIndex):
@@ -172,6 +193,7 @@ def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()
 
     Each warning is given once for a graph: fit, audit and score read the same table.
     """
+    df = as_pandas(df)
     known = {*graph.columns_of(graph.observed), *others}
     unused = [str(name) for name in df.columns if name not in known]
     warned: set[tuple[str, ...]] = graph.__dict__.setdefault("_warned_unused", set())

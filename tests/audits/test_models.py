@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
+from torch import nn
 
 from pyrofair.audits.models import AuditedModel
 from pyrofair.classifiers.penalized import PenalizedClassifier
@@ -149,7 +150,9 @@ def test_scores_that_are_no_probabilities(value: float, shown: str) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (LinearSVC(), "'mine' is a LinearSVC without predict_proba. Pass a fitted classifier"),
+        (LinearSVC(), r"'mine' is a LinearSVC without predict_proba. Its decisions alone.*pf.DecisionsOf\(model\)"),
+        (lambda rows: rows["M"] > 0, r"pf.ScoresOf\(it\) for probabilities, pf.DecisionsOf\(it\) for labels"),
+        (nn.Linear(2, 1), r"'mine' is a Linear without predict_proba.*pf.ScoresOf\(module, returns='logit'\)"),
         (make_pipeline(StandardScaler(), LinearSVC()), "'mine' is a Pipeline without predict_proba"),  # has a length
         ("logistic", "'mine' is a str without predict_proba"),
         (None, "'mine' is a NoneType without predict_proba"),

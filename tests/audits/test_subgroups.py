@@ -28,7 +28,7 @@ def p_m(a: Any, q: Any, w: Any) -> Any:
 
 class Model:
     def score(self, a: Any, q: Any, w: Any, m: Any) -> Any:
-        return 0.1 + 0.1 * a + 0.1 * w + 0.55 * m + 0.1 * q * m
+        return 0.1 + 0.1 * a + 0.1 * w + 0.55 * m + 0.1 * (q == 1) * m
 
     def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
         p = self.score(*(X[name].to_numpy() for name in "AQWM")).astype(float)
@@ -105,22 +105,22 @@ def test_levels_average_to_the_whole(report: pf.audits.Audit) -> None:
 
 
 def test_the_mean_within_levels_of_a_descendant_is_another_number(report: pf.audits.Audit) -> None:
-    """What is refused: averaging influence values over rows with M=1, or with A=1."""
+    """What is refused: averaging influence values over rows with M=1 estimates no effect on these units."""
     df = draw(20_000, 1)
     values = report.influence["model"]["threshold"]
-    effect = values["ypi"] - values["y0"]
-    joint = []
-    for q, w in product((0, 1), repeat=2):  # among units whose observed M is 1, given independent errors
-        p = (P_Q if q else 1 - P_Q) * (P_W if w else 1 - P_W)
-        for a in (0, 1):
-            chance = p * (p_a(q, w) if a else 1 - p_a(q, w)) * p_m(a, q, w)
-            # the unit's other M is independent of the observed one given a, q and w
-            seen = {a: 1.0, 1 - a: p_m(1 - a, q, w)}
-            gain = float(Model().score(0, q, w, 1) > 0.5) - float(Model().score(0, q, w, 0) > 0.5)
-            joint.append((chance, gain * (seen[1] - seen[0])))
-    exact = sum(p * each for p, each in joint) / sum(p for p, _ in joint)
-    naive = effect[df["M"] == 1]
-    assert abs(naive.mean() - exact) > 10 * naive.std() / np.sqrt(len(naive))
+    effect = (values["ypi"] - values["y0"])[df["M"] == 1]
+    exact = naive = mass = 0.0
+    for q, w, a in product((0, 1), repeat=3):
+        chance = (P_Q if q else 1 - P_Q) * (P_W if w else 1 - P_W) * (p_a(q, w) if a else 1 - p_a(q, w)) * p_m(a, q, w)
+        low, high = (float(Model().score(0, q, w, m) > 0.5) for m in (0, 1))
+        mean = {arm: low + (high - low) * p_m(arm, q, w) for arm in (0, 1)}
+        seen = {a: 1.0, 1 - a: p_m(1 - a, q, w)}  # errors are independent across worlds
+        exact += chance * (high - low) * (seen[1] - seen[0])
+        residual = (high - mean[a]) / (p_a(q, w) if a else 1 - p_a(q, w))
+        naive += chance * (mean[1] - mean[0] + (residual if a else -residual))
+        mass += chance
+    assert abs(naive - exact) / mass > 0.02
+    assert abs(effect.mean() - naive / mass) < 4 * effect.std() / np.sqrt(len(effect))
 
 
 def test_intervals_hold_together(report: pf.audits.Audit) -> None:
@@ -130,7 +130,7 @@ def test_intervals_hold_together(report: pf.audits.Audit) -> None:
     row = effects(report).loc["Q=0"]
     half = (row["upper"] - row["lower"]) / 2
     reach = half / (effect.std(ddof=0) / np.sqrt(len(effect)))
-    assert 1.96 < reach < 3.2
+    assert 1.96 < reach < 3.4  # times the inflation of the standard error
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ import pandas as pd
 import pyro
 import pyro.distributions as dist
 import torch
-from numpy.typing import NDArray
 from coverage import SEM, SEMS, Known
+from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor

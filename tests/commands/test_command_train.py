@@ -18,7 +18,7 @@ from pyrofair.exceptions import PyrofairWarning
 
 GRAPH = "A -> M; {A M} -> Y"
 QUESTION = ("--graph", GRAPH, "--sensitive", "A", "--outcome", "Y", "--unfair", "A -> Y")
-QUICK = ("--model", "logistic", "--epochs", "40", "--propensity", "saturated")
+QUICK = ("--model", "logistic", "--epochs", "40", "--starts", "1", "--propensity", "saturated")
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -60,7 +60,7 @@ def test_train_then_audit(call: Call) -> None:
     df = table(0)
     unfair = pf.CausalGraph(GRAPH, sensitive="A", outcome="Y").unfair("A -> Y")
     same = pf.PenalizedClassifier(
-        "logistic", source=pf.IPW(unfair, propensity="saturated", random_state=3), strength=2.0, epochs=40,
+        "logistic", source=pf.IPW(unfair, propensity="saturated", random_state=3), strength=2.0, epochs=40, starts=1,
         progress=False, random_state=3,
     ).fit(df[["A", "M"]], df["Y"])  # fmt: skip
     saved = joblib.load("train-train/model.pyrofair")
@@ -101,7 +101,7 @@ def test_wrong_settings_of_training(call: Call, arguments: tuple[str, ...], mess
 
 
 def test_a_path_and_a_choice(call: Call) -> None:
-    arguments = ("path", "train.csv", *QUESTION, *QUICK, "--strengths", "0", "4", "--test", "test.csv",
+    arguments = ("path", "train.csv", *QUESTION, *QUICK, "--strengths", "0", "4", "--test", "test.csv", "--starts", "4",
                  "--quantity", "mean_unfair_effect")  # fmt: skip
     code, out, err = call(*arguments, "--at-most", "0.2")
     assert (code, err) == (0, "")
@@ -119,6 +119,18 @@ def test_a_path_and_a_choice(call: Call) -> None:
     assert "No classifier is chosen: No classifier of the path has mean_unfair_effect below 0.0001" in out
     assert not (folder / "model.pyrofair").exists(), "of another run"
     assert (folder / "path.csv").exists()
+
+
+def test_a_classifier_that_cannot_be_saved_does_not_lose_the_path(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: Any, path: Path) -> None:
+        raise pf.DataError("the encoder cannot be saved")
+
+    monkeypatch.setattr(pf, "save", broken, raising=False)
+    code, out, _ = call("path", "train.csv", *QUESTION, *QUICK, "--strengths", "1", "--accuracy-loss", ".5")
+    assert code == 1
+    assert "The chosen classifier could not be saved: DataError: the encoder cannot be saved" in out
+    assert "saved as" not in out
+    assert {"path.csv", "run.json"} <= {path.name for path in Path("path-train").iterdir()}
 
 
 @pytest.mark.parametrize(

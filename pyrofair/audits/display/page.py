@@ -145,8 +145,9 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
     readings = read_audit(audit.table, audit.groups, context)
     of = _quantities(audit.table)
     models = list(dict.fromkeys(audit.table["model"]))
+    basis = {model: decisions if (model, decisions) in of else "threshold" for model in models}  # some give no scores
     answers = [
-        (model, answer(readings[model, decisions], of[model, decisions], paths, level), of[model, decisions])
+        (model, answer(readings[model, basis[model]], of[model, basis[model]], paths, level), of[model, basis[model]])
         for model in models
     ]
     drawn = graph_svg(paths.graph, paths)
@@ -160,16 +161,17 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
         "listed": len(answers) > MOST_CARDS,
         "omitted": max(0, len(answers) - MOST_LISTED),
         "facts": [(model, *_facts(of, model)) for model in models],
-        "changes": changes([readings[model, decisions] for model in models], context),
+        "changes": changes([readings[model, basis[model]] for model in models], context),
         "at_thresholds": _at_thresholds(audit),
         "drawing": None if drawn is None else Markup(drawn),  # its texts are escaped where it is made
         "graph_lines": str(paths.graph).splitlines(),
         "path_lines": str(paths).splitlines(),
         "models": [
-            _models_table(models, of, readings, decisions),
-            _models_table(models, of, readings, "score" if decisions == "threshold" else "threshold"),
+            _models_table(scored, of, readings, each)
+            for each in ((decisions, "score" if decisions == "threshold" else "threshold"))
+            if (scored := [model for model in models if (model, each) in of])
         ],
-        "tracks": [(model, _tracks(of, model, decisions)) for model in models],
+        "tracks": [(model, _tracks(of, model, basis[model])) for model in models],
         "thresholds": _threshold_tables(audit, models),
         "subgroups": _subgroup_tables(audit),
         "support": _support_tables(audit, decisions),
@@ -179,7 +181,7 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
         "citations": CITATIONS,
         "interval": _interval_of(context),
         "score_types": {model: " ".join(context["score_types"].get(model, ())).strip() for model in models},
-        "sizes": [(model, of[model, decisions]["mean_unfair_effect"].ess) for model in models],
+        "sizes": [(model, of[model, basis[model]]["mean_unfair_effect"].ess) for model in models],
     }
 
 

@@ -64,7 +64,7 @@ from pyrofair.mechanisms.families import Categorical, Continuous, Family, Intege
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.tables.labels import read_sensitive
-from pyrofair.tables.reading import feature_columns, read_table, read_weight, require_aligned, warn_unused
+from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
 
 __all__ = ["PSCF"]
 
@@ -430,7 +430,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         require_families({} if self.families is None else self.families, known)
 
     def _read_training(self, X: Any, y: Any, sample_weight: object) -> _Training:
-        graph = self.unfair.graph
+        graph, X = self.unfair.graph, as_pandas(X)
         labels = self._read_column(y)
         table = read_table(X, feature_columns(graph), what="X")
         require_aligned(X, y)

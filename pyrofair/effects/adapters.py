@@ -1,0 +1,356 @@
+"""Adapters for models without ``predict_proba``: decisions of a ``predict``, scores of functions and torch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pyrofair._random import neutral_torch
+from pyrofair._validation import (
+    listed,
+    optional,
+    require_choice,
+    require_instance,
+    require_names,
+    require_unmasked,
+    shown,
+)
+from pyrofair.effects.scoring import Adapter, read_classes, read_probabilities, refuse_outside
+from pyrofair.exceptions import DataError
+from pyrofair.graph.causal_graph import CausalGraph
+
+__all__ = ["DecisionsOf", "ScoresOf"]
+
+Passed = Mapping[str, str | Sequence[str]]
+
+
+class _Adapted(Adapter):
+    """What both adapters share: which columns reach the model, and as what."""
+
+    def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
+        optional(partial(require_names, what="column names"))("columns", columns)
+        if passes is not None:
+            expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
+            require_instance("passes", passes, Mapping, expected)
+            for keyword, names in passes.items():
+                require_instance("a keyword of passes", keyword, str, "a string")
+                require_names(f"passes[{keyword!r}]", names, "column names", one=True)
+        self.model = model
+        self.columns = None if columns is None else tuple(columns)
+        self.passes = {
+            keyword: each if isinstance(each, str) else list(each) for keyword, each in (passes or {}).items()
+        }
+
+    def reads(self, order: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns that reach the model, of those that the graph lets it read, in the order given."""
+        passed = [name for each in self.passes.values() for name in ([each] if isinstance(each, str) else each)]
+        return tuple(dict.fromkeys([*self._own(order), *passed]))
+
+    def _own(self, order: Sequence[str]) -> list[str]:
+        if self.columns is not None:
+            return list(self.columns)
+        # Of a method, such as predict_proba of a pipeline, the object's.
+        for each in (self.model, getattr(self.model, "__self__", None)):
+            if (names := getattr(each, "feature_names_in_", None)) is not None:
+                return [str(name) for name in np.asarray(names)]
+        return list(order)
+
+    def _ask(
+        self, name: str, call: Callable[..., Any], rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str]
+    ) -> Any:
+        """Return what the model returns for rows."""
+        refuse_outside(name, self.reads(order), graph, order, model=self.model)
+        own = self._own(order)
+        X: Any = rows[own]
+        if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
+            if self.columns is None and self.model.n_features_in_ != len(own):
+                raise DataError(
+                    f"{name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it read "
+                    f"{len(own)}: {', '.join(own)}. Name those that it was fitted on, in their order: columns=[...]."
+                )
+            X = X.to_numpy()
+        return call(X, **{keyword: rows[each] for keyword, each in self.passes.items()})
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {shown(self.model)}>"
+
+
+class DecisionsOf(_Adapted):
+    """A model that decides and gives no probabilities, as audits take it: an SVC, a rule, a post-processor.
+
+    An audit has no rows of scores of it, only those of its decisions, and does not use ``threshold``. Its labels are
+    matched to those of the outcome exactly. A ``predict`` that draws at random gives equal rows unequal decisions, so
+    that these are no function of the features: the audit says so, and takes those of the observed rows for an outcome.
+    Where the probabilities of such a model are known, :class:`ScoresOf` audits it better.
+
+    Parameters
+    ----------
+    model
+        A fitted model with ``predict``, or a function that returns a label for each of m rows, a DataFrame.
+    columns
+        The columns that it receives, in order: by default its ``feature_names_in_``, else all that the graph lets a
+        classifier read.
+    passes
+        Columns that it is given by keyword: ``{"sensitive_features": "sex"}`` for fairlearn's ``ThresholdOptimizer``.
+        They count as read.
+    labels
+        The negative and the positive label that it returns; by default its ``classes_``, else those of the audited
+        outcome.
+
+    Raises
+    ------
+    DataError
+        If a setting is unfit, or ``model`` has neither ``predict`` nor is a function; when rows are scored, if a
+        returned value is none of the labels.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph, audit
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y", positive="yes")
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 400)
+    >>> df = pd.DataFrame({"A": a, "M": (rng.random(400) < 0.3 + 0.4 * a).astype(int)})
+    >>> rule = DecisionsOf(lambda rows: np.where(rows["M"] == 1, "yes", "no"), labels=("no", "yes"))
+    >>> table = audit({"rule": rule}, graph.unfair("A -> M -> Y"), df, random_state=0).table
+    >>> table["decisions"].unique().tolist()
+    ['threshold']
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        passes: Passed | None = None,
+        labels: tuple[Hashable, Hashable] | None = None,
+    ) -> None:
+        super().__init__(model, columns, passes)
+        if isinstance(model, nn.Module):
+            raise DataError("A torch module returns numbers, no labels: ScoresOf(module, returns='logit') takes it.")
+        if not hasattr(model, "predict") and (not callable(model) or isinstance(model, type)):
+            raise DataError(
+                f"model={shown(model)} has no predict and is no function of rows. Pass a fitted model, or a function "
+                "that returns a label for each row of a DataFrame."
+            )
+        if labels is not None:
+            pair = None if isinstance(labels, str | Mapping) else listed(labels)
+            if pair is None or len(pair) != 2 or pair[0] == pair[1] or not all(isinstance(x, Hashable) for x in pair):
+                raise DataError(f"labels={shown(labels)} must be two: the negative label, then the positive one.")
+            labels = (pair[0], pair[1])
+        self.labels = labels
+
+    def positive(
+        self,
+        name: str,
+        rows: pd.DataFrame,
+        graph: CausalGraph,
+        order: Sequence[str],
+        labels: Sequence[Any] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return 1 for each of m rows that is decided positively and 0 for the others, shape (m,).
+
+        ``labels`` are those of the outcome, which serve a model that names none.
+        """
+        call = self.model.predict if hasattr(self.model, "predict") else self.model
+        return _match_labels(
+            name, self._ask(name, call, rows, graph, order), len(rows), graph, self._labels(name, labels)
+        )
+
+    def _labels(self, name: str, labels: Sequence[Any] | None) -> list[Any] | None:
+        if self.labels is not None:
+            return list(self.labels)
+        own = read_classes(repr(name), self.model, default=())
+        return own or (None if labels is None else list(labels))
+
+
+def _match_labels(
+    name: str, returned: object, n: int, graph: CausalGraph, labels: Sequence[Any] | None
+) -> NDArray[np.float64]:
+    """Return whether each of n labels is the positive one; a value that is none of the labels is a DataError."""
+    require_unmasked(f"the output of predict of {name!r}", returned)
+    found = np.asarray(returned)
+    if found.shape == (n, 1):
+        found = found[:, 0]
+    if found.shape != (n,):
+        raise DataError(f"{name!r}: predict returned the shape {found.shape}, expected {(n,)}: one label for each row.")
+    values = pd.unique(pd.Series(found))
+    plain = [each.item() if isinstance(each, np.generic) else each for each in values]
+    if any(pd.isna(each) for each in plain):
+        raise DataError(f"{name!r}: predict returned missing values (NaN) for some of {n} rows; a decision is a label.")
+    positive = graph.positive
+    if labels is not None and positive not in labels:
+        raise DataError(
+            f"{name!r} has the labels {list(labels)}, not the graph's positive value {positive!r}. Fit it on the "
+            "labels that the data hold, or make the graph with positive=... of these."
+        )
+    unknown = [each for each in plain if each not in labels] if labels is not None else []
+    if labels is None and len([each for each in plain if each != positive]) > 1:
+        unknown = plain
+    if labels is None and not unknown and all(isinstance(each, str) != isinstance(positive, str) for each in plain):
+        unknown = plain
+    if unknown:
+        known = "the outcome's" if labels is None else f"{labels[0]!r} and {labels[1]!r}"
+        raise DataError(
+            f"{name!r}: predict returned {', '.join(map(repr, unknown[:4]))}, and the labels are {known}, of which "
+            f"{positive!r} is positive. Nothing is recoded: fit the model on these labels, return them, or audit "
+            "scores of a regression through ScoresOf."
+        )
+    return np.asarray(pd.Series(found) == positive, dtype=np.float64)
+
+
+class ScoresOf(_Adapted):
+    """A function of rows, or a torch module, whose numbers are probabilities or log-odds, as audits take it.
+
+    Parameters
+    ----------
+    model
+        A function that is given m rows, a DataFrame, such as ``model.predict_proba`` or fairlearn's
+        ``mitigator._pmf_predict``; or a :class:`torch.nn.Module`, which is given a tensor (m, k) in the type and on the
+        device of its parameters, in evaluation mode and without gradients. It returns m numbers, or (m, 2): those of
+        the negative and of the positive label.
+    returns
+        ``"probability"`` or ``"logit"``: log-odds of the positive label, or a logit of each. A torch module has no
+        default, because nothing in a module shows which it is; a function returns probabilities unless told otherwise.
+    columns, passes
+        As for :class:`DecisionsOf`.
+    encoder
+        A fitted transformer of these columns, such as ``TableEncoder().fit(X)`` or a ``ColumnTransformer``, between the
+        rows and the model. A torch module without one needs numbers.
+
+    Raises
+    ------
+    DataError
+        If a setting is unfit; when rows are scored, if what is returned is no probability.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph, audit
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 400)
+    >>> df = pd.DataFrame({"A": a, "M": a + rng.normal(size=400)})
+    >>> module = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> model = ScoresOf(module, returns="logit", columns=["A", "M"])
+    >>> report = audit({"network": model}, graph.unfair("A -> Y"), df, random_state=0)
+    >>> len(report.table)
+    16
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | nn.Module,
+        *,
+        returns: Literal["probability", "logit"] | None = None,
+        columns: Sequence[str] | None = None,
+        passes: Passed | None = None,
+        encoder: Any = None,
+    ) -> None:
+        super().__init__(model, columns, passes)
+        if returns is not None:
+            require_choice("returns", returns, ("probability", "logit"))
+        if not callable(model) or isinstance(model, type):
+            raise DataError(
+                f"model={shown(model)} is no function of rows and no torch module. Pass a method of a fitted model, "
+                "ScoresOf(model.predict_proba); a model with predict_proba needs no adapter."
+            )
+        if encoder is not None and not hasattr(encoder, "transform"):
+            raise DataError(f"encoder={shown(encoder)} must be a fitted transformer, with transform; or None.")
+        if isinstance(model, nn.Module):
+            if returns is None:
+                raise DataError(
+                    "A torch module returns log-odds or probabilities, and nothing in it shows which: pass "
+                    "returns='logit' or returns='probability'."
+                )
+            last = list(model.modules())[-1]
+            if returns == "logit" and isinstance(last, nn.Sigmoid | nn.Softmax):
+                raise DataError(
+                    f"returns='logit', and the module ends in {type(last).__name__}, which makes probabilities. Pass "
+                    "returns='probability', or the module without that layer."
+                )
+        self.returns = returns or "probability"
+        self.encoder = encoder
+
+    def positive(
+        self,
+        name: str,
+        rows: pd.DataFrame,
+        graph: CausalGraph,
+        order: Sequence[str],
+        labels: Sequence[Any] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return the probability of the positive outcome of each of m rows, shape (m,)."""
+
+        def call(X: Any, **passed: Any) -> Any:
+            encoded = X if self.encoder is None else self.encoder.transform(X)
+            if isinstance(self.model, nn.Module):
+                return _forward(name, self.model, encoded, passed)
+            return self.model(encoded, **passed)
+
+        returned = self._ask(name, call, rows, graph, order)
+        if isinstance(returned, torch.Tensor):
+            returned = returned.detach().cpu().numpy()
+        require_unmasked(f"the output of {name!r}", returned)
+        found, n = np.asarray(returned), len(rows)
+        if found.dtype.kind not in "fiub":
+            raise DataError(f"{name!r} returned the type {found.dtype}, expected real numbers.")
+        if found.shape == (n, 1):
+            found = found[:, 0]
+        if found.shape not in ((n,), (n, 2)):
+            raise DataError(
+                f"{name!r} returned the shape {found.shape}, expected {(n,)}, a number for each row, or {(n, 2)}, one "
+                "for each label, the positive one last."
+            )
+        if not np.isfinite(found).all():
+            raise DataError(f"{name!r} returned {int((~np.isfinite(found)).sum())} number(s) that are not finite.")
+        if self.returns == "logit":
+            odds = (found if found.ndim == 1 else found[:, 1].astype(np.float64) - found[:, 0]).astype(np.float64)
+            return np.exp(-np.logaddexp(0.0, -odds))
+        if found.ndim == 2:
+            return read_probabilities(repr(name), found, n)[:, 1]
+        score = found.astype(np.float64)
+        wrong = ~((score >= 0.0) & (score <= 1.0))
+        if wrong.any():
+            raise DataError(
+                f"{name!r} returned {int(wrong.sum())} score(s) outside [0, 1], such as {score[wrong][0]:g}. If these "
+                "are log-odds, pass returns='logit'."
+            )
+        return score
+
+
+def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, Any]) -> torch.Tensor:
+    """Return what a module returns for encoded rows, in evaluation mode, which is undone."""
+    if passed:
+        raise DataError(
+            f"{name!r} is a torch module, which takes a tensor alone, not {', '.join(passed)}. Wrap it in a function: "
+            "ScoresOf(function, passes=...)."
+        )
+    matrix = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+    if isinstance(matrix, pd.DataFrame):
+        text = [str(column) for column, each in matrix.dtypes.items() if each.kind not in "fiub"]
+        if text:
+            raise DataError(
+                f"{name!r} is a torch module, and {', '.join(map(repr, text))} hold(s) no numbers. Pass what turned "
+                "them into numbers when it was trained: ScoresOf(..., encoder=fitted transformer)."
+            )
+    weight = next(iter(module.parameters()), None)
+    training = [each for each in module.modules() if each.training]
+    with neutral_torch(), torch.no_grad():
+        rows = torch.tensor(np.asarray(matrix, dtype=np.float64))
+        if weight is not None:
+            rows = rows.to(device=weight.device, dtype=weight.dtype)
+        module.eval()
+        try:
+            returned = module(rows)
+        finally:
+            for each in training:
+                each.training = True
+    if not isinstance(returned, torch.Tensor):
+        raise DataError(f"{name!r}: the torch module returned a {type(returned).__name__}, expected a tensor.")
+    return returned

@@ -1,0 +1,234 @@
+"""A sensitive attribute of several levels: one source for each level against the baseline, and what to train with."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair._validation import require_choice, require_real, shown
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds
+from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.tables.labels import read_contrasts
+from pyrofair.tables.reading import feature_columns, read_table, read_weight
+
+__all__ = ["Contrasts"]
+
+SMOOTH = 0.02
+"""The temperature of the smooth maximum: a contrast that is so far below the largest counts 1/e as much."""
+
+
+class Contrasts(BaseEstimator):  # type: ignore[misc]
+    """Several levels of the sensitive attribute, each against the baseline, as one source to train with.
+
+    Each contrast has a clone of the source, fitted on the rows of its two levels, which are the population that it
+    refers to. A :class:`PenalizedClassifier` penalises ``over`` the contrasts; its cross-entropy is that of all rows,
+    those of levels without a contrast included. Audits take :func:`pyrofair.audit_contrasts` instead.
+
+    Parameters
+    ----------
+    source
+        An unfitted source of potential outcomes: ``IPW(unfair)`` or ``GComputation(unfair)``. The graph's ``contrast``
+        is not used.
+    contrasts
+        The levels that are compared with the baseline; by default all that are observed, where a level of fewer than 10
+        rows, or one that does not overlap with the baseline, is left out with a warning. A level that is named and
+        cannot be compared is an error.
+    over
+        What is made of the penalty's values: ``"worst"``, the largest; ``"smooth"``, a smooth maximum, the log of the
+        mean of exp(value / 0.02), times 0.02, which moves all large ones at once; or a weight for each contrast, whose
+        weighted sum is taken.
+
+    Attributes
+    ----------
+    sources_ : dict
+        The fitted source of each contrast.
+    left_out_ : dict
+        For each level without a contrast, the reason.
+
+    Examples
+    --------
+    >>> from pyrofair import IPW, CausalGraph, PenalizedClassifier, effect_gap
+    >>> graph = CausalGraph(
+    ...     "race -> M -> Y; race -> Y", sensitive="race", outcome="Y", baseline="white", contrast="black"
+    ... )
+    >>> rng = np.random.default_rng(0)
+    >>> race = rng.choice(["white", "black", "asian"], 600)
+    >>> M = rng.normal((race == "black") - 0.5 * (race == "asian"))
+    >>> df = pd.DataFrame({"race": race, "M": M, "Y": (M + (race == "black") > rng.normal(size=600)).astype(int)})
+    >>> source = Contrasts(IPW(graph.unfair("race -> Y")))
+    >>> model = PenalizedClassifier("logistic", source=source, penalty=effect_gap, epochs=5, random_state=0)
+    >>> list(model.fit(df[["race", "M"]], df["Y"]).source_.sources_)
+    ['asian', 'black']
+    """
+
+    sources_: dict[Any, Any]
+    left_out_: dict[Any, str]
+
+    def __init__(
+        self,
+        source: PotentialOutcomes,
+        *,
+        contrasts: Sequence[Hashable] | None = None,
+        over: Literal["worst", "smooth"] | Mapping[Any, float] = "worst",
+    ) -> None:
+        self.source = source
+        self.contrasts = contrasts
+        self.over = over
+
+    @property
+    def unfair(self) -> UnfairPaths:
+        """The unfair paths, whose graph has the baseline."""
+        found = getattr(self.source, "unfair", None)
+        if not isinstance(found, UnfairPaths):
+            raise DataError(f"source={shown(self.source)} must be a source of potential outcomes, such as IPW(unfair).")
+        return found
+
+    def _check_settings(self) -> None:
+        source: Any = self.source
+        if not (isinstance(source, PotentialOutcomes) and isinstance(source, BaseEstimator)):
+            judge = " It judges classifiers: audit_contrasts takes it." if hasattr(source, "influence") else ""
+            raise DataError(
+                f"source={shown(source)} must be a source of potential outcomes that can be fitted, such as "
+                f"IPW(unfair).{judge}"
+            )
+        _ = self.unfair
+        try:
+            check_is_fitted(source)
+        except NotFittedError:
+            pass
+        else:
+            raise DataError(
+                f"source={shown(source)} is fitted or needs no fit, so that it belongs to one contrast. Pass an "
+                "unfitted one, such as IPW(unfair), which is cloned for each contrast."
+            )
+        if isinstance(self.over, Mapping):
+            for level, weight in self.over.items():
+                require_real(f"over[{level!r}]", weight, least=0.0)
+            if not any(self.over.values()):
+                raise DataError(f"over={shown(self.over)} gives no contrast a weight above 0.")
+        else:
+            require_choice("over", self.over, ("worst", "smooth"))
+
+    def levels(self, df: pd.DataFrame) -> list[Any]:
+        """Return the levels that are compared with the baseline, in order, if the table allows that."""
+        self._check_settings()
+        graph = self.unfair.graph
+        column = read_table(df, [graph.sensitive_column])[graph.sensitive_column]
+        found = read_contrasts(column, graph, self.contrasts)
+        if isinstance(self.over, Mapping):
+            strange = [level for level in self.over if level not in found]
+            if strange:
+                raise DataError(
+                    f"over names {shown(strange[0])}, which is no contrast; they are {', '.join(map(repr, found))}."
+                )
+        return found
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit a source for each contrast on the rows of its two levels.
+
+        Raises
+        ------
+        DataError
+            If a setting or the table is unfit, a continuous attribute included; if no contrast is left.
+        NotIdentifiedError, PositivityError
+            If the effect is not identified; if a level that was named does not overlap with the baseline.
+        """
+        levels = self.levels(df)
+        table = read_table(df, feature_columns(self.unfair.graph))
+        weight = read_weight(sample_weight, table)
+        found: dict[Any, Any] = {}
+        left_out: dict[Any, str] = {}
+        for level in levels:
+            rows = self._rows_of(table, level)
+            try:
+                found[level] = self._fit_one(level, table.iloc[rows], weight[rows])
+            except (DataError, PositivityError) as error:
+                if self.contrasts is not None:
+                    raise
+                left_out[level] = str(error)
+        column = self.unfair.graph.sensitive_column
+        if not found:
+            first = next(iter(left_out))
+            raise DataError(f"No level of {column!r} can be compared with the baseline. {first!r}: {left_out[first]}")
+        for level, reason in left_out.items():
+            warnings.warn(f"{column}={level!r} is left out of the penalty: {reason}", PyrofairWarning, stacklevel=2)
+        self.sources_, self.left_out_ = found, left_out
+        return self
+
+    def _fit_one(self, level: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> Any:
+        column = self.unfair.graph.sensitive_column
+        for each in (level, self.unfair.graph.baseline):
+            own = int(((table[column] == each).to_numpy() & (weight > 0.0)).sum())
+            if own < FEWEST_ROWS:
+                raise DataError(
+                    f"{own} row(s) have {column}={each!r}, fewer than {FEWEST_ROWS}: join levels, or name those to "
+                    "compare, contrasts=[...]."
+                )
+        one = clone(self.source).set_params(unfair=self.unfair.with_contrast(level))
+        return one.fit(table, sample_weight=weight)
+
+    def _rows_of(self, table: pd.DataFrame, level: Any) -> NDArray[np.int64]:
+        values = table[self.unfair.graph.sensitive_column]
+        return np.flatnonzero(np.asarray((values == level) | (values == self.unfair.graph.baseline), dtype=bool))
+
+    def strata(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the code of each row's level, shape (n,): 0 the baseline, then the contrasts, then any other."""
+        check_is_fitted(self, "sources_")
+        values = df[self.unfair.graph.sensitive_column]
+        codes = np.full(len(df), 1 + len(self.sources_), dtype=np.int64)
+        for code, level in enumerate((self.unfair.graph.baseline, *self.sources_)):
+            codes[np.asarray(values == level, dtype=bool)] = code
+        return codes
+
+    def pairs(
+        self,
+        *,
+        df: pd.DataFrame,
+        sample_weight: npt.NDArray[np.float64] | None = None,
+        random_state: int | None = None,
+    ) -> dict[Any, Worlds]:
+        """Return for each contrast both worlds of the rows of its two levels; ``origin`` is a position in ``df``."""
+        check_is_fitted(self, "sources_")
+        weight = read_weight(sample_weight, df)
+        found = {}
+        for level, source in self.sources_.items():
+            rows = self._rows_of(df, level)
+            try:
+                worlds = source.worlds(df=df.iloc[rows], sample_weight=weight[rows], random_state=random_state)
+            except (DataError, PositivityError) as error:
+                raise type(error)(f"The contrast {level!r}: {error}") from error
+            one, other = (
+                world
+                if world.origin is None
+                else replace(world, origin=np.where(world.origin < 0, -1, rows[world.origin]))
+                for world in worlds
+            )
+            found[level] = one, other
+        return found
+
+    def by_contrast(self) -> dict[Any, Any]:
+        """Return the fitted source of each contrast."""
+        check_is_fitted(self, "sources_")
+        return copy.copy(self.sources_)
+
+    def combine(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the worst of a penalty's values (k,), or what else ``over`` makes of them; ties share the slope."""
+        if isinstance(self.over, Mapping):
+            weight = values.new_tensor([float(self.over.get(level, 0.0)) for level in self.sources_])
+            return (weight * values).sum()
+        if self.over == "smooth":
+            return SMOOTH * (torch.logsumexp(values / SMOOTH, 0) - float(np.log(len(values))))
+        return values.amax()

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import itertools
+import re
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pyrofair as pf
+from pyrofair.audits.contrasts import _quantile_of_largest
+
+LEVELS = ("white", "black", "asian")
+P_Q = {0: 0.5, 1: 0.5}
+P_A = {0: dict(zip(LEVELS, (0.5, 0.25, 0.25), strict=True)), 1: dict(zip(LEVELS, (0.25, 0.5, 0.25), strict=True))}
+P_M = {"white": 0.25, "black": 0.75, "asian": 0.5}  # of M = 1, raised by Q below
+GRAPH = pf.CausalGraph(
+    "Q -> R; {R Q} -> M; {R Q M} -> Y", sensitive="R", outcome="Y", baseline="white", contrast="black"
+)
+SETTINGS: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
+
+
+def p_m(race: str, q: int) -> float:
+    return P_M[race] + 0.125 * (2 * q - 1)
+
+
+def score(race: Any, q: Any, m: Any) -> Any:
+    return 0.1 + 0.3 * (race == "black") + 0.1 * (race == "asian") + 0.2 * q + 0.25 * m + 0.1 * m * (race == "black")
+
+
+class Model:
+    """A known function of the features."""
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        p = score(X["R"].to_numpy(dtype=str), X["Q"].to_numpy(), X["M"].to_numpy())
+        return np.column_stack([1 - p, p])
+
+
+def exact_table(size: int = 128) -> pd.DataFrame:
+    """A table whose shares are the probabilities of the SEM."""
+    rows = []
+    for q, race, m in itertools.product((0, 1), LEVELS, (0, 1)):
+        p = P_Q[q] * P_A[q][race] * (p_m(race, q) if m else 1 - p_m(race, q))
+        rows += [(race, q, m)] * round(size * p)
+    assert len(rows) == size
+    table = pd.DataFrame(rows, columns=["R", "Q", "M"])
+    return table.assign(R=pd.Categorical(table["R"]), Y=np.arange(size) % 3 % 2)
+
+
+def truth(contrast: str, paths: str) -> tuple[float, float]:
+    """P(Y0 = 1) and P(Ypi = 1) by enumeration, in the population of the two levels."""
+    share = {q: P_Q[q] * (P_A[q]["white"] + P_A[q][contrast]) for q in P_Q}
+    found = []
+    for switched in (False, True):
+        arm_y = contrast if switched and "direct" in paths else "white"
+        arm_m = contrast if switched and "mediated" in paths else "white"
+        total = 0.0
+        for q, m in itertools.product((0, 1), (0, 1)):
+            p = p_m(arm_m, q)
+            total += share[q] * (p if m else 1 - p) * float(score(arm_y, q, m))
+        found.append(total / sum(share.values()))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("paths", "named"),
+    [
+        ("direct", ["R -> Y"]),
+        ("mediated", ["R -> M -> Y"]),
+        ("direct, mediated", ["R -> Y", "R -> M -> Y"]),
+    ],
+)
+def test_each_contrast_is_that_of_the_enumeration(paths: str, named: list[str]) -> None:
+    source = pf.OneStep(GRAPH.unfair(*named), **SETTINGS)
+    report = pf.audit_contrasts({"model": Model()}, source, exact_table())
+    assert report.intervals == "max |t|"
+    assert list(report.table["contrast"].unique()) == ["asian", "black"]  # the order of the categories
+    own = report.table[report.table["decisions"] == "score"].set_index(["contrast", "quantity"])["estimate"]
+    for contrast in ("black", "asian"):
+        y0, ypi = truth(contrast, paths)
+        assert own[contrast, "p_y0"] == pytest.approx(y0, abs=1e-9)
+        assert own[contrast, "p_ypi"] == pytest.approx(ypi, abs=1e-9)
+    effects = {contrast: abs(np.subtract(*truth(contrast, paths))) for contrast in ("black", "asian")}
+    worst = report.worst.query("decisions == 'score' and quantity == 'mean_unfair_effect'").iloc[0]
+    assert worst["contrast"] == max(effects, key=lambda each: effects[each])
+    assert worst["size"] == pytest.approx(max(effects.values()), abs=1e-9)
+    assert worst["lower"] <= worst["size"] <= worst["upper"]
+
+
+def test_the_populations_are_those_of_the_two_levels() -> None:
+    report = pf.audit_contrasts({"model": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), exact_table())
+    sizes = exact_table()["R"].value_counts()
+    n = report.table.groupby("contrast")["n"].first()
+    assert n.to_dict() == {each: sizes["white"] + sizes[each] for each in ("black", "asian")}
+    text = str(report)
+    assert "A contrast refers to the population of its two levels together" in text
+    assert "2 contrast(s) of 'R' with the baseline 'white' (48 rows)" in text
+    assert re.search(r"'black' \(48 rows\): mean unfair effect", text)
+    assert "worst mean unfair effect: 'black'" in text
+    assert "These numbers rest on" in text
+    assert repr(report) == "<Audit of the contrasts 'asian', 'black' on 128 rows; print it for a reading>"
+
+
+def sampled(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    table = exact_table().sample(n, replace=True, random_state=seed, ignore_index=True)
+    return table.assign(Y=(rng.random(n) < score(table["R"].to_numpy(dtype=str), table["Q"], table["M"])).astype(int))
+
+
+def test_a_binary_attribute_has_the_numbers_of_an_audit() -> None:
+    table = sampled(600)
+    table = table[table["R"] != "asian"]
+    unfair = GRAPH.unfair("R -> Y")
+    for source in (pf.OneStep(unfair, **SETTINGS), pf.IPW(unfair, propensity="saturated")):
+        settings: dict[str, Any] = {"n_boot": 20 if isinstance(source, pf.IPW) else 0, "progress": False}
+        with pytest.warns(pf.PyrofairWarning, match="too few") if settings["n_boot"] else _nothing():
+            alone = pf.audit({"model": Model()}, source, table, random_state=1, **settings)
+        with pytest.warns(pf.PyrofairWarning, match="too few") if settings["n_boot"] else _nothing():
+            several = pf.audit_contrasts({"model": Model()}, source, table, random_state=1, **settings)
+        columns = list(alone.table)
+        pd.testing.assert_frame_equal(several.table[columns], alone.table, check_exact=True)
+
+
+def _nothing() -> Any:
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def test_simultaneous_intervals_are_wider_and_share_the_baseline() -> None:
+    table = sampled(900)
+    source = pf.OneStep(GRAPH.unfair("R -> M -> Y"), **SETTINGS)
+    both = pf.audit_contrasts({"model": Model()}, source, table)
+    own = both.table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").set_index("contrast")
+    for contrast in ("black", "asian"):
+        alone = both.audits[contrast].table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").iloc[0]
+        ratio = (own.loc[contrast, "upper"] - own.loc[contrast, "lower"]) / (alone["upper"] - alone["lower"])
+        sidak = NormalDist().inv_cdf((1 + 0.95**0.5) / 2)
+        assert 1.0 < ratio < sidak / 1.96  # correlated by the rows of the baseline, hence below Sidak's
+    accuracy = both.table.query("quantity == 'accuracy'")
+    assert accuracy["note"].str.contains("5 % / 2 on each side").all()
+    single = both.audits["black"].table.query("quantity == 'accuracy'").iloc[0]
+    of_black = accuracy[accuracy["contrast"] == "black"].iloc[0]
+    assert of_black["lower"] < single["lower"] < single["upper"] < of_black["upper"]
+
+
+def test_errors_make_the_variance_of_an_interval() -> None:
+    table = sampled(500)
+    report = pf.audit_contrasts(
+        {"model": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), table, contrasts=["asian"]
+    )
+    audit = report.audits["asian"]
+    from pyrofair.audits.bootstrap import AUDITED, Key
+    from pyrofair.audits.wald import JointNormal
+
+    normal = JointNormal(audit.influence, audit.context["weight"], True, audit.context["inflation"])
+    for quantity in ("p_ypi", "mean_unfair_effect", "positive_rate", "piu_upper"):
+        key = Key(AUDITED, "model", "score", quantity)
+        low, high, _ = normal.interval(key, 0.95)
+        errors = normal.errors(key)
+        assert 1.96 * np.sqrt(errors @ errors) == pytest.approx((high - low) / 2, rel=1e-4)
+
+
+def test_the_quantile_of_the_largest() -> None:
+    rng = np.random.default_rng(0)
+    z = NormalDist().inv_cdf(0.975)
+    one = rng.normal(size=400)
+    same = np.column_stack([one, -2 * one, 0 * one])
+    assert _quantile_of_largest(same, 0.95) == pytest.approx(z, abs=0.01)
+    apart = np.kron(np.eye(4), np.ones((10, 1)))
+    assert _quantile_of_largest(apart, 0.95) == pytest.approx(NormalDist().inv_cdf((1 + 0.95**0.25) / 2), abs=0.01)
+    half = np.column_stack(
+        [np.r_[np.ones(50), np.ones(50), np.zeros(50)], np.r_[np.zeros(50), np.ones(50), np.ones(50)]]
+    )
+    drawn = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 400_000)
+    assert _quantile_of_largest(half, 0.95) == pytest.approx(np.quantile(np.abs(drawn).max(1), 0.95), abs=0.01)
+
+
+def test_other_sources_have_bonferronis_intervals() -> None:
+    table = sampled(300)
+    source = pf.IPW(GRAPH.unfair("R -> Y"), propensity="saturated")
+    report = pf.audit_contrasts({"model": Model()}, source, table, n_boot=80, progress=False, random_state=0)
+    assert report.intervals == "Bonferroni"
+    assert [audit.context["level"] for audit in report.audits.values()] == pytest.approx([0.975, 0.975])
+    assert "Bonferroni's inequality" in str(report)
+    assert report.worst["lower"].notna().all()
+
+
+def test_a_level_of_few_rows_is_named_and_the_others_go_on() -> None:
+    table = sampled(400)
+    race = table["R"].astype(str)
+    race.iloc[:4] = "other"
+    table = table.assign(R=pd.Categorical(race))
+    source = pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS)
+    with pytest.warns(pf.PyrofairWarning, match="The contrast 'other' could not be audited: 4 row.s. have R='other'"):
+        report = pf.audit_contrasts({"model": Model()}, source, table)
+    assert list(report.failures) == ["other"]
+    assert list(report.audits) == ["asian", "black"]
+    failed = report.table[report.table["contrast"] == "other"]
+    assert failed["estimate"].isna().all()
+    assert failed["note"].str.contains("cannot be made: 4 row").all()
+    assert "the largest of all audited contrasts" in str(report)
+    with pytest.raises(pf.DataError, match=r"No level can be compared with the baseline. 4 row\(s\) have R='other'"):
+        pf.audit_contrasts({"model": Model()}, source, table, contrasts=["other"])
+
+
+def test_scores_and_weights_are_those_of_all_rows() -> None:
+    table = sampled(600).set_axis([f"r{i}" for i in range(600)])
+    scores = pd.Series(Model().predict_proba(table)[:, 1], table.index)
+    weight = pd.Series(np.linspace(0.5, 1.5, 600), table.index)
+    source = pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS)
+    given: dict[str, Any] = {"sample_weight": weight, "contrasts": ["black"]}
+    one = pf.audit_contrasts({"m": Model()}, source, table, **given).table
+    own = one.set_index(["decisions", "quantity"])["estimate"]
+    black = table["R"] != "asian"
+    mean = np.average(scores[black], weights=weight[black])
+    assert own["score", "positive_rate"] == pytest.approx(mean)
+    ipw = pf.IPW(GRAPH.unfair("R -> Y"), arm="paper", propensity="saturated")
+    report = pf.audit_contrasts({"s": scores}, ipw, table, scores="prediction", n_boot=0, **given)
+    rate = report.table.set_index(["decisions", "quantity"]).loc[("score", "positive_rate"), "estimate"]
+    assert rate == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "message"),
+    [
+        (
+            {"R": np.linspace(18.0, 90.5, 128)},
+            {},
+            r"'R' takes 128 values, from 18.0 to 90.5.*Bin it: df\['R'\] = pd.cut",
+        ),
+        ({"R": np.arange(128) % 30}, {}, r"takes 30 values, from 0 to 29.*at most 20 levels. Bin it"),
+        ({"R": [f"r{i % 40}" for i in range(128)]}, {}, "takes 40 values: .*Join levels"),
+        ({"R": ["black", "asian"] * 64}, {}, "never takes the baseline 'white'; it holds 'asian', 'black'"),
+        ({"R": "white"}, {}, "is always 'white'; there is nothing to compare"),
+        ({}, {"contrasts": ["blakc"]}, "contrasts names 'blakc', which is not observed.*Did you mean 'black'"),
+        ({}, {"contrasts": ["white"]}, "contrasts names 'white', which is the baseline"),
+        ({}, {"contrasts": ["black", "black"]}, "must name at least one level, and each once"),
+    ],
+)
+def test_an_attribute_that_has_no_contrasts(change: dict[str, Any], settings: dict[str, Any], message: str) -> None:
+    table = exact_table().assign(**change)
+    with pytest.raises(pf.DataError, match=message):
+        pf.audit_contrasts({"model": Model()}, GRAPH.unfair("R -> Y"), table, **settings)
+
+
+def test_a_source_that_belongs_to_one_contrast() -> None:
+    table = exact_table()
+    fitted = pf.IPW(GRAPH.unfair("R -> Y"), propensity="saturated").fit(table[table["R"] != "asian"])
+    with pytest.raises(pf.DataError, match=r"is fitted or needs no fit, so that it belongs to one contrast"):
+        pf.audit_contrasts({"model": Model()}, fitted, table)
+    with pytest.raises(pf.DataError, match=r"is for training\. Audit with its paths"):
+        pf.audit_contrasts({"model": Model()}, pf.Contrasts(pf.IPW(GRAPH.unfair("R -> Y"))), table)
+    with pytest.raises(pf.DataError, match=r"compare each level with the baseline: pf.audit_contrasts"):
+        pf.audit({"model": Model()}, GRAPH.unfair("R -> Y"), table)
+
+
+def test_what_holds_for_all_contrasts_is_an_error() -> None:
+    class Broken:
+        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+            return np.full((len(X), 2), 0.7)
+
+    with pytest.raises(pf.DataError, match="'broken': predict_proba returned rows that do not sum to 1"):
+        pf.audit_contrasts({"broken": Broken()}, GRAPH.unfair("R -> Y"), exact_table())
