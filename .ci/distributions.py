@@ -23,7 +23,7 @@ NEEDED = ("pyrofair/__init__.py", "pyrofair/py.typed", "pyrofair/datasets/data/N
 IN_SDIST = ("LICENSE", "README.md", "pyproject.toml", "CITATION.cff", "tests/conftest.py", ".ci/run", "docs/api.md")
 
 TRY = """
-import pathlib, subprocess, sys, tempfile
+import pathlib, sys
 import numpy as np, pandas as pd
 import pyrofair as pf
 
@@ -37,9 +37,9 @@ model.fit(table[["A", "M"]], table["Y"])
 report = pf.audit({"model": model}, pf.OneStep(unfair, propensity="logistic", regression="logistic"), table)
 assert "Audit of 1 model(s) on 300 rows" in str(report)
 path = pathlib.Path("model.pyrofair")
-pf.save(model, path)
+pf.save(model, path, overwrite=True)
 assert (pf.load(path).predict_proba(table) == model.predict_proba(table)).all()
-assert len(pf.datasets.load_german().df) == 1000
+assert len(pf.datasets.load_german().frame) == 1000
 """
 
 

@@ -120,7 +120,13 @@ def test_graphs_and_paths_are_equal(tmp_path: Path) -> None:
     (tmp_path / ".." / "saved.pyrofair").unlink()
 
 
-@pytest.mark.parametrize("propensity", ["logistic", "saturated", "boosted", "stacked", LogisticRegression(C=0.5)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "propensity",
+    ["logistic", "saturated", "boosted", pytest.param("stacked", marks=SLOW), LogisticRegression(C=0.5)],
+)
 @pytest.mark.filterwarnings("ignore::pyrofair.PositivityWarning")
 def test_weights_are_equal(propensity: Any, tmp_path: Path) -> None:
     table = COARSE if propensity == "saturated" else TABLE
@@ -154,7 +160,14 @@ def test_trimmed_weights_and_generators_go_on(tmp_path: Path) -> None:
     (tmp_path / ".." / "saved.pyrofair").unlink()
 
 
-@pytest.mark.parametrize("settings", [{}, {"form": "graph"}, {"propensity": "logistic", "regression": "logistic"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, marks=SLOW),
+        pytest.param({"form": "graph"}, marks=SLOW),
+        {"propensity": "logistic", "regression": "logistic"},
+    ],
+)
 def test_audits_are_equal(settings: dict[str, Any], tmp_path: Path) -> None:
     source = pf.OneStep(UNFAIR, random_state=0, **settings).fit(TABLE)
     loaded = again(source, tmp_path)
