@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyrofair.audits.readings import Reading
-from pyrofair.graph import UnfairPaths
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
 __all__ = ["Answer", "advice", "answer", "changes", "describe_question", "percent", "span"]
@@ -55,15 +55,15 @@ def describe_question(paths: UnfairPaths, models: int, rows: int, threshold: flo
     first, other = graph.baseline, graph.contrast
     if paths.swapped:
         first, other = other, first
-    shown = "; ".join(map(_arrows, paths.paths[:SHOWN]))
+    shown = "; ".join(_arrows([_read_as(graph, node) for node in path]) for path in paths.paths[:SHOWN])
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
     which = "this model" if models == 1 else f"these {models} models"
     return [
-        f"Would {which} decide otherwise on an individual if {_short(graph.sensitive)} read {_quoted(other)} instead "
-        f"of {_quoted(first)} along the paths called unfair, and everything else stayed as it is?",
+        f"Would {which} decide otherwise on an individual if {_short(graph.sensitive_column)} were {_quoted(other)} "
+        f"instead of {_quoted(first)} along the paths called unfair, and {_quoted(first)} along all others?",
         f"Called unfair: {shown}{more}." if paths.paths else "No path was called unfair.",
-        f"Judged were {rows:,} individuals. A decision is yes ({_short(graph.outcome)} = {_short(graph.positive)}) "
-        f"where the score exceeds {threshold:g}.",
+        f"Judged were {rows:,} individuals. A decision is yes ({_short(graph.outcome_column)} = "
+        f"{_short(graph.positive)}) where the score exceeds {threshold:g}.",
     ]
 
 
@@ -71,6 +71,12 @@ def _short(text: object) -> str:
     """Return a text, cut if it is too long for a sentence."""
     whole = str(text)
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _read_as(graph: CausalGraph, node: str) -> str:
+    """Return the column of a node that has one, or else the name of the node."""
+    columns = graph.columns.get(node, ())
+    return str(columns[0]) if len(columns) == 1 else node
 
 
 def _quoted(label: object) -> str:
