@@ -42,6 +42,7 @@ GIVEN_UNITS = "piu_double_disagreement"
 """The additional quantity of worlds that are compared unit by unit, where a unit's scores are means."""
 
 IN_DOUBT = "in doubt by the diagnostics of a stage"
+CROSSED = "below the lower end by chance, for either end is estimated by itself"
 
 Intervals = Callable[[Key], tuple[float, float, list[str]]]
 """Returns the interval of a quantity, NaN where there is none, and notes on it."""
@@ -103,6 +104,8 @@ def main_table(
             found = [*found, IN_DOUBT]
         if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
             found = [*found, DISAGREE]
+        if quantity == "piu_upper" and point.get(key._replace(quantity="piu_lower"), np.nan) > estimate + ROUNDING:
+            found = [*found, CROSSED]
         rows.append((name, decisions, quantity, estimate, low, high, sizes[name][quantity], "; ".join(found)))
     columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
     return pd.DataFrame(rows, columns=columns)

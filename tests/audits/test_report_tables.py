@@ -91,6 +91,14 @@ def test_every_quantity_has_a_row_and_a_reason() -> None:
     assert missing[["lower", "upper"]].isna().all(axis=None)
 
 
+@pytest.mark.parametrize(("upper", "crosses"), [(0.4, True), (0.5, False), (0.6, False)])
+def test_ends_that_cross_are_noted(upper: float, crosses: bool) -> None:
+    point = {LOWER: 0.5, LOWER._replace(quantity="piu_upper"): upper}
+    table = main_table(estimator(), point, {}, percentile_intervals(pd.DataFrame(), 0.9, estimator()), "")
+    note = table.set_index(["decisions", "quantity"]).loc[("score", "piu_upper"), "note"]
+    assert ("below the lower end by chance" in note) == crosses
+
+
 @pytest.mark.parametrize(
     ("gaps", "agree"),
     [
