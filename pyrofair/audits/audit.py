@@ -620,6 +620,7 @@ def _audit_batches(
             "assumptions": fitted.assumptions if isinstance(fitted, Diagnosed) else (),
             "outcome_assumptions": (),
             "small": small,
+            "threshold_doubts": {},
             "resampling": _resampling(fitted, index, fresh=fresh or found.fresh_rows),
             "warnings": warned,
             "failure": found.failure,
