@@ -243,7 +243,7 @@ def test_a_pickle_that_is_damaged(call: Call) -> None:
 
 
 def test_models_of_the_package_are_loaded_without_trust(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pf, "load", lambda file: Rule(), raising=False)
+    monkeypatch.setattr(pf, "load", lambda file: Rule())
     Path("a.pyrofair").write_bytes(b"")
     Path("b.pyrofair").write_bytes(b"")
     code, out, _ = call(*AUDIT, "--model", "a.pyrofair", "other=b.pyrofair", "--score", "p")

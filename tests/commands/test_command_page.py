@@ -8,11 +8,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import joblib
 import pandas as pd
 import pytest
 
-import pyrofair as pf
 from pyrofair.commands import main
 from pyrofair.commands.line import COMMANDS
 from pyrofair.commands.options import read_settings
@@ -30,9 +28,6 @@ def commands_of(block: str) -> list[list[str]]:
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
-    if not hasattr(pf, "save"):
-        monkeypatch.setattr(pf, "save", lambda model, path: joblib.dump(model, path), raising=False)
-        monkeypatch.setattr(pf, "load", joblib.load, raising=False)
     ran = []
     for language, block in BLOCK.findall(TEXT):
         if language == "python":
