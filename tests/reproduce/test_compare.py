@@ -363,16 +363,18 @@ def test_after_a_kill_the_same_call_goes_on_and_gives_the_same(
             lines.append(line)
             if "training FIO" in line:
                 process.kill()
-    assert "training FIO" in lines[-1]
+    assert any("training FIO" in line for line in lines)  # a line or two more may come before the signal does
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
     assert kept
     again: list[str] = []
     settings: dict[str, Any] = {"strength": 0.5, "strengths": (0.0, 1.0), "n_boot": 40, "seed": 1}
     found = compare("german", **settings, folder=tmp_path, report=again.append)
     steps = [line.partition("s] ")[2] for line in again]
+    known = sum("was trained before" in step for step in steps[:7])
+    assert 4 <= known < 7
     assert steps[:7] == [
-        *(f"{name} was trained before" for name in TRAINED[:4]),
-        *(f"training {name}" for name in TRAINED[4:]),
+        *(f"{name} was trained before" for name in TRAINED[:known]),
+        *(f"training {name}" for name in TRAINED[known:]),
     ]
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     same(found, result)
