@@ -46,11 +46,12 @@ from pyrofair.sources.propensity import (
 )
 from pyrofair.sources.regression import RegressionName, require_regression
 from pyrofair.tables.reading import warn_unused
-from pyrofair.tables.row_identity import hash_rows
 
 __all__ = ["OneStep"]
 
 NEGLIGIBLE = 1e-12
+MARGIN = 2.0
+"""Standard errors by which one sign for all rows must be better than signs given what is shared."""
 MOST_UNSUPPORTED = 0.01
 """The most mass of the target population without a counterpart in a group that is weighted alone."""
 
@@ -343,17 +344,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         values = replace(self._form.influence(score, rows), weight=rows.weight / rows.weight.mean())
         if own.folds == 1:
             return values
-        # By what both worlds share, so that neither the order of rows nor copies of them matter. Parts by all of their
-        # content would differ in the means of their values: these are effects given what is shared, not given a row.
-        shared = rows.table[self.unfair.graph.columns_of(self.unfair.shared)]
-        part = np.zeros(len(rows.a), dtype=np.int64)
-        if shared.shape[1]:
-            part = (hash_rows(shared) % np.uint64(own.folds)).astype(np.int64)
         judged, fitted = (float((each.weight > 0.0).sum()) for each in (rows, own.rows))
         return replace(
             values,
-            lower=_tighter(values.lower, values.ypi - values.y0, part, rows.weight),
-            rest=_tighter(values.rest, 1.0 - values.y0 - values.ypi, part, rows.weight),
+            lower=_tighter(values.lower, values.ypi - values.y0, rows.weight),
+            rest=_tighter(values.rest, 1.0 - values.y0 - values.ypi, rows.weight),
             inflation=1.0 + judged / fitted / (own.folds - 1.0),
         )
 
@@ -426,23 +421,18 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
 
 def _tighter(
-    signed: NDArray[np.float64],
-    plain: NDArray[np.float64],
-    part: NDArray[np.int64],
-    weight: NDArray[np.float64],
+    signed: NDArray[np.float64], plain: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return for each part of the rows the values (n, Q) with signs given what is shared, or those with one sign.
+    """Return the values (n, Q) with signs given what is shared, or with one sign for all rows where that is greater.
 
-    Either has a mean of at most the size looked for; taken is what has the greater one in the other parts.
+    Either has a mean of at most the size looked for, so that the greater one is the tighter. Taken on the same rows,
+    the greater of two is too large; by a margin of two standard errors of their difference that is a twentieth of one.
     """
-    found = signed.copy()
-    for each in np.unique(part):
-        others, own = part != each, part == each
-        if not weight[others].any():
-            continue
-        mean, constant = (np.average(values[others], axis=0, weights=weight[others]) for values in (signed, plain))
-        found[own] = np.where(np.abs(constant) > mean, np.sign(constant) * plain[own], signed[own])
-    return found
+    share = weight / weight.sum()
+    one = np.sign(share @ plain) * plain
+    gain = share @ (one - signed)
+    error = np.sqrt(share**2 @ (one - signed - gain) ** 2)
+    return np.where(gain > MARGIN * error, one, signed)
 
 
 def _values_of(values: InfluenceValues, quantity: str) -> NDArray[np.float64]:

@@ -202,6 +202,24 @@ def test_a_weight_is_so_many_rows() -> None:
         assert mean == pytest.approx(getattr(second, name).mean(axis=0), abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_ends_keep_effects_of_either_sign_where_few_values_are_shared(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    s, a = rng.integers(0, 2, 800), rng.integers(0, 2, 800)
+    m = (rng.random(800) < 0.3 + 0.2 * a).astype(int)
+    graph = pf.CausalGraph("S -> M; A -> M; {S A M} -> Y", sensitive="A", outcome="Y")
+
+    def scored(world: CounterfactualSample) -> NDArray[np.float64]:
+        rows = world.rows
+        effect = np.where(rows["S"] == 0, 0.3, -0.3) * (0.5 + 0.5 * rows["M"])
+        return np.asarray(0.45 + effect * rows["A"] + 0.1 * rows["M"])
+
+    source = OneStep(graph.unfair("A -> Y"), propensity="saturated", regression="saturated", random_state=0)
+    values = source.fit(pd.DataFrame({"S": s, "A": a, "M": m})).influence(scored)
+    assert values.lower.mean() == pytest.approx(0.195, abs=0.02)  # .3 (.5 + .5 P(M = 1 | A = 0)), of either sign
+    assert abs((values.ypi - values.y0).mean()) < 0.06
+
+
 def test_columns_of_scores_do_not_touch_each_other() -> None:
     df = units(600)
     source = OneStep(UNFAIR, random_state=0).fit(df)
