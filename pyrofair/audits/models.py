@@ -251,11 +251,16 @@ def disagreement_with_predict(
     if not found or (threshold != HALF and not differ(HALF)):
         return ""
     best = getattr(model.model, "best_threshold_", None)
-    tuned = f"audit(..., threshold={float(best):.6g}), its best_threshold_, or " if best is not None else ""
+    cure = (
+        "pf.DecisionsOf(model)"
+        if best is None
+        else (f"audit(..., threshold={float(best):.6g}), its best_threshold_, or pf.DecisionsOf(model)")
+    )
+    if callable(getattr(model.model, "one_draw", None)):  # PSCF decides by one draw of a unit's noise
+        cure = "model.one_draw()"
     return (
         f"{model.name!r}: its own predict decides {found} of {len(chosen)} audited rows other than predict_proba > "
-        f"{threshold:g} does, which is what is audited here. To audit the decisions that it makes, pass {tuned}"
-        "pf.DecisionsOf(model)."
+        f"{threshold:g} does, which is what is audited here. To audit the decisions that it makes, pass {cure}."
     )
 
 

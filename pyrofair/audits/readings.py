@@ -171,13 +171,19 @@ def judge(
         )
     # The lower end is an absolute value, whose replicates are never 0: without units, the sign of the mean effect
     # decides instead; with units, which make the end larger than that, it must be clear of 0.
-    least, most = max(effect.lower, -effect.upper, 0.0), min(upper.upper, 1.0)
+    least, most = max(effect.lower, -effect.upper, 0.0), min(max(upper.upper, 0.0), 1.0)
     if lower.estimate > abs(effect.estimate) + ROUNDING and lower.lower > SMALL:
         least = max(least, lower.lower)
+    if most < least - ROUNDING:  # by chance alone the intervals of both ends would overlap
+        cause = (
+            f"the interval of PIU's upper end ends at {most:.1%}, below that of the lower end, which begins at "
+            f"{least:.1%}; no population has such ends, so a model behind them is wrong"
+        )
+        return Reading("doubtful", f"withheld: {cause}.", cause=cause)
     if least > 0.0:
         return Reading("unfair", f"unfair to at least {least:.1%} of units, and to at most {most:.1%}.", least, most)
     if most <= SMALL:
-        return Reading("small", f"unfair to at most {max(most, 0.0):.1%} of units.", 0.0, max(most, 0.0))
+        return Reading("small", f"unfair to at most {most:.1%} of units.", 0.0, most)
     return Reading(
         "inconclusive",
         f"inconclusive: the data allow anything from 0 % to {most:.1%} of units; a wide interval is no "

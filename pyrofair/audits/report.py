@@ -42,6 +42,8 @@ GIVEN_UNITS = "piu_double_disagreement"
 """The additional quantity of worlds that are compared unit by unit, where a unit's scores are means."""
 
 IN_DOUBT = "in doubt by the diagnostics of a stage"
+RESOLUTION = 1e-12
+"""What is smaller is the rounding of sums, and is shown as 0."""
 CROSSED = "below the lower end by chance, for either end is estimated by itself"
 
 Intervals = Callable[[Key], tuple[float, float, list[str]]]
@@ -106,7 +108,8 @@ def main_table(
             found = [*found, DISAGREE]
         if quantity == "piu_upper" and point.get(key._replace(quantity="piu_lower"), np.nan) > estimate + ROUNDING:
             found = [*found, CROSSED]
-        rows.append((name, decisions, quantity, estimate, low, high, sizes[name][quantity], "; ".join(found)))
+        values = (0.0 if abs(each) < RESOLUTION else each for each in (estimate, low, high))
+        rows.append((name, decisions, quantity, *values, sizes[name][quantity], "; ".join(found)))
     columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -191,6 +191,11 @@ def test_the_upper_end_of_the_interval_counts() -> None:
     assert all("inconclusive: the data allow anything from 0 % to 6.0% of units" in each for each in found)
 
 
+def test_ends_apart_beyond_chance_withhold_the_verdict() -> None:
+    found = verdicts(mean_unfair_effect=(0.3, 0.25, 0.35), piu_lower=(0.3, 0.25, 0.35), piu_upper=(0.2, 0.18, 0.22))
+    assert all("withheld: the interval of PIU's upper end ends at 22.0%, below that of the lower" in e for e in found)
+
+
 def test_no_share_of_units_exceeds_all_of_them() -> None:
     """An unbiased end may leave [0, 1]; a share of units cannot."""
     found = verdicts(mean_unfair_effect=(0.0, -0.1, 0.1), piu_lower=(-0.04, -0.1, 0.06), piu_upper=(1.1, 1.05, 1.2))
@@ -250,7 +255,7 @@ def test_accuracy_is_compared_with_the_majority(accuracy: Span, blunt: bool) -> 
 
 @pytest.mark.parametrize("rate", [0.0, 0.0005, 0.9995, 1.0])
 def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
-    text = read(rows(positive_rate=(rate, rate, rate), piu_upper=(0.0, 0.0, 0.0)))
+    text = read(rows(positive_rate=(rate, rate, rate), piu_upper=(0.1, 0.1, 0.1)))
     assert ": nearly constant" in text
     decisions, scores = (line for line in text.splitlines() if "reading:" in line)
     assert "none: all but about" in decisions

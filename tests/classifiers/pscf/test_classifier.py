@@ -292,7 +292,8 @@ def test_clone_params_and_pickle() -> None:
 def test_it_is_an_ordinary_classifier_to_audits() -> None:
     X, y = make_data()
     source = pf.IPW(UNFAIR).fit(X)
-    report = pf.audit({"pscf": fitted()}, source, X.assign(Y=y), n_boot=0)
+    with pytest.warns(pf.PyrofairWarning, match=r"its own predict decides .* makes, pass model\.one_draw\(\)\."):
+        report = pf.audit({"pscf": fitted()}, source, X.assign(Y=y), n_boot=0)
     assert set(report.table["model"]) == {"pscf"}
 
 
