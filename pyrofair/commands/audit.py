@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,15 +106,20 @@ def run(settings: Settings, lines: Any) -> int:
     if problem.graph.outcome_column in settings["score"]:
         head.append(f"{problem.graph.outcome_column} is the outcome itself: its accuracy is 1 and means nothing.")
     head += [f"Warning: {text}" for text in warned if text not in report.context["warnings"]]
-    text = "\n".join([*head, "", str(report), *(("", *found.lines) if found else ())])
+    text = _as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
     _add_files(folder, report, problem, text)
     paths = folder.write()
     lines.folder = str(folder.folder)
     lines.write(text)
     lines.write(f"\nThe results are in {folder.folder}: {', '.join(path.name for path in paths)}")
     if found and found.code != DONE:
-        print("\n".join(found.lines), file=sys.stderr)
+        print(_as_options("\n".join(found.lines)), file=sys.stderr)
     return found.code if found else DONE
+
+
+def _as_options(text: str) -> str:
+    """Return a text in which settings of the source are the options of the command."""
+    return re.sub(r"\b(propensity|regression)=\.\.\.", r"--\1", text)
 
 
 def _check(settings: Settings) -> None:
@@ -145,6 +151,11 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
         return numbers
     if settings["score-positive"] is not None:
         value = match_value("--score-positive", settings["score-positive"], column, settings["data"])
+        if column.nunique() > 2:
+            raise UsageError(
+                f"the decisions {name!r} have more than two values: {list_values(column)}. Which of them count as no is "
+                "for you to say: write two values into the table, or leave the rows of the others out of it."
+            )
         numbers = (column == value).astype(float)
         return numbers
     if not is_numeric_dtype(column.dtype):
@@ -156,7 +167,7 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
     outside = numbers[(numbers < 0.0) | (numbers > 1.0)]
     if len(outside):
         raise UsageError(
-            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:g}. Scores "
+            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.17g}. Scores "
             "are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic function), "
             "or make decisions of them, and then name these."
         )

@@ -61,6 +61,7 @@ def table(n: int = 600) -> pd.DataFrame:
             "hired": hired,
             "p": p.round(3),
             "decided": np.where(p > 0.5, "granted", "denied"),
+            "three": np.where(p > 0.5, "granted", np.where(p > 0.4, "pending", "denied")),
             "w": rng.integers(1, 3, n),
         }
     )
@@ -393,6 +394,7 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         ((), "there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE"),
         (("--score", "pp"), r"no column 'pp' \(--score\)\. It has: .*Did you mean 'p'"),
         (("--score", "decided"), r"the scores 'decided' are text: 'denied' .*--score-positive VALUE"),
+        (("--score", "three", "--score-positive", "granted"), "'three' have more than two values: .*'pending'"),
         (("--score", "w"), r"the scores 'w' hold \d+ value\(s\) outside \[0, 1\], such as 2"),
         (("--score", "p", "--positive", "Yes"), r"--positive 'Yes' is no value of the column 'hired'.*mean 'yes'"),
         (("--score", "p", "--contrast", "Female"), "--contrast 'Female' is no value.*Did you mean 'female'"),
