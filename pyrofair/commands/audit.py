@@ -153,8 +153,8 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
         value = match_value("--score-positive", settings["score-positive"], column, settings["data"])
         if column.nunique() > 2:
             raise UsageError(
-                f"the decisions {name!r} have more than two values: {list_values(column)}. Which of them count as no is "
-                "for you to say: write two values into the table, or leave the rows of the others out of it."
+                f"the decisions {name!r} have more than two values: {list_values(column)}. Which of them count as no "
+                "is for you to say: write two values into the table, or leave the rows of the others out of it."
             )
         numbers = (column == value).astype(float)
         return numbers
@@ -167,8 +167,8 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
     outside = numbers[(numbers < 0.0) | (numbers > 1.0)]
     if len(outside):
         raise UsageError(
-            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.17g}. Scores "
-            "are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic function), "
+            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.17g}. "
+            "Scores are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic function), "
             "or make decisions of them, and then name these."
         )
     return numbers

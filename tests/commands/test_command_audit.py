@@ -76,7 +76,7 @@ AUDIT = ("audit", "court.csv", *QUESTION, *FAST)
 def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
     code, out, err = call(*AUDIT, "--score", "p")
     assert (code, err) == (0, "")
-    assert "Columns of court.csv that are not used: id, decided, w.\n" in out
+    assert "Columns of court.csv that are not used: id, decided, three, w.\n" in out
     assert "sex is 'sex': 0 is 'male', 1 is 'female'. Yes is 'hired' = 'yes'" in out
     assert "a column of scores, known for the rows as they are: what it would be in another world is estimated" in out
     assert "These numbers rest on:\n  1. The graph is right" in out
