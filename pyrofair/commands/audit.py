@@ -168,7 +168,8 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
     if len(outside):
         raise UsageError(
             f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.17g}. "
-            "Scores are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic function), "
+            "Scores are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic "
+            "function), "
             "or make decisions of them, and then name these."
         )
     return numbers
