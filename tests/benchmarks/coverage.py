@@ -417,8 +417,11 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
     )
     k, n = found["covered"].astype(float), found["intervals"]
     found["coverage"] = k / n
-    found["low"], found["high"] = beta.ppf(0.025, k, n - k + 1), beta.ppf(0.975, k + 1, n - k)
-    return found.reset_index().join(samples, on=by).join(refused, on=by).fillna({"refused": 0})
+    found["low"] = np.where(k > 0, beta.ppf(0.025, k, n - k + 1), 0.0)
+    found["high"] = np.where(k < n, beta.ppf(0.975, k + 1, n - k), 1.0)
+    # A source that refuses every sample of a design has a row, too, without quantities.
+    rows = samples.to_frame().join(refused).fillna({"refused": 0}).reset_index()
+    return rows.merge(found.reset_index(), on=by, how="left")
 
 
 SHOWN = {
@@ -434,7 +437,7 @@ def markdown(found: pd.DataFrame, decisions: str) -> str:
     """Return coverage as a Markdown table: a row for each source and design, a column for each quantity."""
     lines = ["| source | design | samples | refused | " + " | ".join(SHOWN.values()) + " |"]
     lines.append("|---|---|--:|--:|" + "---|" * len(SHOWN))
-    own = found[found["decisions"] == decisions]
+    own = found[(found["decisions"] == decisions) | found["decisions"].isna()]
     for (source, design, n), part in own.groupby(["source", "design", "n"], sort=False):
         cells = []
         for quantity in SHOWN:
