@@ -107,7 +107,8 @@ class Audit:
         With ``thresholds``: for each model, threshold and quantity what ``table`` has for the threshold of the audit.
     subgroups : DataFrame
         With ``subgroups``: for each subgroup, level, model and quantity of thresholded decisions the estimate, lower
-        and upper, rows (of the level), ess and note. All intervals hold together with the level of the audit.
+        and upper, rows (of the level), ess and note. All intervals hold together with the level of the audit,
+        asymptotically.
 
     Examples
     --------
@@ -674,7 +675,6 @@ def _audit_by_influence(
                 a,
                 weight,
                 level=level,
-                random_state=random_state,
             )
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm, qmc
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -24,6 +21,7 @@ from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import ScoresAre
 from pyrofair.audits.report import absolute_interval
+from pyrofair.audits.simultaneous import quantile_of_largest
 from pyrofair.audits.wald import JointNormal, is_influence_based
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.influence import InfluenceBased
@@ -39,8 +37,6 @@ __all__ = ["ContrastAudit", "audit_contrasts"]
 
 WORST_OF = ("mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
 COLUMNS = ["contrast", "model", "decisions", "quantity", "estimate", "lower", "upper", "n", "ess", "note"]
-POINTS = 15
-"""Two to this power quasi-random points find the quantile of the largest of several normal variables, up to 0.01."""
 TEST_SET = 0.05
 """The probability on each side that the exact test-set bound of accuracy fails."""
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
@@ -357,7 +353,7 @@ def _join(
                 for column, (other, normal) in enumerate(normals.items()):
                     if key in normal.keys:
                         errors[rows[other], column] = normal.errors(key)
-                reach[name] = _quantile_of_largest(errors, level)
+                reach[name] = quantile_of_largest(errors.T @ errors, level)
             low, high, _ = normals[contrast].interval(Key(AUDITED, *name), level, reach[name])
             table.loc[i, ["lower", "upper"]] = low, high
     return table
@@ -366,34 +362,6 @@ def _join(
 def _given_shared(each: Audit) -> bool:
     """Whether the two worlds of an audit share anything: then its table has the quantity given it."""
     return bool((each.table["quantity"] == "piu_double_disagreement").any())
-
-
-@lru_cache(maxsize=2)
-def _normal_points(k: int) -> NDArray[np.float64]:
-    """Return quasi-random points of k independent standard normal variables, (2 ** POINTS, k)."""
-    points = qmc.Sobol(k, rng=np.random.default_rng(0)).random_base2(POINTS)
-    return np.asarray(norm.ppf(np.clip(points, 1e-12, 1.0 - 1e-12)), dtype=np.float64)
-
-
-def _quantile_of_largest(errors: NDArray[np.float64], level: float) -> float:
-    """Return the quantile of the largest absolute value of k standard normal variables, correlated as errors (n, k).
-
-    An estimate without error does not count. It is never below that of one variable, nor above that of independent
-    ones.
-    """
-    covariance = errors.T @ errors
-    spread = np.sqrt(np.diag(covariance))
-    kept = spread > 1e-12 * max(float(spread.max(initial=0.0)), 1e-300)
-    k = int(kept.sum())
-    alone = NormalDist().inv_cdf((1.0 + level) / 2.0)
-    if k < 2:
-        return alone
-    correlation = covariance[np.ix_(kept, kept)] / np.outer(spread[kept], spread[kept])
-    scale, vectors = np.linalg.eigh(correlation)
-    drawn = _normal_points(k) @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T
-    largest = float(np.quantile(np.abs(drawn).max(axis=1), level))
-    sidak = NormalDist().inv_cdf((1.0 + level ** (1.0 / k)) / 2.0)
-    return min(max(largest, alone), sidak)
 
 
 def _worst(table: pd.DataFrame) -> pd.DataFrame:

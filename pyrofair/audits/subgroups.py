@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.audits.report import absolute_interval
+from pyrofair.audits.simultaneous import quantile_of_largest
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.exceptions import DataError
@@ -30,8 +31,6 @@ MOST_HELD = 1 << 24
 """The numbers that are held at once."""
 ENOUGH = 300
 """Labels count as a function of columns where so many rows repeat another one's columns, and its label."""
-DRAWS = 20_000
-"""Draws of the largest deviation."""
 ROUNDING = 1e-12
 FEW = 10
 """Fewer rows of the rarer decision show no spread."""
@@ -241,12 +240,11 @@ def estimate_subgroups(
     weight: Array,
     *,
     level: float,
-    random_state: int | None,
 ) -> pd.DataFrame:
     """Return for each level, model and quantity of thresholded decisions the estimate with a simultaneous interval.
 
-    All intervals of the table hold together with the probability ``level``: their half-widths are the standard errors
-    times a quantile of the largest deviation of all, in those units, drawn from its joint normal distribution.
+    All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
+    standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
     """
     rows: list[dict[str, Any]] = []
     deviations: list[Deviation] = []
@@ -262,7 +260,8 @@ def estimate_subgroups(
                     if deviation is not None:
                         deviations.append(deviation)
                     rows.append(row)
-    spread, reach = _reach(deviations, len(weight), level, random_state)
+    covariance = _covariance(deviations, len(weight))
+    spread, reach = np.sqrt(np.diag(covariance)), quantile_of_largest(covariance, level)
     for row in rows:
         place, form, value = row.pop("place"), row.pop("form"), row.pop("value")
         if place < 0:
@@ -373,24 +372,14 @@ def _estimate(
     return row | {"note": note}, (at, share * (values - value) * np.sqrt(inflation if causal else 1.0))
 
 
-def _reach(deviations: Sequence[Deviation], n: int, level: float, random_state: int | None) -> tuple[Array, float]:
-    """Return the standard errors of K means, (K,), and the quantile of the largest of their deviations over these."""
-    if not deviations:
-        return np.empty(0), np.nan
+def _covariance(deviations: Sequence[Deviation], n: int) -> Array:
+    """Return the covariance of K means over parts of n rows, (K, K)."""
     covariance = np.zeros((len(deviations),) * 2)
-    size = max(1, MOST_HELD // len(deviations))
+    size = max(1, MOST_HELD // max(1, len(deviations)))
     for start in range(0, n, size):
         part = np.zeros((min(size, n - start), len(deviations)))
         for i, (at, values) in enumerate(deviations):
             own = slice(*np.searchsorted(at, [start, start + size]))
             part[at[own] - start, i] = values[own]
         covariance += part.T @ part
-    spread = np.sqrt(np.diag(covariance))
-    varies = spread > ROUNDING
-    if not varies.any():
-        return spread, 0.0
-    scaled = covariance[np.ix_(varies, varies)] / np.outer(spread[varies], spread[varies])
-    scale, vectors = np.linalg.eigh(scaled)
-    noise = np.random.default_rng(random_state).standard_normal((DRAWS, len(scale)))
-    drawn = np.abs(noise @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T)
-    return spread, float(np.quantile(drawn.max(axis=1), level))
+    return covariance

@@ -133,6 +133,16 @@ def test_intervals_hold_together(report: pf.audits.Audit) -> None:
     assert 1.96 < reach < 3.4  # times the inflation of the standard error
 
 
+def test_equal_audits_have_equal_intervals() -> None:
+    df = draw(1_000, 6)
+    settings: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
+    one, other = (
+        pf.audit({"model": Model()}, pf.OneStep(UNFAIR, **settings), df, subgroups=["Q"], progress=False)
+        for _ in range(2)
+    )
+    pd.testing.assert_frame_equal(one.subgroups, other.subgroups)
+
+
 @pytest.mark.slow
 def test_simultaneous_coverage() -> None:
     exact = np.array([truth(lambda q, w, k=k: q == k) for k in (0, 1)])
