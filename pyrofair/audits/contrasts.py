@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._random import seed_from
-from pyrofair._validation import require_real, require_seed, shown
+from pyrofair._validation import require_integer, require_real, require_seed, shown
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import ScoresAre
@@ -37,6 +38,8 @@ __all__ = ["ContrastAudit", "audit_contrasts"]
 
 WORST_OF = ("mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
 COLUMNS = ["contrast", "model", "decisions", "quantity", "estimate", "lower", "upper", "n", "ess", "note"]
+REPLICATES_BEYOND = 5
+"""The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 TEST_SET = 0.05
 """The probability on each side that the exact test-set bound of accuracy fails."""
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
@@ -117,8 +120,12 @@ def audit_contrasts(
         The levels that are compared with the baseline; by default all that are observed.
     level
         The level at which the intervals of all contrasts hold at once. Accuracy has exact test-set bounds, 5 % on each
-        side over the number of contrasts.
-    n_boot, threshold, sample_weight, scores, n_jobs, progress, random_state
+        side over the number of contrasts asked for, those that cannot be made included, as Bonferroni's intervals are.
+    n_boot
+        As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
+        the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
+        below 1.
+    threshold, sample_weight, scores, n_jobs, progress, random_state
         As for :func:`pyrofair.audit`.
 
     Returns
@@ -138,7 +145,7 @@ def audit_contrasts(
     Warns
     -----
     PyrofairWarning
-        Of each contrast that could not be audited, and what the audits warn of, with the contrast.
+        Of each contrast that could not be audited, of few replicates, and what the audits warn of, with the contrast.
 
     References
     ----------
@@ -175,6 +182,8 @@ def audit_contrasts(
     levels = read_contrasts(values, graph, contrasts)
     weight = read_weight(sample_weight, table)
     joint = isinstance(source, UnfairPaths) or is_influence_based(source)
+    require_integer("n_boot", n_boot, least=0)
+    few_replicates = "" if joint else _few_replicates(n_boot, level, len(levels))
     settings: dict[str, Any] = {
         "n_boot": n_boot,
         "level": level if joint else 1.0 - (1.0 - level) / len(levels),
@@ -185,6 +194,8 @@ def audit_contrasts(
         "random_state": seed,
     }
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
+    if few_replicates:
+        warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
     found: dict[Any, Audit] = {}
     failures: dict[Any, str] = {}
     errors: list[Exception] = []
@@ -211,7 +222,7 @@ def audit_contrasts(
         if errors:
             raise errors[0]
         raise DataError(f"No level can be compared with the baseline. {'; '.join(failures.values())}.")
-    warned = _rewarn(said, found, failures, graph)
+    warned = [*filter(None, [few_replicates]), *_rewarn(said, found, failures, graph)]
     context = {
         "rows": len(table),
         "level": level,
@@ -253,6 +264,25 @@ def _check_source(source: Any) -> None:
         f"source={shown(source)} is fitted or needs no fit, so that it belongs to one contrast. Pass an unfitted one, "
         "which is cloned for each contrast, or the unfair paths."
     )
+
+
+def _few_replicates(n_boot: int, level: float, k: int) -> str:
+    """Return a warning where few of the replicates lie beyond each end of intervals of Bonferroni's level.
+
+    With one or fewer in expectation the ends are the extreme replicates, whatever the level, which is refused.
+    """
+    tail = (1.0 - level) / (2.0 * k)
+    if k == 1 or n_boot < 2 or n_boot * tail >= REPLICATES_BEYOND * (1.0 - 1e-9):
+        return ""
+    needed = math.ceil(REPLICATES_BEYOND / tail * (1.0 - 1e-9))
+    text = (
+        f"Bonferroni's intervals of {k} contrasts at {level:.0%} leave {tail:.2%} beyond each end, where "
+        f"{n_boot * tail:.1f} of {n_boot:,} replicates lie"
+    )
+    remedy = f"Use n_boot={needed}, of which {REPLICATES_BEYOND} do, or fewer contrasts, or OneStep, which needs none."
+    if n_boot * tail < 1.0 - 1e-9:
+        raise DataError(f"{text}: no replicate is as far out as the ends should be. {remedy}")
+    return f"{text}: the ends are unstable, and tend to be too near. {remedy}"
 
 
 def _with_contrast(source: Any, contrast: Any) -> Any:
@@ -338,7 +368,7 @@ def _join(
         if contrast in failures:
             continue
         if "test-set" in row["note"]:
-            k = len(found)
+            k = len(rows)
             size = len(rows[contrast])
             wrong = test_set_bound(round((1.0 - row["estimate"]) * size), size, TEST_SET / k)
             low, high = 1.0 - wrong[1], 1.0 - wrong[0]

@@ -21,7 +21,7 @@ BLOCK = 1 << 12
 FEW_DIRECTIONS = 64
 """So many directions have points that are kept for the next call."""
 MOST_DIRECTIONS = 2_000
-"""In more directions no points are made, and the quantile is that of independent estimates, which is never too small."""
+"""In more directions no points are made, and the quantile is that of independent estimates, never too small."""
 NONE = 1e-12
 """The standard error, relative to the largest, and the share of variance, below which there is rounding alone."""
 
