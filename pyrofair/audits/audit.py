@@ -107,7 +107,8 @@ class Audit:
         With ``thresholds``: for each model, threshold and quantity what ``table`` has for the threshold of the audit.
     subgroups : DataFrame
         With ``subgroups``: for each subgroup, level, model and quantity of thresholded decisions the estimate, lower
-        and upper, rows (of the level), ess and note. All intervals hold together with the level of the audit.
+        and upper, rows (of the level), ess and note. All intervals hold together with the level of the audit,
+        asymptotically.
 
     Examples
     --------
@@ -331,8 +332,9 @@ def audit(
     subgroups
         Columns of ``df`` within whose levels the effect is estimated: names, or a dictionary from names to columns, to
         functions of the table of admissible columns, or to Series of labels on the index of ``df``. Admissible are
-        columns that the sensitive attribute does not cause and on which every stage conditions. The source must have
-        influence values.
+        columns that the sensitive attribute does not cause and on which every stage conditions. A function is called
+        twice, the second time on the rows in another order with another index, and must label each row alike, and
+        equal rows alike. The source must have influence values.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Rows in batches use neither.
     random_state
@@ -674,7 +676,6 @@ def _audit_by_influence(
                 a,
                 weight,
                 level=level,
-                random_state=random_state,
             )
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)

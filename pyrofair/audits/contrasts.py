@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm, qmc
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._random import seed_from
-from pyrofair._validation import require_real, require_seed, shown
+from pyrofair._validation import require_integer, require_real, require_seed, shown
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import ScoresAre
 from pyrofair.audits.report import absolute_interval
+from pyrofair.audits.simultaneous import quantile_of_largest
 from pyrofair.audits.wald import JointNormal, is_influence_based
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.influence import InfluenceBased
@@ -39,8 +38,8 @@ __all__ = ["ContrastAudit", "audit_contrasts"]
 
 WORST_OF = ("mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
 COLUMNS = ["contrast", "model", "decisions", "quantity", "estimate", "lower", "upper", "n", "ess", "note"]
-POINTS = 15
-"""Two to this power quasi-random points find the quantile of the largest of several normal variables, up to 0.01."""
+REPLICATES_BEYOND = 5
+"""The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 TEST_SET = 0.05
 """The probability on each side that the exact test-set bound of accuracy fails."""
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
@@ -121,8 +120,12 @@ def audit_contrasts(
         The levels that are compared with the baseline; by default all that are observed.
     level
         The level at which the intervals of all contrasts hold at once. Accuracy has exact test-set bounds, 5 % on each
-        side over the number of contrasts.
-    n_boot, threshold, sample_weight, scores, n_jobs, progress, random_state
+        side over the number of contrasts asked for, those that cannot be made included, as Bonferroni's intervals are.
+    n_boot
+        As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
+        the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
+        below 1.
+    threshold, sample_weight, scores, n_jobs, progress, random_state
         As for :func:`pyrofair.audit`.
 
     Returns
@@ -142,7 +145,7 @@ def audit_contrasts(
     Warns
     -----
     PyrofairWarning
-        Of each contrast that could not be audited, and what the audits warn of, with the contrast.
+        Of each contrast that could not be audited, of few replicates, and what the audits warn of, with the contrast.
 
     References
     ----------
@@ -179,6 +182,8 @@ def audit_contrasts(
     levels = read_contrasts(values, graph, contrasts)
     weight = read_weight(sample_weight, table)
     joint = isinstance(source, UnfairPaths) or is_influence_based(source)
+    require_integer("n_boot", n_boot, least=0)
+    few_replicates = "" if joint else _few_replicates(n_boot, level, len(levels))
     settings: dict[str, Any] = {
         "n_boot": n_boot,
         "level": level if joint else 1.0 - (1.0 - level) / len(levels),
@@ -189,6 +194,8 @@ def audit_contrasts(
         "random_state": seed,
     }
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
+    if few_replicates:
+        warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
     found: dict[Any, Audit] = {}
     failures: dict[Any, str] = {}
     errors: list[Exception] = []
@@ -215,7 +222,7 @@ def audit_contrasts(
         if errors:
             raise errors[0]
         raise DataError(f"No level can be compared with the baseline. {'; '.join(failures.values())}.")
-    warned = _rewarn(said, found, failures, graph)
+    warned = [*filter(None, [few_replicates]), *_rewarn(said, found, failures, graph)]
     context = {
         "rows": len(table),
         "level": level,
@@ -257,6 +264,25 @@ def _check_source(source: Any) -> None:
         f"source={shown(source)} is fitted or needs no fit, so that it belongs to one contrast. Pass an unfitted one, "
         "which is cloned for each contrast, or the unfair paths."
     )
+
+
+def _few_replicates(n_boot: int, level: float, k: int) -> str:
+    """Return a warning where few of the replicates lie beyond each end of intervals of Bonferroni's level.
+
+    With one or fewer in expectation the ends are the extreme replicates, whatever the level, which is refused.
+    """
+    tail = (1.0 - level) / (2.0 * k)
+    if k == 1 or n_boot < 2 or n_boot * tail >= REPLICATES_BEYOND * (1.0 - 1e-9):
+        return ""
+    needed = math.ceil(REPLICATES_BEYOND / tail * (1.0 - 1e-9))
+    text = (
+        f"Bonferroni's intervals of {k} contrasts at {level:.0%} leave {tail:.2%} beyond each end, where "
+        f"{n_boot * tail:.1f} of {n_boot:,} replicates lie"
+    )
+    remedy = f"Use n_boot={needed}, of which {REPLICATES_BEYOND} do, or fewer contrasts, or OneStep, which needs none."
+    if n_boot * tail < 1.0 - 1e-9:
+        raise DataError(f"{text}: no replicate is as far out as the ends should be. {remedy}")
+    return f"{text}: the ends are unstable, and tend to be too near. {remedy}"
 
 
 def _with_contrast(source: Any, contrast: Any) -> Any:
@@ -342,7 +368,7 @@ def _join(
         if contrast in failures:
             continue
         if "test-set" in row["note"]:
-            k = len(found)
+            k = len(rows)
             size = len(rows[contrast])
             wrong = test_set_bound(round((1.0 - row["estimate"]) * size), size, TEST_SET / k)
             low, high = 1.0 - wrong[1], 1.0 - wrong[0]
@@ -357,7 +383,7 @@ def _join(
                 for column, (other, normal) in enumerate(normals.items()):
                     if key in normal.keys:
                         errors[rows[other], column] = normal.errors(key)
-                reach[name] = _quantile_of_largest(errors, level)
+                reach[name] = quantile_of_largest(errors.T @ errors, level)
             low, high, _ = normals[contrast].interval(Key(AUDITED, *name), level, reach[name])
             table.loc[i, ["lower", "upper"]] = low, high
     return table
@@ -366,34 +392,6 @@ def _join(
 def _given_shared(each: Audit) -> bool:
     """Whether the two worlds of an audit share anything: then its table has the quantity given it."""
     return bool((each.table["quantity"] == "piu_double_disagreement").any())
-
-
-@lru_cache(maxsize=2)
-def _normal_points(k: int) -> NDArray[np.float64]:
-    """Return quasi-random points of k independent standard normal variables, (2 ** POINTS, k)."""
-    points = qmc.Sobol(k, rng=np.random.default_rng(0)).random_base2(POINTS)
-    return np.asarray(norm.ppf(np.clip(points, 1e-12, 1.0 - 1e-12)), dtype=np.float64)
-
-
-def _quantile_of_largest(errors: NDArray[np.float64], level: float) -> float:
-    """Return the quantile of the largest absolute value of k standard normal variables, correlated as errors (n, k).
-
-    An estimate without error does not count. It is never below that of one variable, nor above that of independent
-    ones.
-    """
-    covariance = errors.T @ errors
-    spread = np.sqrt(np.diag(covariance))
-    kept = spread > 1e-12 * max(float(spread.max(initial=0.0)), 1e-300)
-    k = int(kept.sum())
-    alone = NormalDist().inv_cdf((1.0 + level) / 2.0)
-    if k < 2:
-        return alone
-    correlation = covariance[np.ix_(kept, kept)] / np.outer(spread[kept], spread[kept])
-    scale, vectors = np.linalg.eigh(correlation)
-    drawn = _normal_points(k) @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T
-    largest = float(np.quantile(np.abs(drawn).max(axis=1), level))
-    sidak = NormalDist().inv_cdf((1.0 + level ** (1.0 / k)) / 2.0)
-    return min(max(largest, alone), sidak)
 
 
 def _worst(table: pd.DataFrame) -> pd.DataFrame:

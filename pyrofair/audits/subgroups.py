@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.audits.report import absolute_interval
+from pyrofair.audits.simultaneous import quantile_of_largest
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.exceptions import DataError
@@ -30,8 +31,6 @@ MOST_HELD = 1 << 24
 """The numbers that are held at once."""
 ENOUGH = 300
 """Labels count as a function of columns where so many rows repeat another one's columns, and its label."""
-DRAWS = 20_000
-"""Draws of the largest deviation."""
 ROUNDING = 1e-12
 FEW = 10
 """Fewer rows of the rarer decision show no spread."""
@@ -110,9 +109,15 @@ def _read(name: str, given: Any, graph: CausalGraph, table: pd.DataFrame, allowe
     elif isinstance(given, pd.Series):
         require_aligned(table, given, f"the subgroup {name!r}", table="df")
         labels, columns = given, tuple(allowed)
-        _check_function(name, given, table[list(allowed)])
+        _require_columns(name, table[list(allowed)])
+        _check_series(name, given, table[list(allowed)])
     elif callable(given):
-        labels, columns = _called(name, given, table[list(allowed)]), tuple(allowed)
+        roots, columns = table[list(allowed)], tuple(allowed)
+        _require_columns(name, roots)
+        labels = _called(name, given, roots)
+        alone = "The function may read what it is given alone, and no other table."
+        _check_function(name, labels, roots, alone)
+        _check_same(name, given, labels, roots)
     else:
         raise DataError(
             f"The subgroup {name!r} is {shown(given)}; give a column, a function of the table's columns "
@@ -186,7 +191,7 @@ def _called(name: str, function: Callable[[pd.DataFrame], Any], roots: pd.DataFr
         if not labels.index.equals(roots.index):
             raise DataError(f"The function of the subgroup {name!r} must keep the index of the table that it is given.")
         return labels
-    values = np.asarray(labels)
+    values = labels if isinstance(labels, pd.Categorical) else np.asarray(labels)
     if values.shape != (len(roots),):
         raise DataError(
             f"The function of the subgroup {name!r} returned the shape {values.shape} for {len(roots):,} rows; return "
@@ -195,14 +200,43 @@ def _called(name: str, function: Callable[[pd.DataFrame], Any], roots: pd.DataFr
     return pd.Series(values, index=roots.index)
 
 
-def _check_function(name: str, labels: pd.Series[Any], roots: pd.DataFrame) -> None:
-    """Refuse labels that are no function of the columns that may make subgroups, as far as repeated rows show."""
-    remedy = (
-        f"Give it as a function of {_these(list(roots.columns))} instead, which is right by construction: "
-        f"subgroups={{{name!r}: lambda table: ...}}."
+def _check_same(
+    name: str, function: Callable[[pd.DataFrame], Any], labels: pd.Series[Any], roots: pd.DataFrame
+) -> None:
+    """Refuse a function that labels the same rows otherwise in another order and with another index.
+
+    It reads more than its argument then, such as a column of another table by the index. What finds rows of another
+    table by their content alone cannot be told from a function of the content.
+    """
+    why = (
+        f"so it is no function of the columns that it is given, {_these(list(roots.columns))}: it may read another "
+        "table by the index or the order of rows, which may hold what the sensitive attribute causes, or draw. Make it "
+        f"of these columns alone: subgroups={{{name!r}: lambda table: pd.cut(table[{roots.columns[0]!r}], 4)}}."
     )
+    order = np.random.default_rng(0).permutation(len(roots))
+    try:
+        again = _called(name, function, roots.iloc[order].reset_index(drop=True))
+    except Exception as error:
+        raise DataError(
+            f"The function of the subgroup {name!r} labels the rows, and fails on the same rows in another order with "
+            f"the index 0, 1, ... ({type(error).__name__}: {shown(str(error))}), {why}"
+        ) from error
+    one, other = (pd.Series(each.to_numpy(dtype=object)) for each in (labels.iloc[order], again))
+    changed = int((~((one == other) | (one.isna() & other.isna()))).sum())
+    if changed:
+        raise DataError(
+            f"The function of the subgroup {name!r} gives {changed:,} of {len(roots):,} rows another label when the "
+            f"same rows come in another order with the index 0, 1, ..., {why}"
+        )
+
+
+def _require_columns(name: str, roots: pd.DataFrame) -> None:
     if roots.shape[1] == 0:
         raise DataError(f"The labels {name!r} can be no function of columns: there are {_these([])}.")
+
+
+def _check_function(name: str, labels: pd.Series[Any], roots: pd.DataFrame, remedy: str) -> int:
+    """Refuse labels that differ between equal rows of the columns that may make subgroups; return how many repeat."""
     cell = np.unique(hash_rows(roots), return_inverse=True)[1].ravel()
     codes = pd.factorize(labels.reset_index(drop=True))[0]
     pairs = len(pd.DataFrame({"cell": cell, "code": codes}).drop_duplicates())
@@ -212,9 +246,19 @@ def _check_function(name: str, labels: pd.Series[Any], roots: pd.DataFrame) -> N
             f"The labels {name!r} differ between rows that agree in {_these(list(roots.columns))}, so they are no "
             f"function of what the sensitive attribute does not cause. {remedy}"
         )
-    if len(labels) - cells < ENOUGH:
+    return len(labels) - cells
+
+
+def _check_series(name: str, labels: pd.Series[Any], roots: pd.DataFrame) -> None:
+    """Refuse a Series of labels that is no function of the columns, or too rarely repeats to be shown to be one."""
+    remedy = (
+        f"Give it as a function of {_these(list(roots.columns))} instead, which reads nothing else: "
+        f"subgroups={{{name!r}: lambda table: ...}}."
+    )
+    repeats = _check_function(name, labels, roots, remedy)
+    if repeats < ENOUGH:
         raise DataError(
-            f"Only {len(labels) - cells:,} row(s) repeat another one in {_these(list(roots.columns))}, fewer than "
+            f"Only {repeats:,} row(s) repeat another one in {_these(list(roots.columns))}, fewer than "
             f"{ENOUGH}, so that the labels {name!r} cannot be checked to follow from these columns. {remedy}"
         )
 
@@ -241,12 +285,11 @@ def estimate_subgroups(
     weight: Array,
     *,
     level: float,
-    random_state: int | None,
 ) -> pd.DataFrame:
     """Return for each level, model and quantity of thresholded decisions the estimate with a simultaneous interval.
 
-    All intervals of the table hold together with the probability ``level``: their half-widths are the standard errors
-    times a quantile of the largest deviation of all, in those units, drawn from its joint normal distribution.
+    All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
+    standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
     """
     rows: list[dict[str, Any]] = []
     deviations: list[Deviation] = []
@@ -262,7 +305,8 @@ def estimate_subgroups(
                     if deviation is not None:
                         deviations.append(deviation)
                     rows.append(row)
-    spread, reach = _reach(deviations, len(weight), level, random_state)
+    covariance = _covariance(deviations, len(weight))
+    spread, reach = np.sqrt(np.diag(covariance)), quantile_of_largest(covariance, level)
     for row in rows:
         place, form, value = row.pop("place"), row.pop("form"), row.pop("value")
         if place < 0:
@@ -343,6 +387,7 @@ def _estimate(
 ) -> tuple[dict[str, Any], Deviation | None]:
     """Return the row of a quantity, and the shares of its rows in the error of its signed value, if it has one."""
     at = level.at
+    share = weight[at] / weight[at].sum() if len(at) else weight[at]
     row: dict[str, Any] = dict.fromkeys(SUBGROUP_COLUMNS, np.nan) | {
         "subgroup": level.subgroup,
         "level": level.name,
@@ -355,17 +400,22 @@ def _estimate(
         "value": np.nan,
     }
     causal = quantity != "positive_rate"
+
+    def of(functional: str) -> Array:
+        return np.asarray(influence[model, "threshold", functional], dtype=np.float64)
+
     if not len(at) or (causal and level.reason):
         return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
-    share = weight[at] / weight[at].sum()
+    if causal and (impossible := _impossible(share, *(of(each)[at] for each in ("y0", "ypi")))):
+        return row | {"note": f"in doubt: {impossible}"}, None
     values = sum(
-        (factor * influence[model, "threshold", each].to_numpy()[at] for each, factor in parts.items()),
+        (factor * of(each)[at] for each, factor in parts.items()),
         np.zeros(len(at)),
     )
     value = float(share @ values)
     estimate = {"": value, "size": abs(value), "rest": 1.0 - abs(value)}[form]
     row |= {"estimate": estimate, "value": value}
-    rate = float(share @ influence[model, "threshold", "positive"].to_numpy()[at])
+    rate = float(share @ of("positive")[at])
     rarer = min(rate, 1.0 - rate) * float(kish_size(weight[at]))
     if rarer < FEW:
         return row | {"note": f"no interval: all but about {rarer:.0f} of the rows get the same answer"}, None
@@ -373,24 +423,22 @@ def _estimate(
     return row | {"note": note}, (at, share * (values - value) * np.sqrt(inflation if causal else 1.0))
 
 
-def _reach(deviations: Sequence[Deviation], n: int, level: float, random_state: int | None) -> tuple[Array, float]:
-    """Return the standard errors of K means, (K,), and the quantile of the largest of their deviations over these."""
-    if not deviations:
-        return np.empty(0), np.nan
+def _impossible(share: Array, y0: Array, ypi: Array) -> str:
+    """Return that the mean effect of some rows is none, or an empty string."""
+    effect = float(share @ (ypi - y0))
+    if abs(effect) <= 1.0 + ROUNDING:
+        return ""
+    return f"the mean unfair effect is estimated at {effect:.2f}, and none lies outside -1 to 1"
+
+
+def _covariance(deviations: Sequence[Deviation], n: int) -> Array:
+    """Return the covariance of K means over parts of n rows, (K, K)."""
     covariance = np.zeros((len(deviations),) * 2)
-    size = max(1, MOST_HELD // len(deviations))
+    size = max(1, MOST_HELD // max(1, len(deviations)))
     for start in range(0, n, size):
         part = np.zeros((min(size, n - start), len(deviations)))
         for i, (at, values) in enumerate(deviations):
             own = slice(*np.searchsorted(at, [start, start + size]))
             part[at[own] - start, i] = values[own]
         covariance += part.T @ part
-    spread = np.sqrt(np.diag(covariance))
-    varies = spread > ROUNDING
-    if not varies.any():
-        return spread, 0.0
-    scaled = covariance[np.ix_(varies, varies)] / np.outer(spread[varies], spread[varies])
-    scale, vectors = np.linalg.eigh(scaled)
-    noise = np.random.default_rng(random_state).standard_normal((DRAWS, len(scale)))
-    drawn = np.abs(noise @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T)
-    return spread, float(np.quantile(drawn.max(axis=1), level))
+    return covariance

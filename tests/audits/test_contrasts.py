@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import pyrofair as pf
-from pyrofair.audits.contrasts import _quantile_of_largest
+from pyrofair.audits.contrasts import _few_replicates
+from pyrofair.audits.simultaneous import quantile_of_largest
 
 LEVELS = ("white", "black", "asian")
 P_Q = {0: 0.5, 1: 0.5}
@@ -169,24 +170,54 @@ def test_the_quantile_of_the_largest() -> None:
     z = NormalDist().inv_cdf(0.975)
     one = rng.normal(size=400)
     same = np.column_stack([one, -2 * one, 0 * one])
-    assert _quantile_of_largest(same, 0.95) == pytest.approx(z, abs=0.01)
+    assert quantile_of_largest(same.T @ same, 0.95) == pytest.approx(z, abs=0.01)
     apart = np.kron(np.eye(4), np.ones((10, 1)))
-    assert _quantile_of_largest(apart, 0.95) == pytest.approx(NormalDist().inv_cdf((1 + 0.95**0.25) / 2), abs=0.01)
+    assert quantile_of_largest(apart.T @ apart, 0.95) == pytest.approx(
+        NormalDist().inv_cdf((1 + 0.95**0.25) / 2), abs=0.01
+    )
     half = np.column_stack(
         [np.r_[np.ones(50), np.ones(50), np.zeros(50)], np.r_[np.zeros(50), np.ones(50), np.ones(50)]]
     )
     drawn = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 400_000)
-    assert _quantile_of_largest(half, 0.95) == pytest.approx(np.quantile(np.abs(drawn).max(1), 0.95), abs=0.01)
+    assert quantile_of_largest(half.T @ half, 0.95) == pytest.approx(np.quantile(np.abs(drawn).max(1), 0.95), abs=0.01)
+
+
+def test_the_quantile_of_many_is_that_of_their_directions() -> None:
+    rng = np.random.default_rng(1)
+    for k in (3, 70):
+        errors = rng.normal(size=(500, k))
+        one = quantile_of_largest(errors.T @ errors, 0.95)
+        twice = np.column_stack([errors, errors[:, ::-1], 0 * errors])
+        assert quantile_of_largest(twice.T @ twice, 0.95) == pytest.approx(one, abs=0.02)
+        assert one == quantile_of_largest(errors.T @ errors, 0.95)
+        assert NormalDist().inv_cdf(0.975) < one <= NormalDist().inv_cdf((1 + 0.95 ** (1 / k)) / 2)
+    many = quantile_of_largest(np.eye(2_001), 0.95)
+    assert many == pytest.approx(NormalDist().inv_cdf((1 + 0.95 ** (1 / 2_001)) / 2))
 
 
 def test_other_sources_have_bonferronis_intervals() -> None:
     table = sampled(300)
     source = pf.IPW(GRAPH.unfair("R -> Y"), propensity="saturated")
-    report = pf.audit_contrasts({"model": Model()}, source, table, n_boot=80, progress=False, random_state=0)
+    with pytest.warns(pf.PyrofairWarning, match=r"1.25% beyond each end, where 1.0 of 80 replicates lie.*n_boot=400,"):
+        report = pf.audit_contrasts({"model": Model()}, source, table, n_boot=80, progress=False, random_state=0)
+    assert "Bonferroni's intervals of 2 contrasts" in report.context["warnings"][0]
     assert report.intervals == "Bonferroni"
     assert [audit.context["level"] for audit in report.audits.values()] == pytest.approx([0.975, 0.975])
     assert "Bonferroni's inequality" in str(report)
     assert report.worst["lower"].notna().all()
+
+
+@pytest.mark.parametrize(("n_boot", "k", "ok"), [(200, 1, True), (400, 2, True), (2_000, 10, True), (0, 9, True)])
+def test_enough_replicates_for_bonferronis_intervals(n_boot: int, k: int, ok: bool) -> None:
+    assert (_few_replicates(n_boot, 0.95, k) == "") == ok
+    assert k == 1 or "n_boot=" in _few_replicates(200, 0.95, min(k, 4))
+
+
+def test_too_few_replicates_for_bonferronis_intervals_are_refused_before_work() -> None:
+    assert "n_boot=800," in _few_replicates(799, 0.95, 4)
+    source = pf.IPW(GRAPH.unfair("R -> Y"), propensity="saturated")
+    with pytest.raises(pf.DataError, match=r"0\.9 of 70 replicates lie: no replicate is as far out.*Use n_boot=400"):
+        pf.audit_contrasts({"model": Model()}, source, exact_table(), n_boot=70, progress=False)
 
 
 def test_a_level_of_few_rows_is_named_and_the_others_go_on() -> None:

@@ -21,6 +21,7 @@ import pytest
 
 import pyrofair as pf
 from pyrofair.audits.display import SCHEMA_VERSION, table_fragment
+from pyrofair.audits.display.page import _without_formulas
 from pyrofair.audits.display.words import advice, answer, percent
 from pyrofair.audits.readings import Reading
 
@@ -169,6 +170,47 @@ def test_the_tables_are_there_as_csv(report: pf.audits.Audit) -> None:
     expected = report.subgroups[report.subgroups["model"] == "plain"].reset_index(drop=True)
     pd.testing.assert_frame_equal(within.drop(columns="note"), expected.drop(columns="note"), check_dtype=False)
     assert links["thresholds-2.csv"].startswith("data:text/csv;charset=utf-8,model%2Cthreshold")
+
+
+def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: pf.audits.Audit) -> None:
+    texts = " ".join("".join(Reader(report.to_html(decisions="score")).texts).split())
+    first = texts[: texts.index("Technical report")]
+    rate = report.table.query("decisions == 'score' and model == 'plain'").set_index("quantity").loc["positive_rate"]
+    assert "Decisions are drawn with their scores: the score is the probability of yes (Y = 1)." in first
+    assert "A decision is yes" not in first
+    assert f"says yes to {percent(rate['estimate'])} if drawn with its scores and, with yes where they exceed" in first
+    assert "Another threshold" not in first
+    assert "Decisions are yes where the score exceeds 0.5, not drawn." in texts
+    assert "accuracy, cut at 0.5" in texts
+    other = " ".join("".join(Reader(report.to_html()).texts).split())
+    assert re.search(
+        r"lower end runs from .*% \((plain|penalised|constant), at 0\.\d\) to .*% \(plain, at 0\.\d\)", other
+    )
+    assert "Each interval holds by itself" in other
+    assert "drawn with" not in other[: other.index("Technical report")]
+
+
+def test_models_without_scores_are_named_on_a_page_about_scores() -> None:
+    rule = pf.DecisionsOf(lambda X: (X["M"] == 1).to_numpy().astype(int))
+    report = audited(models={"plain": Model(0.1, 0.3, 0.3), "rule": rule})
+    first = " ".join("".join(Reader(report.to_html(decisions="score")).texts).split())
+    assert "“rule” has no scores: its answer is about the decisions as they are given" in first
+    assert "has no scores" not in report.to_html()
+
+
+def test_cells_of_the_csv_are_no_formulas() -> None:
+    frame = pd.DataFrame(
+        {
+            "=1+1": ["=HYPERLINK(1)", "-2.5", " @x", "A -> Y"],
+            "n": [-1.0, 2.0, 3.0, 4.0],
+            "c": pd.Categorical(list("+-ab")),
+        }
+    )
+    made = _without_formulas(frame)
+    assert made.columns.tolist() == ["'=1+1", "n", "c"]
+    assert made["'=1+1"].tolist() == ["'=HYPERLINK(1)", "-2.5", "' @x", "A -> Y"]
+    assert made["c"].tolist() == ["'+", "'-", "a", "b"]
+    assert made["n"].tolist() == [-1.0, 2.0, 3.0, 4.0]
 
 
 def test_names_are_escaped_everywhere(escaped: pf.audits.Audit) -> None:

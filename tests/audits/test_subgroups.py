@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
+from pyrofair.audits.subgroups import _estimate, _impossible, _Level, read_subgroups
 
 # Q causes A and M; W causes A, M and the score; A causes M. The effect runs with opposite signs in Q=0 and Q=1.
 GRAPH = pf.CausalGraph("{Q W} -> A; {A Q W} -> M; {A Q W M} -> Y", sensitive="A", outcome="Y")
@@ -133,6 +134,16 @@ def test_intervals_hold_together(report: pf.audits.Audit) -> None:
     assert 1.96 < reach < 3.4  # times the inflation of the standard error
 
 
+def test_equal_audits_have_equal_intervals() -> None:
+    df = draw(1_000, 6)
+    settings: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
+    one, other = (
+        pf.audit({"model": Model()}, pf.OneStep(UNFAIR, **settings), df, subgroups=["Q"], progress=False)
+        for _ in range(2)
+    )
+    pd.testing.assert_frame_equal(one.subgroups, other.subgroups)
+
+
 @pytest.mark.slow
 def test_simultaneous_coverage() -> None:
     exact = np.array([truth(lambda q, w, k=k: q == k) for k in (0, 1)])
@@ -189,7 +200,7 @@ TABLE = draw(400, 5)
         ({"x": lambda table: [1, 2]}, r"returned the shape \(2,\) for 400 rows"),
         ({"x": lambda table: table["Q"].reset_index(drop=True)}, "must keep the index of the table"),
         ({"x": lambda table: table["Q"].where(table["Q"] == 1)}, "has no label for .* row"),
-        ({"x": lambda table: np.arange(len(table))}, "has 400 levels, more than 20"),
+        ({"x": lambda table: np.arange(len(table))}, "The labels 'x' differ between rows that agree in 'Q', 'W'"),
     ],
 )
 def test_what_is_no_subgroup(subgroups: Any, message: str) -> None:
@@ -198,6 +209,42 @@ def test_what_is_no_subgroup(subgroups: Any, message: str) -> None:
     df = TABLE.assign(V=TABLE["Q"], hobby=1)
     with pytest.raises(pf.DataError, match=message):
         run(df, source=source, subgroups=subgroups)
+
+
+@pytest.mark.parametrize("index", ["names", "numbers"])
+def test_a_function_that_reads_another_table_by_the_index_is_refused(index: str) -> None:
+    df = TABLE.assign(Q=np.random.default_rng(0).normal(size=len(TABLE)))
+    df = df if index == "names" else df.reset_index(drop=True)
+    message = "fails on the same rows in another order" if index == "names" else "rows another label when the same rows"
+    source = pf.OneStep(UNFAIR, propensity="logistic")
+    with pytest.raises(pf.DataError, match=f"{message}.*no function of the columns that it is given, 'Q', 'W'"):
+        run(df, subgroups={"s": lambda table: df.loc[table.index, "M"]}, source=source)
+    with pytest.raises(pf.DataError, match="rows another label when the same rows"):
+        run(df, subgroups={"s": lambda table: df["M"].to_numpy()}, source=source)
+    with pytest.raises(pf.DataError, match="The labels 's' differ between rows that agree in 'Q', 'W'"):
+        run(TABLE, subgroups={"s": lambda table: TABLE.loc[table.index, "M"]})
+
+
+def test_functions_of_continuous_columns_are_taken() -> None:
+    df = TABLE.assign(Q=np.random.default_rng(0).normal(size=len(TABLE)))
+    cuts = {"four": lambda table: pd.qcut(table["Q"], 4), "two": lambda table: pd.cut(table["Q"], 2).array}
+    found = read_subgroups(cuts, pf.OneStep(UNFAIR, propensity="logistic"), df[["A", "Q", "W", "M"]])
+    assert [len(each.levels) for each in found] == [4, 2]
+
+
+def test_an_impossible_effect_is_no_number() -> None:
+    share = np.full(4, 0.25)
+    y0, ypi = np.array([0.0, 0.0, 0.25, 0.25]), np.array([2.0, 1.5, 1.0, 1.0])
+    assert "estimated at 1.25, and none lies outside -1 to 1" in _impossible(share, y0, ypi)
+    assert _impossible(share, y0, ypi.clip(max=1.0)) == ""
+    columns = pd.MultiIndex.from_product([["model"], ["threshold"], ["ypi", "y0", "positive"]])
+    influence = pd.DataFrame(0.5, index=range(40), columns=columns)
+    influence["model", "threshold", "ypi"] = 2.0
+    level = _Level("Q", "0", np.arange(40), 40.0, "", "")
+    row, deviation = _estimate(level, "model", "p_y0", {"y0": 1.0}, "", influence, 1.0, np.ones(40))
+    assert deviation is None
+    assert np.isnan(row["estimate"])
+    assert row["note"].startswith("in doubt: the mean unfair effect is estimated at 1.50")
 
 
 def test_labels_of_columns_without_repeats_cannot_be_checked() -> None:

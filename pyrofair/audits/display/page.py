@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from pyrofair._validation import require_choice, shown
 from pyrofair._version import __version__
-from pyrofair.audits.display.words import advice, answer, changes, describe_question, percent, span
+from pyrofair.audits.display.words import advice, answer, changes, describe_question, percent, shorten, span
 from pyrofair.audits.readings import (
     Reading,
     accuracy_remark,
@@ -65,6 +65,8 @@ CITATIONS = (
     f"The pyrofair developers. pyrofair, version {__version__}. Path-specific causal fairness, to audit and "
     "train classifiers against the unfair effects of a causal graph.",
 )
+FORMULA = ("=", "+", "-", "@")
+"""A cell that begins with one of these is a formula to a spreadsheet, unless it is a number."""
 _fragments = count()
 
 
@@ -150,19 +152,22 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
         (model, answer(readings[model, basis[model]], of[model, basis[model]], paths, level), of[model, basis[model]])
         for model in models
     ]
+    without_scores = [model for model in models if basis[model] != decisions]
     drawn = graph_svg(paths.graph, paths)
     return {
         "audit": audit,
         "context": context,
         "version": __version__,
         "decisions": decisions,
-        "question": describe_question(paths, len(models), context["rows"], context["threshold"]),
+        "question": describe_question(
+            paths, len(models), context["rows"], context["threshold"], decisions, without_scores
+        ),
         "answers": answers[: MOST_CARDS if len(answers) <= MOST_CARDS else MOST_LISTED],
         "listed": len(answers) > MOST_CARDS,
         "omitted": max(0, len(answers) - MOST_LISTED),
-        "facts": [(model, *_facts(of, model)) for model in models],
-        "changes": changes([readings[model, basis[model]] for model in models], context),
-        "at_thresholds": _at_thresholds(audit),
+        "facts": [_facts(of, model, basis[model], context["threshold"]) for model in models],
+        "changes": changes([readings[model, basis[model]] for model in models], context, decisions),
+        "at_thresholds": _at_thresholds(audit, [model for model in models if basis[model] == "threshold"]),
         "drawing": None if drawn is None else Markup(drawn),  # its texts are escaped where it is made
         "graph_lines": str(paths.graph).splitlines(),
         "path_lines": str(paths).splitlines(),
@@ -171,10 +176,10 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
             for each in ((decisions, "score" if decisions == "threshold" else "threshold"))
             if (scored := [model for model in models if (model, each) in of])
         ],
-        "tracks": [(model, _tracks(of, model, basis[model])) for model in models],
+        "tracks": [(model, _tracks(of, model, basis[model], context["threshold"])) for model in models],
         "thresholds": _threshold_tables(audit, models),
-        "subgroups": _subgroup_tables(audit),
-        "support": _support_tables(audit, decisions),
+        "subgroups": _subgroup_tables(audit, decisions),
+        "support": _support_tables(audit, basis),
         "support_lines": context.get("stage_lines", ()),
         "warnings": [(text, advice(text)) for text in context["warnings"]],
         "settings": _settings(audit),
@@ -203,28 +208,48 @@ def _interval_of(context: Mapping[str, Any]) -> str:
     return "Points only, without intervals"
 
 
-def _facts(of: Mapping[Any, Mapping[str, Any]], model: str) -> tuple[Any, Any, Any, list[str]]:
-    """Return accuracy, majority class and positive rate of a model, and what is to be said of them."""
+def _facts(
+    of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decisions, threshold: float
+) -> tuple[str, str, str, list[str]]:
+    """Return a model, how often it says yes and is right, as clauses, and what is to be said of these.
+
+    Accuracy is that of thresholded decisions, whatever the decisions that the rate is about.
+    """
     own = of[model, "threshold"]
-    accuracy, majority, rate = own["accuracy"], own["majority_rate"], own["positive_rate"]
+    accuracy, majority, rate = own["accuracy"], own["majority_rate"], of[model, decisions]["positive_rate"]
+    drawn = decisions == "score"
+    yes = f"says yes to {percent(rate.estimate)}{' if drawn with its scores' if drawn else ''}"
+    right = ""
+    if not np.isnan(accuracy.estimate):
+        where = f", with yes where they exceed {threshold:g}," if drawn else ""
+        right = (
+            f" and{where} is right in {percent(accuracy.estimate)} (always giving the majority class: "
+            f"{percent(majority.estimate)})"
+        )
     remarks = [rate_remark(rate)]
     if not np.isnan(accuracy.estimate):
         remarks.insert(0, accuracy_remark(accuracy, majority))
-    return accuracy, majority, rate, [each for each in remarks if each]
+    return model, yes, right, [each for each in remarks if each]
 
 
-def _at_thresholds(audit: Audit) -> str:
-    """Return over which shares the readings run at other thresholds."""
+def _at_thresholds(audit: Audit, models: Sequence[str]) -> str:
+    """Return over which shares the readings of some models run at other thresholds."""
     found = read_thresholds(audit.thresholds, audit.context)
-    firm = {key: each for key, each in found.items() if each.is_verdict}
+    firm = {key: each for key, each in found.items() if each.is_verdict and key[0] in models}
     if not firm:
         return ""
+    several = len({model for model, _ in firm}) > 1
+
+    def where(key: tuple[str, Any]) -> str:
+        return f"{shorten(key[0])}, at {key[1]:g}" if several else f"at {key[1]:g}"
+
     low, high = (end(firm, key=lambda key: firm[key].least) for end in (min, max))
     if firm[low].least == firm[high].least:
         return f"Another threshold: of those tried, none has a lower end above {percent(firm[high].least)}."
     return (
-        f"Another threshold: the lower end runs from {percent(firm[low].least)} (at {low[1]:g}) to "
-        f"{percent(firm[high].least)} (at {high[1]:g}) over those tried."
+        f"Another threshold: the lower end runs from {percent(firm[low].least)} ({where(low)}) to "
+        f"{percent(firm[high].least)} ({where(high)}) over those tried. Each interval holds by itself, so the largest "
+        "of several lower ends is too large more often."
     )
 
 
@@ -242,8 +267,32 @@ def _table(
     """Return a table of a frame's values as texts; numbers to three digits, unless texts are given."""
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) or _is_numbers(frame[column]) for column in frame]
     rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False, name=None)]
-    csv = (frame if source is None else source).to_csv(index=False, lineterminator="\n")
+    csv = _without_formulas(frame if source is None else source).to_csv(index=False, lineterminator="\n")
     return Table(name, caption, [str(column) for column in frame], numeric, rows, csv, note)
+
+
+def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose texts begin with an apostrophe where a spreadsheet would take them for a formula.
+
+    Names of models, columns and labels come from others; opened in a spreadsheet, a cell such as ``=HYPERLINK(...)``
+    would be evaluated. Numbers keep their sign.
+    """
+    made = frame.copy()
+    for place, name in enumerate(frame.columns):
+        if not pd.api.types.is_numeric_dtype(frame[name].dtype):
+            made.isetitem(place, [_plain_cell(each) for each in frame[name].astype(object)])
+    made.columns = pd.Index([_plain_cell(str(each)) for each in frame.columns])
+    return made
+
+
+def _plain_cell(value: Any) -> Any:
+    if not isinstance(value, str) or not (value[:1] in ("\t", "\r") or value.lstrip()[:1] in FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _is_numbers(column: pd.Series[Any]) -> bool:
@@ -306,7 +355,9 @@ def _ends(row: Any) -> dict[str, float]:
     return {"estimate": row.estimate, "lower": row.lower, "upper": row.upper, "ess": row.ess}
 
 
-def _tracks(of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decisions) -> list[dict[str, Any]]:
+def _tracks(
+    of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decisions, threshold: float
+) -> list[dict[str, Any]]:
     """Return what the picture of intervals shows of a model: positions in percent of the track."""
     own, rates = of[model, decisions], of[model, "threshold"]
     accuracy, majority, rate, effect = (
@@ -330,12 +381,13 @@ def _tracks(of: Mapping[Any, Mapping[str, Any]], model: str, decisions: Decision
             "tick": None,
         }
     ]
+    right = f"accuracy, cut at {threshold:g}" if decisions == "score" else "accuracy"
     size = np.nan if np.isnan(effect.estimate) else abs(effect.estimate)
     both = [max(effect.lower, -effect.upper, 0.0), max(effect.upper, -effect.lower)]
     rows: list[tuple[Any, ...]] = [
         ("effect", "size of the mean effect", effect, size, [np.nan, np.nan] if np.isnan(effect.lower) else both, None),
         ("rate", "positive rate", rate, rate.estimate, [rate.lower, rate.upper], None),
-        ("accuracy", "accuracy", accuracy, accuracy.estimate, [accuracy.lower, accuracy.upper], majority.estimate),
+        ("accuracy", right, accuracy, accuracy.estimate, [accuracy.lower, accuracy.upper], majority.estimate),
     ]
     for kind, label, row, value, ends, tick in rows:
         beside = "" if tick is None or np.isnan(tick) else f"; majority class {percent(tick)}"
@@ -389,12 +441,19 @@ def _threshold_tables(audit: Audit, models: Sequence[str]) -> list[Table]:
                 )
         source = audit.thresholds[audit.thresholds["model"] == model]
         tables.append(
-            _table(f"thresholds-{i}", f"{model}: decisions at several thresholds", pd.DataFrame(rows), source)
+            _table(
+                f"thresholds-{i}",
+                f"{model}: decisions at several thresholds",
+                pd.DataFrame(rows),
+                source,
+                note="The interval of each threshold holds by itself, not together with those of others.",
+            )
         )
     return tables
 
 
-def _subgroup_tables(audit: Audit) -> list[Table]:
+def _subgroup_tables(audit: Audit, decisions: Decisions) -> list[Table]:
+    """Return the tables of subgroups, which are about thresholded decisions whatever the page is about."""
     if audit.subgroups.empty:
         return []
     readings = read_levels(audit.subgroups, audit.context)
@@ -417,20 +476,22 @@ def _subgroup_tables(audit: Audit) -> list[Table]:
                     "answer": _head(readings[subgroup, str(level), model], of, audit),
                 }
             )
-        note = f"All intervals of subgroups hold together with {audit.context['level']:.0%}."
+        note = f"All intervals of subgroups hold together with {audit.context['level']:.0%}, asymptotically."
+        if decisions == "score":
+            note += f" Decisions are yes where the score exceeds {audit.context['threshold']:g}, not drawn."
         caption = f"{model}, by {subgroup}"
         tables.append(_table(f"subgroups-{i}", caption, pd.DataFrame(rows), source, note=note))
     return tables
 
 
-def _support_tables(audit: Audit, decisions: Decisions) -> list[Table]:
-    """Return the tables of overlap, of the comparison of groups (for some decisions), and of stages."""
+def _support_tables(audit: Audit, basis: Mapping[str, Decisions]) -> list[Table]:
+    """Return the tables of overlap, of the comparison of groups (for the decisions of each model), and of stages."""
     found = []
     overlap = audit.context["overlap"]
     if len(overlap):
         found.append(_table("overlap", "Overlap of the observed groups, by world", overlap))
     if len(audit.groups):
-        own = audit.groups[audit.groups["decisions"] == decisions].drop(columns="decisions")
+        own = audit.groups[audit.groups["decisions"] == audit.groups["model"].map(basis)].drop(columns="decisions")
         found.append(_table("groups", "The same from either observed group alone", own, audit.groups))
     if len(audit.stages):
         found.append(_table("stages", "Diagnostics of each stage", _worst_stages(audit.stages), audit.stages))

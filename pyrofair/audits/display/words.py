@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from pyrofair.audits.readings import Reading
+from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
-__all__ = ["Answer", "advice", "answer", "changes", "describe_question", "percent", "span"]
+__all__ = ["Answer", "advice", "answer", "changes", "describe_question", "percent", "shorten", "span"]
 
 SHOWN = 4
 """The most paths that the question lists."""
@@ -49,8 +50,18 @@ def span(row: Any, digits: int = 1) -> str:
     return f"{text} [{percent(row.lower, digits)[:-1]}, {percent(row.upper, digits)[:-1]}]"
 
 
-def describe_question(paths: UnfairPaths, models: int, rows: int, threshold: float) -> list[str]:
-    """Return the question, and how it is read, as sentences."""
+def describe_question(
+    paths: UnfairPaths,
+    models: int,
+    rows: int,
+    threshold: float,
+    decisions: Decisions = "threshold",
+    without_scores: Sequence[str] = (),
+) -> list[str]:
+    """Return the question, and how it is read, as sentences.
+
+    ``without_scores`` names models whose decisions are thresholded where those of others are drawn with their scores.
+    """
     graph = paths.graph
     first, other = graph.baseline, graph.contrast
     if paths.swapped:
@@ -59,15 +70,27 @@ def describe_question(paths: UnfairPaths, models: int, rows: int, threshold: flo
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
     which = "this model" if models == 1 else f"these {models} models"
     return [
-        f"Would {which} decide otherwise on an individual if {_short(graph.sensitive_column)} were {_quoted(other)} "
+        f"Would {which} decide otherwise on an individual if {shorten(graph.sensitive_column)} were {_quoted(other)} "
         f"instead of {_quoted(first)} along the paths called unfair, and {_quoted(first)} along all others?",
         f"Called unfair: {shown}{more}." if paths.paths else "No path was called unfair.",
-        f"Judged were {rows:,} individuals. A decision is yes ({_short(graph.outcome_column)} = "
-        f"{_short(graph.positive)}) where the score exceeds {threshold:g}.",
+        f"Judged were {rows:,} individuals. {_what_is_yes(graph, threshold, decisions, without_scores)}",
     ]
 
 
-def _short(text: object) -> str:
+def _what_is_yes(graph: CausalGraph, threshold: float, decisions: Decisions, without_scores: Sequence[str]) -> str:
+    yes = f"yes ({shorten(graph.outcome_column)} = {shorten(graph.positive)})"
+    if decisions == "threshold":
+        return f"A decision is {yes} where the score exceeds {threshold:g}."
+    drawn = f"Decisions are drawn with their scores: the score is the probability of {yes}."
+    if not without_scores:
+        return drawn
+    named = ", ".join(_quoted(each) for each in without_scores[:SHOWN])
+    more = f" and {len(without_scores) - SHOWN} more" if len(without_scores) > SHOWN else ""
+    has = "has no scores: its answer is" if len(without_scores) == 1 else "have no scores: their answers are"
+    return f"{drawn} {named}{more} {has} about the decisions as they are given."
+
+
+def shorten(text: object) -> str:
     """Return a text, cut if it is too long for a sentence."""
     whole = str(text)
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
@@ -80,12 +103,12 @@ def _read_as(graph: CausalGraph, node: str) -> str:
 
 
 def _quoted(label: object) -> str:
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{_short(label)}\N{RIGHT DOUBLE QUOTATION MARK}"
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{shorten(label)}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def _arrows(path: Sequence[str]) -> str:
     """Return a path with arrows, in one piece if it is short."""
-    text = show_path(tuple(map(_short, path))).replace("->", "\N{RIGHTWARDS ARROW}")
+    text = show_path(tuple(map(shorten, path))).replace("->", "\N{RIGHTWARDS ARROW}")
     return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= UNBROKEN else text
 
 
@@ -121,7 +144,7 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: f
     if reading.status == "untouched":
         return Answer(
             "No, if the graph is right",
-            f"It reads {_short(reading.cause)} only, which no unfair path touches: its decisions stay the same.",
+            f"It reads {shorten(reading.cause)} only, which no unfair path touches: its decisions stay the same.",
             "calm",
         )
     texts = {
@@ -154,8 +177,9 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: f
     return Answer(*texts[reading.status], "open")
 
 
-def changes(readings: Sequence[Reading], context: Mapping[str, Any]) -> list[str]:
+def changes(readings: Sequence[Reading], context: Mapping[str, Any], decisions: Decisions = "threshold") -> list[str]:
     """Return what would change the answers, most general first, a sentence each."""
+    limit = "at this threshold" if decisions == "threshold" else "for decisions made in this way"
     found = [
         "Another graph, or another choice of unfair paths: the answer is about the paths named here, and no table can "
         "confirm a graph."
@@ -163,7 +187,7 @@ def changes(readings: Sequence[Reading], context: Mapping[str, Any]) -> list[str
     by_status = {
         "unfair": "A model trained with a penalty on this effect, or without the columns on the unfair paths; audit it "
         "again, and compare accuracy and rates.",
-        "small": "Other rows: the share holds for the population these rows stand for, at this threshold.",
+        "small": f"Other rows: the share holds for the population these rows stand for, {limit}.",
         "inconclusive": "More rows narrow what chance adds; where the ends stay apart with many rows, a model of how "
         "features arise (learned mechanisms or a program) narrows them.",
         "untouched": "An arrow that the graph lacks, from the sensitive attribute to a column that the model reads.",
