@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["DATA_OPTIONS", "Reading", "Table", "list_values", "match_value", "read_data", "require_columns"]
+__all__ = [
+    "DATA_OPTIONS",
+    "Reading",
+    "Table",
+    "list_values",
+    "match_value",
+    "read_data",
+    "read_number",
+    "require_columns",
+]
 
 GROUP = "the table"
 DATA_OPTIONS = (
@@ -325,7 +334,7 @@ def _parse(codes: NDArray[np.int64], found: list[str], name: str, path: str, how
         values: dict[str, Any] = {each: each.strip() if how.strip else each for each in rest}
         column.categories = True
     else:
-        plain = {each: _as_number(each, how.decimal) for each in rest}
+        plain = {each: read_number(each, how.decimal) for each in rest}
         numbers = [each for each, value in plain.items() if value is not None]
         others = [each for each, value in plain.items() if value is None]
         if as_number and others:
@@ -351,8 +360,8 @@ def _parse(codes: NDArray[np.int64], found: list[str], name: str, path: str, how
     return column
 
 
-def _as_number(text: str, decimal: str) -> int | float | None:
-    """Return a number as it is written, or None."""
+def read_number(text: str, decimal: str) -> int | float | None:
+    """Return the number that a text is, with the decimal mark ``.`` or ``,``, or None."""
     plain = text.strip()
     if decimal == ",":
         if "." in plain:
@@ -380,7 +389,7 @@ def _mixed(
 def _comma(texts: Sequence[str], how: Reading) -> str:
     """Return a hint where numbers seem to have the other decimal mark."""
     other = "," if how.decimal == "." else "."
-    if texts and all(_as_number(each, other) is not None for each in texts):
+    if texts and all(read_number(each, other) is not None for each in texts):
         return f" If these are numbers with a decimal {'comma' if other == ',' else 'point'}, use --decimal '{other}'."
     return ""
 
@@ -520,7 +529,7 @@ def _means(text: str, value: Any) -> bool:
     """Return whether a text means a value of a column."""
     if isinstance(value, str):
         return text == value
-    number = _as_number(text, ".")
+    number = read_number(text, ".")
     if isinstance(value, bool):
         return TRUTH.get(text.strip().capitalize()) is value if number is None else number == int(value)
     if isinstance(value, int | float):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import Reading, Table, list_values, match_value, read_data
+from pyrofair.commands.data import Reading, Table, list_values, match_value, read_data, read_number
 from pyrofair.commands.options import Option, Settings, UsageError, near
 
 if TYPE_CHECKING:
@@ -226,9 +226,7 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
         outcome = table.frame[graph.outcome_column]
         found["positive"] = _positive(settings["positive"], outcome, table.path)
     elif settings["positive"] is not None:  # the classes of a model
-        from pyrofair.commands.data import _as_number
-
-        number = _as_number(settings["positive"], ".")
+        number = read_number(settings["positive"], ".")
         found["positive"] = settings["positive"] if number is None else number
     return found
 

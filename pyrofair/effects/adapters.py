@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -62,9 +65,11 @@ class _Adapted(Adapter):
                 return [str(name) for name in np.asarray(names)]
         return list(order)
 
-    def _ask(
-        self, name: str, call: Callable[..., Any], rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str]
-    ) -> Any:
+    @abstractmethod
+    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
+        """Return what the model returns for its columns of rows, and those that are passed by keyword."""
+
+    def ask(self, name: str, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str]) -> Any:
         """Return what the model returns for rows."""
         refuse_outside(name, self.reads(order), graph, order, model=self.model)
         own = self._own(order)
@@ -76,7 +81,7 @@ class _Adapted(Adapter):
                     f"{len(own)}: {', '.join(own)}. Name those that it was fitted on, in their order: columns=[...]."
                 )
             X = X.to_numpy()
-        return call(X, **{keyword: rows[each] for keyword, each in self.passes.items()})
+        return self._call(name, X, {keyword: rows[each] for keyword, each in self.passes.items()})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {shown(self.model)}>"
@@ -146,22 +151,14 @@ class DecisionsOf(_Adapted):
             labels = (pair[0], pair[1])
         self.labels = labels
 
-    def positive(
-        self,
-        name: str,
-        rows: pd.DataFrame,
-        graph: CausalGraph,
-        order: Sequence[str],
-        labels: Sequence[Any] | None = None,
-    ) -> NDArray[np.float64]:
-        """Return 1 for each of m rows that is decided positively and 0 for the others, shape (m,).
+    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
+        return (self.model.predict if hasattr(self.model, "predict") else self.model)(X, **passed)
 
-        ``labels`` are those of the outcome, which serve a model that names none.
-        """
-        call = self.model.predict if hasattr(self.model, "predict") else self.model
-        return _match_labels(
-            name, self._ask(name, call, rows, graph, order), len(rows), graph, self._labels(name, labels)
-        )
+    def read(
+        self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None
+    ) -> NDArray[np.float64]:
+        """Return whether each of n returned labels is the positive one, as 1 or 0."""
+        return _match_labels(name, returned, n, graph, self._labels(name, labels))
 
     def _labels(self, name: str, labels: Sequence[Any] | None) -> list[Any] | None:
         if self.labels is not None:
@@ -277,27 +274,20 @@ class ScoresOf(_Adapted):
         self.returns = returns or "probability"
         self.encoder = encoder
 
-    def positive(
-        self,
-        name: str,
-        rows: pd.DataFrame,
-        graph: CausalGraph,
-        order: Sequence[str],
-        labels: Sequence[Any] | None = None,
+    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
+        encoded = X if self.encoder is None else self.encoder.transform(X)
+        if isinstance(self.model, nn.Module):
+            return _forward(name, self.model, encoded, passed)
+        return self.model(encoded, **passed)
+
+    def read(
+        self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None
     ) -> NDArray[np.float64]:
-        """Return the probability of the positive outcome of each of m rows, shape (m,)."""
-
-        def call(X: Any, **passed: Any) -> Any:
-            encoded = X if self.encoder is None else self.encoder.transform(X)
-            if isinstance(self.model, nn.Module):
-                return _forward(name, self.model, encoded, passed)
-            return self.model(encoded, **passed)
-
-        returned = self._ask(name, call, rows, graph, order)
+        """Return the probabilities in the n numbers, or pairs of them, that were returned."""
         if isinstance(returned, torch.Tensor):
             returned = returned.detach().cpu().numpy()
         require_unmasked(f"the output of {name!r}", returned)
-        found, n = np.asarray(returned), len(rows)
+        found = np.asarray(returned)
         if found.dtype.kind not in "fiub":
             raise DataError(f"{name!r} returned the type {found.dtype}, expected real numbers.")
         if found.shape == (n, 1):
@@ -324,6 +314,39 @@ class ScoresOf(_Adapted):
         return score
 
 
+class _Modes:
+    """The modes of the modules that are evaluated now, in any thread: by id how many use each, and its own mode."""
+
+    lock = threading.Lock()
+    held: ClassVar[dict[int, tuple[int, bool]]] = {}
+
+
+@contextmanager
+def _evaluation(module: nn.Module) -> Iterator[None]:
+    """Let a module be in evaluation mode until the last thread has left, also one that shares layers with another.
+
+    The mode belongs to a module, not to a thread, and threads of a bootstrap score one module at the same time. Each
+    of its modules gets the mode back that it had before the first thread came.
+    """
+    with _Modes.lock:
+        inner = list(module.modules())
+        for each in inner:
+            users, mode = _Modes.held.get(id(each), (0, each.training))
+            _Modes.held[id(each)] = users + 1, mode
+    try:
+        with _Modes.lock:
+            module.eval()
+        yield
+    finally:
+        with _Modes.lock:
+            for each in inner:
+                users, mode = _Modes.held.pop(id(each))
+                if users > 1:
+                    _Modes.held[id(each)] = users - 1, mode
+                elif each.training != mode:
+                    each.training = mode
+
+
 def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, Any]) -> torch.Tensor:
     """Return what a module returns for encoded rows, in evaluation mode, which is undone."""
     if passed:
@@ -340,17 +363,11 @@ def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, An
                 "them into numbers when it was trained: ScoresOf(..., encoder=fitted transformer)."
             )
     weight = next(iter(module.parameters()), None)
-    training = [each for each in module.modules() if each.training]
-    with neutral_torch(), torch.no_grad():
+    with neutral_torch(), torch.no_grad(), _evaluation(module):
         rows = torch.tensor(np.asarray(matrix, dtype=np.float64))
         if weight is not None:
             rows = rows.to(device=weight.device, dtype=weight.dtype)
-        module.eval()
-        try:
-            returned = module(rows)
-        finally:
-            for each in training:
-                each.training = True
+        returned = module(rows)
     if not isinstance(returned, torch.Tensor):
         raise DataError(f"{name!r}: the torch module returned a {type(returned).__name__}, expected a tensor.")
     return returned

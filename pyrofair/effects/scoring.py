@@ -45,13 +45,25 @@ def decide(scores: NDArray[np.float64], decisions: Rule, threshold: float) -> ND
 
 
 class Adapter(ABC):
-    """A model in a wrapper that scores rows by itself: those of :mod:`pyrofair.effects.adapters`."""
+    """A model in a wrapper that scores rows by itself: those of :mod:`pyrofair.effects.adapters`.
+
+    A subclass says which columns reach the model, asks it, and reads what it returned.
+    """
 
     @abstractmethod
     def reads(self, order: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that reach the model, given those that it may read in order."""
 
     @abstractmethod
+    def ask(self, name: str, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str]) -> Any:
+        """Return what the model, which may read the columns in order, returns for rows."""
+
+    @abstractmethod
+    def read(
+        self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None
+    ) -> NDArray[np.float64]:
+        """Return the scores in what the model returned for n rows, shape (n,)."""
+
     def positive(
         self,
         name: str,
@@ -60,7 +72,11 @@ class Adapter(ABC):
         order: Sequence[str],
         labels: Sequence[Any] | None = None,
     ) -> NDArray[np.float64]:
-        """Return the score of each of m rows, shape (m,); ``labels`` are those of the outcome, if known."""
+        """Return the score of each of m rows, shape (m,): a probability, or 1 for a positive decision and 0 for others.
+
+        ``labels`` are those of the outcome, if known, which serve a model of decisions that names none.
+        """
+        return self.read(name, self.ask(name, rows, graph, order), len(rows), graph, labels)
 
 
 def positive_scores(

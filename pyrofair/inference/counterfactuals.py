@@ -223,7 +223,9 @@ class Counterfactuals:
             lines.append(f"drawn for {drawn} of {n} units ({drawn / n:.0%}), {self.count} draws each")
             lines.append(f"means are shown{named}")
         else:
-            lines.append("determined by their rows for all units" + ("" if self.exact else ", up to the parameters"))
+            lines.append(
+                "determined by their rows for all units" + ("" if self.parameters.known else ", up to the parameters")
+            )
         if drawn and (known := checks_of(self.diagnostics)):
             lines.append(known)
         if self.coupled:

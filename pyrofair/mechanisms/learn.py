@@ -455,7 +455,7 @@ class LearnedMechanisms:
         for row in self.held_out.to_dict("records"):
             given = f" | {row['reads']}" if row["reads"] else ""
             lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
-        return "\n".join([repr(self), *lines])
+        return "\n".join(lines)
 
 
 # -- learning ---------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
     over
         What is made of the penalty's values: ``"worst"``, the largest; ``"smooth"``, a smooth maximum, the log of the
         mean of exp(value / 0.02), times 0.02, which moves all large ones at once; or a weight for each contrast, whose
-        weighted sum is taken.
+        weighted sum is taken. A level with a weight above 0 that cannot be compared is an error.
 
     Attributes
     ----------
@@ -142,9 +142,10 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            If a setting or the table is unfit, a continuous attribute included; if no contrast is left.
+            If a setting or the table is unfit, a continuous attribute included; if a level that was named, or has a
+            weight above 0, has few rows; if no contrast is left.
         NotIdentifiedError, PositivityError
-            If the effect is not identified; if a level that was named does not overlap with the baseline.
+            If the effect is not identified; if such a level does not overlap with the baseline.
         """
         levels = self.levels(df)
         table = read_table(df, feature_columns(self.unfair.graph))
@@ -158,6 +159,11 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
             except (DataError, PositivityError) as error:
                 if self.contrasts is not None:
                     raise
+                if isinstance(self.over, Mapping) and self.over.get(level, 0.0) > 0.0:
+                    raise type(error)(
+                        f"over gives {level!r} a weight above 0, and it cannot be compared with the baseline, so that "
+                        f"its effect would go without a penalty: {error} Or leave it out of over."
+                    ) from error
                 left_out[level] = str(error)
         column = self.unfair.graph.sensitive_column
         if not found:

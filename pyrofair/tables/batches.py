@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from pyrofair._validation import did_you_mean, require_integer, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels, is_categorical
-from pyrofair.tables.reading import as_pandas, read_table
+from pyrofair.tables.reading import as_arrow, read_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["BATCH_ROWS", "Batches", "Largest", "Moments", "add_sums", "as_batches", "batch_weight"]
 
@@ -148,8 +151,9 @@ def as_batches(data: Any, columns: Sequence[str] | None = None, *, batch_rows: i
     ----------
     data
         A Parquet file, a folder of files ``*.parquet`` (in the order of their names; without folders in it), or a list
-        of files; a Dask DataFrame; or pandas DataFrames of the same columns and types: one, a list, or any iterable of
-        them that can be iterated again.
+        of files; a Dask DataFrame; a table of polars or pyarrow, of which a batch at a time becomes a DataFrame; or
+        pandas DataFrames of the same columns and types: one, a list, or any iterable of them that can be iterated
+        again.
     columns
         The columns to read, by default all.
     batch_rows
@@ -181,7 +185,6 @@ def as_batches(data: Any, columns: Sequence[str] | None = None, *, batch_rows: i
 
 
 def _make(data: Any, batch_rows: int) -> Batches:
-    data = as_pandas(data)
     if isinstance(data, Batches):
         made = copy(data)
         made.batch_rows = batch_rows
@@ -190,6 +193,8 @@ def _make(data: Any, batch_rows: int) -> Batches:
         return _ParquetBatches(_parquet_files(Path(data)), batch_rows)
     if isinstance(data, pd.DataFrame):
         return _FrameBatches([data], batch_rows)
+    if (arrow := as_arrow(data)) is not None:
+        return _ArrowBatches(arrow, data, batch_rows)
     if hasattr(data, "map_partitions") and hasattr(data, "npartitions"):
         return _DaskBatches(data, batch_rows)
     if isinstance(data, Sequence) and data and all(isinstance(each, str | Path) for each in data):
@@ -354,6 +359,46 @@ class _FrameBatches(Batches):
                 if is_categorical(frame[name]):
                     _join_levels(found, name, frame[name], declared=True)
         return found
+
+
+class _ArrowBatches(Batches):
+    """A table of Arrow, or of a library that hands its columns over as such: converted some rows at a time."""
+
+    def __init__(self, table: pa.Table, given: object, batch_rows: int) -> None:
+        self.table, self.given, self.batch_rows = table, given, batch_rows
+        self.columns = tuple(map(str, table.slice(0, 0).to_pandas().columns))  # without the index of a pandas table
+        self.sizes = (table.num_rows,)
+
+    def _identity(self) -> object:
+        return id(self.given)
+
+    def _frames(self, part: int) -> Iterator[pd.DataFrame]:
+        read = self.table.select(list(self.columns))
+        for start in range(0, self.table.num_rows, self.batch_rows):
+            yield read.slice(start, self.batch_rows).to_pandas()
+
+    def _distinct(self) -> dict[str, tuple[list[Any] | None, set[Any]]]:
+        found: dict[str, tuple[list[Any] | None, set[Any]]] = {}
+        narrow = copy(self)
+        narrow.columns = tuple(name for name in self.columns if not _is_number(self.table.schema.field(name).type))
+        if not narrow.columns:
+            return found
+        for frame in narrow._frames(0):
+            for name in narrow.columns:
+                if is_categorical(frame[name]):
+                    _join_levels(found, name, frame[name], declared=True)
+        for name, (declared, values) in found.items():
+            if declared is not None:  # parts of a table may have dictionaries of their own
+                chunks = self.table[name].chunks
+                listed = dict.fromkeys(value for chunk in chunks for value in chunk.dictionary.to_pylist())
+                found[name] = [value for value in listed if value is not None], values
+        return found
+
+
+def _is_number(arrow: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_boolean(arrow))
 
 
 def _type_name(dtype: Any) -> str:

@@ -18,9 +18,11 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.tables.labels import is_categorical, show_labels
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["as_pandas", "feature_columns", "read_table", "read_weight", "require_aligned", "warn_unused"]
+__all__ = ["as_arrow", "as_pandas", "feature_columns", "read_table", "read_weight", "require_aligned", "warn_unused"]
 
 EXACT = 2.0**53
 """Integers up to this size have a double-precision number of their own."""
@@ -38,17 +40,23 @@ def as_pandas(df: Any) -> Any:
     It is read through Arrow's stream interface. Types stay: what Arrow holds as a dictionary is categorical, text is
     text, and numbers and booleans have their width; missing values stay missing.
     """
+    table = as_arrow(df)
+    return df if table is None else table.to_pandas()
+
+
+def as_arrow(df: Any) -> pa.Table | None:
+    """Return a table of polars, pyarrow or another library as an Arrow table, and None for pandas and anything else."""
     if isinstance(df, pd.DataFrame) or not hasattr(df, "__arrow_c_stream__"):
-        return df
+        return None
     if not hasattr(df, "columns"):  # a stream that is empty once it was read, or a single column
-        return df
+        return None
     import pyarrow as pa  # tables of pandas do not need it
 
-    table = pa.table(df)
+    table = df if isinstance(df, pa.Table) else pa.table(df)
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:
         raise DataError(f"The table has the column {twice[0]!r} more than once; keep one of them.")
-    return table.to_pandas()
+    return table
 
 
 def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:

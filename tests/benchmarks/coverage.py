@@ -14,7 +14,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,19 +111,20 @@ def _crossed(c: Columns) -> Values:
 
 
 THROUGH_M1 = ("A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y")
+LOGISTIC = SEM(
+    _complete("R"),
+    THROUGH_M1,
+    arms=(1, 0, 1),
+    shares_m1=False,
+    roots=lambda u: {"R": ndtri(u[:, 0])},
+    n_roots=1,
+    propensity=lambda c: expit(0.2 + 0.6 * c["R"]),
+    m1=lambda a, c, e: 0.7 * a + 0.5 * c["R"] + e,
+    m2=lambda a, c, m1, e: 0.6 * a + 0.4 * m1 - 0.3 * c["R"] + e,
+    score=lambda a, c, m1, m2: expit(-0.6 + 0.7 * a + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
+)
 SEMS = {
-    "logistic right": SEM(
-        _complete("R"),
-        THROUGH_M1,
-        arms=(1, 0, 1),
-        shares_m1=False,
-        roots=lambda u: {"R": ndtri(u[:, 0])},
-        n_roots=1,
-        propensity=lambda c: expit(0.2 + 0.6 * c["R"]),
-        m1=lambda a, c, e: 0.7 * a + 0.5 * c["R"] + e,
-        m2=lambda a, c, m1, e: 0.6 * a + 0.4 * m1 - 0.3 * c["R"] + e,
-        score=lambda a, c, m1, m2: expit(-0.6 + 0.7 * a + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
-    ),
+    "logistic right": LOGISTIC,
     "logistic wrong": SEM(
         _complete("R", "Q"),
         THROUGH_M1,
@@ -162,38 +163,15 @@ SEMS = {
         m2=lambda a, c, m1, e: (e < 0.5 * a + 0.6 * m1 - 0.3 * c["R"] - 0.2).astype(np.float64),
         score=lambda a, c, m1, m2: expit(-1.25 + 0.7 * a + 1.2 * m1 + 0.8 * m2 - 0.4 * c["R"] * m1),
     ),
-    "no effect": SEM(
-        _complete("R"),
-        THROUGH_M1,
-        arms=(1, 0, 1),
-        shares_m1=False,
-        roots=lambda u: {"R": ndtri(u[:, 0])},
-        n_roots=1,
-        propensity=lambda c: expit(0.2 + 0.6 * c["R"]),
+    "no effect": replace(
+        LOGISTIC,
         m1=lambda a, c, e: 0.5 * c["R"] + e,
         m2=lambda a, c, m1, e: 0.4 * m1 - 0.3 * c["R"] + e,
         score=lambda a, c, m1, m2: expit(-0.6 + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
     ),
-    "hardly any overlap": SEM(
-        _complete("R"),
-        THROUGH_M1,
-        arms=(1, 0, 1),
-        shares_m1=False,
-        roots=lambda u: {"R": ndtri(u[:, 0])},
-        n_roots=1,
-        propensity=lambda c: expit(0.2 + 2.5 * c["R"]),
-        m1=lambda a, c, e: 0.7 * a + 0.5 * c["R"] + e,
-        m2=lambda a, c, m1, e: 0.6 * a + 0.4 * m1 - 0.3 * c["R"] + e,
-        score=lambda a, c, m1, m2: expit(-0.6 + 0.7 * a + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
-    ),
-    "mediators apart": SEM(
-        _complete("R"),
-        THROUGH_M1,
-        arms=(1, 0, 1),
-        shares_m1=False,
-        roots=lambda u: {"R": ndtri(u[:, 0])},
-        n_roots=1,
-        propensity=lambda c: expit(0.2 + 0.6 * c["R"]),
+    "hardly any overlap": replace(LOGISTIC, propensity=lambda c: expit(0.2 + 2.5 * c["R"])),
+    "mediators apart": replace(
+        LOGISTIC,
         m1=lambda a, c, e: 2.0 * a + 0.5 * c["R"] + e,
         m2=lambda a, c, m1, e: 2.0 * a + 0.4 * m1 - 0.3 * c["R"] + e,
         score=lambda a, c, m1, m2: expit(-0.6 + 0.7 * a + 0.4 * m1 - 0.5 * m2 + 0.6 * np.sin(1.5 * c["R"])),

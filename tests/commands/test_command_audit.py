@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.commands import main
 from pyrofair.commands.gate import judge
 
 GRAPH = "sex -> job; {sex job} -> hired"
@@ -22,27 +21,16 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> Call:
-    """Run a command in a folder of its own, and return its exit code and what it printed."""
-    monkeypatch.chdir(tmp_path)
-    if not request.node.name.startswith("test_from_a_csv"):  # pictures take time
-        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
+def call(call_here: Call, request: pytest.FixtureRequest) -> Call:
+    """Run a command beside a table, and return its exit code and what it printed; none fails unforeseen."""
+    if not request.node.name.startswith("test_from_a_csv"):
+        request.getfixturevalue("no_pictures")
     table().to_csv("court.csv", index=False)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        code: Any = 0
-        try:
-            main(arguments)
-        except SystemExit as end:
-            code = end.code
-        printed = capsys.readouterr()
-        assert code != 1, printed.err
-        return code, printed.out, printed.err
+        code, out, err = call_here(*arguments)
+        assert code != 1, err
+        return code, out, err
 
     return run
 

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.commands import main
 from pyrofair.exceptions import PyrofairWarning
 
 GRAPH = "A -> M; {A M} -> Y"
@@ -22,23 +21,11 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """Run a command in a folder of its own; pictures are empty files."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
+def call(call_here: Call, no_pictures: None) -> Call:
+    """Run a command beside a table to train on and one to test on."""
     table(0).to_csv("train.csv", index=False)
     table(1).to_csv("test.csv", index=False)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code: Any = 0
-        try:
-            main(arguments)
-        except SystemExit as end:
-            code = end.code
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
+    return call_here
 
 
 def table(seed: int, n: int = 400) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,33 @@ def one_step(*paths: str) -> pf.OneStep:
 
 def rule(rows: pd.DataFrame) -> NDArray[Any]:
     return np.where((rows["M"] + rows["A"]) > 1, "yes", "no")
+
+
+class Slow(nn.Module):
+    """A network with dropout that lets other threads run inside it, around layers that others may share."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.dropout = inner, nn.Dropout(0.5)
+
+    def forward(self, rows: torch.Tensor) -> Any:
+        first = self.inner(rows)
+        time.sleep(0.001)
+        return self.dropout(first)
+
+
+def test_threads_score_modules_that_share_layers_in_evaluation_mode() -> None:
+    shared = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5))
+    modules = [Slow(shared).train(), Slow(shared).train()]
+    shared[0].eval()
+    modules[1].dropout.eval()
+    modes = [[each.training for each in module.modules()] for module in modules]
+    models = [pf.ScoresOf(module, returns="logit") for module in modules]
+    expected = [positive_scores("m", model, X, GRAPH) for model in models]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: (i % 2, positive_scores("m", models[i % 2], X, GRAPH)), range(60)))
+    assert all(np.array_equal(scores, expected[i]) for i, scores in found)
+    assert [[each.training for each in module.modules()] for module in modules] == modes
 
 
 # --- decisions -------------------------------------------------------------------------------------------------------

@@ -387,6 +387,7 @@ def test_calibration_sees_a_wrong_mechanism() -> None:
 def test_words_and_history(learned: LearnedMechanisms) -> None:
     assert repr(learned) == "LearnedMechanisms(5 columns, 1350 training and 150 held-out rows, posterior='point')"
     assert "  D | A, Q: Integer, " in str(learned)
+    assert str(learned).count(repr(learned)) == 1
     history = learned.history
     assert list(history) == ["column", "step", "loss", "held_out"]
     for name, own in history.groupby("column"):

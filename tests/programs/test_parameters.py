@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,9 @@ def test_results_report_that_one_draw_of_the_prior_was_used() -> None:
     assert fitted.uncertain_parameters == ()
     assert fitted.counterfactual(UNITS).exact
     assert "one given value of b" in str(fitted.counterfactual(UNITS))
+    found = fitted.counterfactual(UNITS)
+    worlds = replace(found.worlds[0], exact=False), found.worlds[1]  # of a noise that no world shown depends on
+    assert "for all units\n" in str(replace(found, worlds=worlds))
 
 
 def test_a_program_without_open_parameters_reports_none() -> None:
