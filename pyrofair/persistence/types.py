@@ -34,7 +34,8 @@ def _hints(of: type) -> dict[str, Any]:
     found = {}
     for each in fields(of):  # type: ignore[arg-type]
         text = str(each.type).replace("pd.Index[Any]", "pd.Index")
-        bearer = type(of.__name__, (), {"__annotations__": {each.name: text}, "__module__": of.__module__})
+        module = next(base.__module__ for base in of.__mro__ if each.name in vars(base).get("__annotations__", ()))
+        bearer = type(of.__name__, (), {"__annotations__": {each.name: text}, "__module__": module})
         found |= get_type_hints(bearer)
     return found
 
