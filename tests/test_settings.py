@@ -96,6 +96,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "shares": ("x", [2], ["x"], THING, math.nan, True, None, -1, math.inf),
     "weight": (*NEVER, [-1.0] * 60, [0.0] * 60, -1, 0, math.inf),
     "callable": (*NEVER, 1),
+    "path": ("", 1, True, None, [1], THING, math.nan, b"x"),
+    "savable": (*NEVER, True, None, 2.5, pf.IPW, TABLE),
     "source": (*NEVER, 1, UNFAIR),
     "source or paths": (*NEVER, 1),
 }
@@ -510,6 +512,23 @@ settings(
     besides="values weight",
     most_levels="count",
     components="count",
+)
+
+settings(
+    pf.save,
+    lambda **given: pf.save(
+        given.pop("obj", UNFAIR), given.pop("path", "no folder of this name/x"), **({"overwrite": False} | given)
+    ),
+    obj="savable",
+    path="path",
+    overwrite="flag",
+)
+settings(
+    pf.load,
+    lambda **given: pf.load(given.pop("path", "no folder of this name/x"), **given),
+    path="path",
+    given="mapping or none",
+    skops="flag",
 )
 
 EACH = [(name, setting) for name, (_, kinds) in CALLS.items() for setting in kinds]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -26,7 +27,7 @@ from pyrofair.classifiers.pscf.networks import FixedSpread, Latent, LatentSEM, e
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
 from pyrofair.effects import functionals
-from pyrofair.effects.potential_outcomes import GroupSize
+from pyrofair.effects.potential_outcomes import GroupSize, PotentialOutcomes
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Estimand, identify
@@ -36,11 +37,13 @@ from pyrofair.inference.posterior import Posterior
 from pyrofair.mechanisms import families, fitting
 from pyrofair.mechanisms.conditional import ConditionalDistribution, LearnedProgram, Network
 from pyrofair.mechanisms.learn import LearnedMechanisms
-from pyrofair.persistence.codec import Code, Kind, Kinds
+from pyrofair.persistence.codec import Code, Kind, Kinds, NotGiven
 from pyrofair.persistence.programs import compare_programs, fingerprint
 from pyrofair.persistence.trees import make_boosted, take_boosted
+from pyrofair.persistence.types import require_types
 from pyrofair.programs.covariates import ProgramWithCovariates
 from pyrofair.sources import gcomputation, ipw, onestep, propensity, sem
+from pyrofair.sources.contrasts import Contrasts
 from pyrofair.sources.gcomputation import GComputation, SplitMechanisms
 from pyrofair.sources.gformula import MechanismGraph
 from pyrofair.sources.graph_form import GraphForm
@@ -82,13 +85,16 @@ def _settings(of: type) -> list[str]:
 # -- ways to save a class ----------------------------------------------------------------------------------------------
 
 
-def _value(of: type, *, drop: tuple[str, ...] = ()) -> Kind:
-    """Return how a dataclass is saved: by its fields, without some that are made again."""
+def _value(of: type, *, drop: tuple[str, ...] = (), check: Callable[[State], bool] | None = None) -> Kind:
+    """Return how a dataclass is saved: by its fields, without some that are made again; ``check`` compares them."""
     assert is_dataclass(of)
     names = [each.name for each in fields(of) if each.init and each.name not in drop]
 
     def make(state: State) -> Any:
         _require(state, names, names)
+        require_types(of, state)
+        if check is not None and not check(state):
+            raise ValueError(f"the parts of its {of.__name__} do not belong together")
         return of(**state)
 
     return Kind(of.__name__, of, lambda value: {name: getattr(value, name) for name in names}, make)
@@ -220,6 +226,7 @@ def _take_split(split: SplitMechanisms) -> State:
 
 
 def _make_split(state: State) -> SplitMechanisms:
+    require_types(SplitMechanisms, state)
     return SplitMechanisms(learn=None, **state)
 
 
@@ -234,6 +241,36 @@ def _after_gcomputation(source: GComputation) -> None:
         seen.add(id(split))
         object.__setattr__(split, "learn", learn)
         split = split.origin
+
+
+def _check_contrasts(source: Contrasts) -> None:
+    """Refuse contrasts that no fit makes; one of code that was given again is its own."""
+    if not isinstance(source.source, NotGiven):
+        source._check_settings()
+    fitted = [name for name in ("sources_", "left_out_") if name in vars(source)]
+    if fitted and not (len(fitted) == 2 and all(isinstance(getattr(source, name), dict) for name in fitted)):
+        raise ValueError("its contrasts are no dictionaries")
+    if fitted and not all(isinstance(each, PotentialOutcomes) for each in source.sources_.values()):
+        raise ValueError("a contrast has no source")
+
+
+def _same_rows(state: State) -> bool:
+    """Return whether the parts of a table's rows are as many as the rows."""
+    n, position = len(state["table"]), state["position"]
+    parts = [state[name] for name in ("a", "weight", "kept")] + ([] if position is None else [position])
+    return all(each.shape == (n,) for each in parts) and bool(np.isfinite(state["weight"]).all())
+
+
+def _same_leaves(state: State) -> bool:
+    """Return whether each row is in a leaf that is there."""
+    codes, values, n = state["codes"], state["values"], len(state["raw"])
+    before, train = state["before"], state["train"]
+    return (
+        len(codes) == len(values)
+        and all(c.shape == (n,) and (not n or c.max() < len(v)) for c, v in zip(codes, values, strict=True))
+        and (not len(train) or bool(0 <= train.min() <= train.max() < n))
+        and (before is None or [each.shape for each in before.trees] == [each.shape for each in values])
+    )
 
 
 def _refuse_batches(_: Any) -> State:
@@ -346,6 +383,8 @@ def _unfitted(source: Any) -> Any:
     """Return the settings of a source, without what it has fitted."""
     if type(source) in SOURCES:
         return _new(type(source), {name: getattr(source, name) for name in _settings(type(source))})
+    if type(source) is Contrasts:
+        return Contrasts(_unfitted(source.source), contrasts=source.contrasts, over=source.over)
     return None if source is None else Code("source", source, True)
 
 
@@ -374,6 +413,8 @@ def _make_penalized(state: State) -> PenalizedClassifier:
                 "given['model'] must be a torch module here: how many features its encoder makes is not known."
             )
         else:
+            if module["width"] != _width(made):
+                raise ValueError("its module is of another width than its encoder")
             built = make_module(made.model, int(module["width"]))
         expected = {name: tuple(each.shape) for name, each in module["state"].items()}
         found = {name: tuple(each.shape) for name, each in built.state_dict().items()}
@@ -389,6 +430,8 @@ def _make_penalized(state: State) -> PenalizedClassifier:
 
 def _device(name: str) -> str:
     """Return a device, or the processor where it is not available."""
+    if torch.device(name).type == "meta":
+        raise ValueError("its device holds no numbers")
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError):
@@ -494,10 +537,11 @@ _ALL: list[Kind] = [
     ),
     Kind("SplitMechanisms", SplitMechanisms, _take_split, _make_split),
     _attributes(SEM, "_given", drop="_read", constraints=sem.CONSTRAINTS),
+    _attributes(Contrasts, "sources_ left_out_", after=_check_contrasts),
     Kind("ProgramWithCovariates", ProgramWithCovariates, _take_covariates, _make_covariates),
     Kind("BatchNuisances", BatchNuisances, _refuse_batches, _refuse_batches),
     _value(propensity.Nuisances, drop=("matches",)),
-    replace(_value(propensity.Rows, drop=("probability",)), name="propensity.Rows"),
+    replace(_value(propensity.Rows, drop=("probability",), check=_same_rows), name="propensity.Rows"),
     _value(propensity.GroupOverlap),
     _value(propensity.Cell),
     _value(GroupSize),
@@ -510,7 +554,7 @@ _ALL: list[Kind] = [
     ),
     _attributes(propensity.Stacked, _CLASSIFIER, made_of=_OF_CLASSIFIER),
     _value(LeafValues),
-    _value(Leaves),
+    _value(Leaves, check=_same_leaves),
     _attributes(Stack, "share_ models_ classes_"),
     _attributes(TableEncoder, "categories_ numeric_ scaler_", drop="one_hot_", after=_after_encoder),
     _estimator(StandardScaler, "mean_ var_ scale_ n_samples_seen_ n_features_in_ feature_names_in_"),
@@ -535,7 +579,17 @@ _ALL: list[Kind] = [
     *(_layer(of, names) for of, names in LAYERS.items()),
 ]
 
-TOP = (CausalGraph, UnfairPaths, *SOURCES, LearnedMechanisms, Posterior, PenalizedClassifier, PSCF, PenaltyPath)
+TOP = (
+    CausalGraph,
+    UnfairPaths,
+    *SOURCES,
+    Contrasts,
+    LearnedMechanisms,
+    Posterior,
+    PenalizedClassifier,
+    PSCF,
+    PenaltyPath,
+)
 """The classes of objects that are saved by themselves."""
 
 

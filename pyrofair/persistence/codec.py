@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +49,10 @@ HELD = [
 SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 UNITS = ("s", "ms", "us", "ns")
+FEW = 10_000
+"""A range of rows may be so long besides the number of bytes of the file."""
+LAST = {"MT19937": 624, "Philox": 4}
+"""The last position of generators that make several numbers at once."""
 Json = Any
 
 
@@ -140,10 +145,9 @@ class Writer:
             return value
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
-        if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+            self._require_held(value.dtype)
             return {"scalar": value.dtype.name, "of": self.write(value.item())}
-        if type(value) is np.str_:
-            return {"scalar": "str", "of": str(value)}
         if value is pd.NA:
             return {"scalar": "NA"}
         if type(value) is list:
@@ -241,20 +245,34 @@ class Writer:
 
     # -- arrays and tables --------------------------------------------------------------------------------------------
 
+    def _require_held(self, dtype: np.dtype[Any]) -> None:
+        if dtype.name not in HELD:
+            raise DataError(
+                f"{self._where()} holds numbers of the type {dtype}, which no file holds. Convert them first, such as "
+                "to float64."
+            )
+
     def _held(self, values: NDArray[Any]) -> str:
-        if values.dtype.name not in HELD:
-            raise DataError(f"{self._where()} holds numbers of the type {values.dtype}, which no file holds.")
+        self._require_held(values.dtype)
         name = str(len(self.arrays))
         self.arrays[name] = np.array(values, dtype=values.dtype.newbyteorder("="), order="C")
         return name
 
     def _array(self, values: NDArray[Any]) -> Json:
-        if values.dtype.kind in "OU":
+        if values.dtype.kind == "O":
             return self._objects(values)
+        if values.dtype.kind == "U":
+            return self._text(values)
         if values.dtype.kind in "mM":
             return {"array": self._held(values.view(np.int64)), "as": values.dtype.str}
         by_columns = values.flags.f_contiguous and not values.flags.c_contiguous
         return {"array": self._held(values)} | ({"order": "F"} if by_columns else {})
+
+    def _text(self, values: NDArray[Any]) -> Json:
+        """Return an array of texts of one length as their code points, which take the memory of the array itself."""
+        length = max(1, values.dtype.itemsize // 4)
+        plain = np.ascontiguousarray(values, dtype=f"=U{length}").reshape(-1)
+        return {"array": self._held(plain.view(np.uint32).reshape(*values.shape, length)), "as": f"U{length}"}
 
     def _objects(self, values: NDArray[Any]) -> Json:
         """Return an array of objects as its distinct values and their codes."""
@@ -267,9 +285,8 @@ class Writer:
                 levels[key] = len(distinct)
                 distinct.append(value)
             codes[i] = levels[key]
-        text = {"text": True} if values.dtype.kind == "U" else {}
         return {"objects": [self._item(i, each) for i, each in enumerate(distinct)],
-                "codes": self._held(codes.reshape(values.shape)), **text}  # fmt: skip
+                "codes": self._held(codes.reshape(values.shape))}  # fmt: skip
 
     def _index(self, index: pd.Index[Any]) -> Json:
         name = {"name": self.write(index.name)}
@@ -354,6 +371,8 @@ class Reader:
         self.kinds, self.arrays, self.skops = kinds, content.arrays, skops
         self.classes = {kind.name: kind for kind in kinds.classes.values()}
         self.known: list[Any] = []
+        self.taken: set[str] = set()
+        self.longest = FEW + sum(each.nbytes for each in content.arrays.values())
         self.depth = 0
         self.codes: dict[str, Any] = {}
         self._take_codes(content.structure["code"], given)
@@ -450,14 +469,16 @@ class Reader:
         name = node["scalar"]
         if name == "NA":
             return pd.NA
-        if name == "str":
-            return np.str_(node["of"])
         return np.dtype(HELD[HELD.index(name)]).type(self.read(node["of"]))
 
     # -- arrays and tables --------------------------------------------------------------------------------------------
 
     def _held(self, name: str) -> NDArray[Any]:
-        return np.array(self.arrays[name])  # a copy that can be written to
+        """Return a copy of an array, which can be written to; each is taken once, so that all fit the file's size."""
+        if name in self.taken:
+            raise ValueError(f"it holds the array {shown(name)} twice")
+        self.taken.add(name)
+        return np.array(self.arrays[name])
 
     def _column(self, node: dict[str, Json]) -> Any:
         """Return an array, or a pandas array."""
@@ -465,6 +486,8 @@ class Reader:
             found = self._held(node["array"])
             if "as" in node:
                 dtype = np.dtype(str(node["as"]))
+                if dtype.kind == "U":
+                    return _read_text(found, dtype)
                 if dtype.kind not in "mM" or dtype.itemsize != 8:
                     raise ValueError(f"{dtype} is no type of times")
                 return found.view(dtype)
@@ -492,13 +515,13 @@ class Reader:
         if codes.dtype.kind not in "iu" or (codes.size and not 0 <= codes.min() <= codes.max() < len(levels)):
             raise ValueError("it has codes without a value")
         found = levels[codes]
-        if node.get("text"):
-            return np.array(found.tolist(), dtype=str).reshape(codes.shape)
         return np.asarray(found, dtype=object).reshape(codes.shape)
 
     def _index(self, kind: str, node: dict[str, Json]) -> pd.Index[Any]:
         if kind == "range":
             start, stop, step = (int(each) for each in node["range"])
+            if len(range(start, stop, step)) > self.longest:
+                raise ValueError("it has a range of more rows than it has bytes")
             return pd.RangeIndex(start, stop, step, name=self.read(node["name"]))
         if kind == "multi":
             levels = [self.read(each) for each in node["multi"]]
@@ -539,10 +562,10 @@ class Reader:
 
     def _generator(self, node: dict[str, Json]) -> Any:
         state = self.read(node["of"])
-        names = (
-            ("MT19937",) if node["generator"] == "RandomState" else ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
-        )
-        made: Any = getattr(np.random, names[names.index(state["bit_generator"])])(0)
+        names = ("MT19937",) if node["generator"] == "RandomState" else GENERATORS
+        kind = names[names.index(state["bit_generator"])]
+        _require_position(kind, state)
+        made: Any = getattr(np.random, kind)(0)
         made.state = state
         if node["generator"] == "Generator":
             return np.random.Generator(made)
@@ -555,6 +578,22 @@ def _position(number: Any, size: int) -> int:
     if type(number) is not int or not 0 <= number < size:
         raise ValueError(f"it refers to the object {shown(number)} of {size}")
     return number
+
+
+def _require_position(kind: str, state: Mapping[str, Any]) -> None:
+    """Refuse a position at which a generator of numpy would read outside its memory; it does not look itself."""
+    place, key = {"MT19937": (state["state"], "pos"), "Philox": (state, "buffer_pos")}.get(kind, ({}, ""))
+    if key and not (isinstance(place[key], int | np.integer) and 0 <= place[key] <= LAST[kind]):
+        raise ValueError(f"its generator stands at {shown(place[key])}")
+
+
+def _read_text(points: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """Return code points, one text along the last axis, as an array of texts."""
+    if points.dtype != np.uint32 or points.ndim == 0 or dtype.itemsize != 4 * points.shape[-1]:
+        raise ValueError("it has texts of another length")
+    if (points > sys.maxunicode).any():
+        raise ValueError("it has a text of no characters")
+    return np.ascontiguousarray(points).reshape(-1).view(dtype).reshape(points.shape[:-1])
 
 
 def _arrow(name: str) -> Any:

@@ -41,8 +41,8 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     Parameters
     ----------
     obj
-        A ``PenalizedClassifier``, ``PSCF``, ``IPW``, ``OneStep``, ``GComputation``, ``SEM``, ``LearnedMechanisms``,
-        ``Posterior``, ``PenaltyPath``, ``CausalGraph`` or ``UnfairPaths``, fitted or not.
+        A ``PenalizedClassifier``, ``PSCF``, ``IPW``, ``OneStep``, ``GComputation``, ``SEM``, ``Contrasts``,
+        ``LearnedMechanisms``, ``Posterior``, ``PenaltyPath``, ``CausalGraph`` or ``UnfairPaths``, fitted or not.
     path
         The file, such as ``"model.pyrofair"``, in a folder that exists.
     overwrite
@@ -73,7 +73,14 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     content, writer = _content(obj)
     data = to_bytes(content)
     given = {name: code.value for name, code in writer.codes.items()}
-    _require_same(content, _content(_read(content, given, skops=True))[0], writer.by_skops)
+    try:
+        again = _read(content, given, skops=True)
+    except MEANINGLESS as error:
+        raise DataError(
+            f"The {type(obj).__name__} cannot be read back, and was not written: {type(error).__name__}: "
+            f"{shown(str(error))}. Please report what it holds: its settings, and the types of its columns."
+        ) from error
+    _require_same(content, _content(again)[0], writer.by_skops)
     write_file(place, data, overwrite=overwrite)
 
 

@@ -22,8 +22,9 @@ __all__ = ["make_boosted", "require_same_sklearn", "take_boosted"]
 SETS = ("binned_left_cat_bitsets", "raw_left_cat_bitsets")
 """The sets of categories that go to the left, 256 bits each."""
 
-SHORT = {"max_iter": 1, "early_stopping": False, "warm_start": False, "verbose": 0, "random_state": 0}
-"""The settings of a fit that is there for its frame alone."""
+SHORT = {"max_iter": 1, "early_stopping": False, "warm_start": False, "verbose": 0, "random_state": 0,
+         "min_samples_leaf": 1_000_000}  # fmt: skip
+"""The settings of a fit that is there for its frame alone: a root, for which no histogram takes memory."""
 
 
 def require_same_sklearn(version: str) -> None:
@@ -73,8 +74,9 @@ def make_boosted(state: Mapping[str, Any]) -> HistGradientBoostingClassifier:
     """Return boosted trees made of arrays.
 
     A model of one tree, fitted to a table of such columns that holds each category, has everything besides the trees.
-    Trees go down from their root only, and name no column, set or node that is not there: a walk down them ends, and
-    stays inside their memory.
+    Trees go down from their root only, each node once, and name no column, set or node that is not there; a set of
+    categories is asked of columns of categories alone: a walk down them ends, stays inside their memory, and adds up to
+    a number.
     """
     settings = dict(state["settings"])
     if "nodes" not in state:
@@ -84,9 +86,14 @@ def make_boosted(state: Mapping[str, Any]) -> HistGradientBoostingClassifier:
     if len(classes) != 2:
         raise ValueError("it has trees for other than two classes")
     made = _frame({**settings, **SHORT}, state["columns"], state["categories"], classes)
+    if not np.array_equal(made.classes_, classes):
+        raise ValueError("its classes are not in order")
     made.set_params(**settings)
-    made._predictors = [[tree] for tree in _trees(state, int(made.n_features_in_))]
-    made._baseline_prediction = np.array([[float(state["baseline"])]])
+    baseline, trees = float(state["baseline"]), _trees(state, _categorical(made))
+    if not np.isfinite(abs(baseline) + sum(float(np.abs(tree.nodes["value"]).max()) for tree in trees)):
+        raise ValueError("its trees add up to no number")
+    made._predictors = [[tree] for tree in trees]
+    made._baseline_prediction = np.array([[baseline]])
     made.train_score_, made.validation_score_ = (np.asarray(each) for each in state["scores"])
     return made
 
@@ -138,31 +145,57 @@ def _table(columns: Any, categories: Mapping[int, NDArray[Any]]) -> tuple[Any, i
     return pd.DataFrame(held), n
 
 
-def _trees(state: Mapping[str, Any], features: int) -> list[TreePredictor]:
-    """Return the trees, after their nodes were checked."""
-    fields, sizes, bits = state["nodes"], np.asarray(state["sizes"]), np.asarray(state["bits"])
+def _categorical(made: HistGradientBoostingClassifier) -> NDArray[np.bool_]:
+    """Return for each column, in the order in which trees read them, whether it has categories that a set can hold."""
+    known, n = made._bin_mapper.is_categorical_, int(made.n_features_in_)
+    found = np.zeros(n, dtype=bool) if known is None else np.asarray(known, dtype=bool)
+    if found.shape != (n,):
+        raise ValueError("its columns are not those of its trees")
+    return found
+
+
+def _trees(state: Mapping[str, Any], categorical: NDArray[np.bool_]) -> list[TreePredictor]:
+    """Return the trees, after their nodes were checked: compiled code follows each number in them without a check."""
+    fields, features = state["nodes"], len(categorical)
     n = len(fields["left"])
-    if (sizes <= 0).any() or (bits < 0).any() or len(sizes) != len(bits) or sizes.sum() != n:
+    sizes, bits = (_counts(state[name]) for name in ("sizes", "bits"))
+    if (sizes <= 0).any() or (sizes > n).any() or len(sizes) != len(bits) or sizes.sum() != n:
         raise ValueError("its trees differ in size from what they declare")
     nodes = np.zeros(n, dtype=PREDICTOR_RECORD_DTYPE)
     for name in PREDICTOR_RECORD_DTYPE.names:
-        nodes[name] = fields[name]
-    sets = [np.ascontiguousarray(state[name], dtype=np.uint32).reshape(-1, 8) for name in SETS]
-    if any(len(each) != bits.sum() for each in sets):
+        nodes[name] = _typed(fields[name], PREDICTOR_RECORD_DTYPE[name], (n,))
+    sets = [_typed(state[name], np.dtype(np.uint32), (len(state[name]), 8)) for name in SETS]
+    if (bits < 0).any() or any((bits > len(each)).any() or len(each) != bits.sum() for each in sets):
         raise ValueError("its trees differ in sets from what they declare")
     found = []
     for end, size, last, count in zip(np.cumsum(sizes), sizes, np.cumsum(bits), bits, strict=True):
         own = nodes[end - size : end].copy()
         inner, at = own["is_leaf"] == 0, np.arange(size)
         below = np.stack([own["left"], own["right"]]).astype(np.int64)[:, inner]
-        by_set = inner & (own["is_categorical"] != 0)
+        column, by_set = own["feature_idx"][inner], inner & (own["is_categorical"] != 0)
         wrong = (
-            ((below <= at[inner]) | (below >= size)).any()
-            or ((own["feature_idx"][inner] < 0) | (own["feature_idx"][inner] >= features)).any()
+            (below <= at[inner]).any()
+            or not np.array_equal(np.sort(below.ravel()), at[1:])  # each node but the root is below one other
+            or ((column < 0) | (column >= features)).any()
             or (own["bitset_idx"][by_set] >= count).any()
-            or not np.isin(own["is_leaf"], (0, 1)).all()
+            or not all(np.isin(own[name], (0, 1)).all() for name in ("is_leaf", "is_categorical", "missing_go_to_left"))
         )
         if wrong:
             raise ValueError("a tree of it leads out of its nodes, columns or sets")
+        if (by_set[inner] != categorical[column]).any():
+            raise ValueError("a tree of it splits numbers by a set of categories, or categories as numbers")
+        if np.isnan(own["num_threshold"]).any():
+            raise ValueError("a tree of it splits at no number")
         found.append(TreePredictor(own, *(s[last - count : last].copy() for s in sets)))
     return found
+
+
+def _counts(values: Any) -> NDArray[np.int64]:
+    return _typed(values, np.dtype(np.int64), (len(values),))
+
+
+def _typed(values: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array of a type and a shape, which is refused where it has others: nothing is converted."""
+    if not isinstance(values, np.ndarray) or values.dtype != dtype or values.shape != shape:
+        raise ValueError("its trees are held in arrays of another type or shape")
+    return np.ascontiguousarray(values)

@@ -233,6 +233,158 @@ def test_all_types_of_columns_survive() -> None:
     assert found["columns"].flags.f_contiguous
 
 
+FUZZ = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np, pandas as pd
+import pyrofair as pf
+from pathlib import Path
+from pyrofair.persistence.files import Content, read_file, to_bytes
+folder, tries = Path(sys.argv[1]), int(sys.argv[2])
+few = pd.read_parquet(folder / "table.parquet")
+rng = np.random.default_rng(int(sys.argv[3]))
+path = folder / "forged"
+loaded = 0
+for name in ("ipw", "onestep"):
+    whole = read_file(folder / name)
+    names = sorted(whole.arrays)
+    for _ in range(tries):
+        arrays = {each: whole.arrays[each].copy() for each in names}
+        for name in rng.choice(names, rng.integers(1, 4)):
+            flat = arrays[name].reshape(-1)
+            if flat.size == 0:
+                continue
+            at = rng.integers(0, flat.size, 1 if rng.random() < 0.5 else flat.size)
+            if rng.random() < 0.5:
+                flat[at] = flat[rng.integers(0, flat.size)]
+            elif flat.dtype.kind == "f":
+                flat[at] = rng.choice([np.nan, np.inf, -1e308, 0.0, 1.0])
+            elif flat.dtype.kind == "b":
+                flat[at] = ~flat[at]
+            else:
+                flat[at] = np.array(rng.choice([0, 1, 2, 7, 255, 2**31, 2**62]), dtype=np.int64).astype(flat.dtype)
+        path.write_bytes(to_bytes(Content(whole.structure, arrays)))
+        try:
+            source = pf.load(path)
+        except pf.DataError:
+            continue
+        loaded += 1
+        for models in source.nuisances_.models.values():
+            for model in getattr(models, "models_", []):
+                known = [c for c in few.columns if c in list(getattr(model, "feature_names_in_", []))]
+                if known:
+                    assert np.isfinite(model.predict_proba(few[known])).all()
+print("loaded", loaded)
+"""
+
+
+def test_forged_arrays_of_boosted_sources_never_leave_their_memory(tmp_path: Path) -> None:
+    """Each forged file is loaded and predicts numbers, or is refused; a crash of compiled code ends the process."""
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({"A": rng.integers(0, 2, 200), "C": pd.Categorical(rng.choice(["x", "y", "z"], 200))})
+    table["M"] = table["A"] + rng.normal(size=200)
+    unfair = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    for name, of in {"ipw": pf.IPW, "onestep": pf.OneStep}.items():
+        pf.save(of(unfair, propensity="boosted", random_state=0).fit(table), tmp_path / name)
+    table[::20].to_parquet(tmp_path / "table.parquet")
+    path = {"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1", "PATH": ""}
+    command = [sys.executable, "-c", FUZZ, str(tmp_path), "8", "0"]
+    found = subprocess.run(command, cwd=tmp_path, env=path, timeout=300, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert int(found.stdout.split()[-1]) > 0
+
+
+def test_trees_ask_sets_of_columns_of_categories_alone() -> None:
+    table = pd.DataFrame({"v": RNG.normal(size=200), "w": RNG.normal(size=200)})
+    state = take_boosted(HistGradientBoostingClassifier(max_iter=3).fit(table, (table["v"] > 0).astype(int)))
+    nodes, trees = dict(state["nodes"]), len(state["sizes"])
+    nodes["is_categorical"] = (nodes["is_leaf"] == 0).astype(np.uint8)
+    sets = np.zeros((trees, 8), dtype=np.uint32)
+    forged = {**state, "nodes": nodes, "bits": np.ones(trees, dtype=np.int64)}
+    with pytest.raises(ValueError, match="splits numbers by a set of categories"):
+        make_boosted({**forged, "binned_left_cat_bitsets": sets, "raw_left_cat_bitsets": sets})
+    huge = {**state["nodes"], "value": np.full_like(nodes["value"], 1e308)}
+    with pytest.raises(ValueError, match="add up to no number"):
+        make_boosted({**state, "nodes": huge})
+    with pytest.raises(ValueError, match="another type or shape"):
+        make_boosted({**state, "nodes": {**nodes, "left": nodes["left"].astype(float)}})
+
+
+def _read(node: Any, **arrays: Any) -> Any:
+    return Reader(KINDS, Content({"code": []}, arrays), {}, skops=False).read(node)
+
+
+def test_memory_is_that_of_the_file() -> None:
+    codes = np.zeros(2000, dtype=np.int8)
+    texts = _read({"objects": ["x" * 1000], "codes": "a"}, a=codes)
+    assert texts.dtype == object
+    empty = {"index": {"range": [0, 10**15, 1], "name": None}, "columns": {"range": [0, 0, 1], "name": None}}
+    with pytest.raises(ValueError, match="a range of more rows"):
+        _read({"table": [], **empty})
+    with pytest.raises(ValueError, match="holds the array 'a' twice"):
+        _read([{"array": "a"}, {"array": "a"}], a=codes)
+    with pytest.raises(ValueError, match="texts of another length"):
+        _read({"array": "a", "as": "U99999"}, a=np.zeros((2, 3), dtype=np.uint32))
+    with pytest.raises(ValueError, match="a text of no characters"):
+        _read({"array": "a", "as": "U1"}, a=np.full((2, 1), 2**31, dtype=np.uint32))
+
+
+@pytest.mark.parametrize("of", [np.random.MT19937, np.random.Philox])
+def test_generators_stand_inside_their_memory(of: Any) -> None:
+    writer = Writer(KINDS)
+    state = of(0).state
+    (state["state"] if "pos" in state["state"] else state)["pos" if "pos" in state["state"] else "buffer_pos"] = -7
+    node = {"generator": "Generator", "of": writer.write(state)}
+    with pytest.raises(ValueError, match="its generator stands at -7"):
+        _read(node, **writer.arrays)
+
+
+@pytest.mark.parametrize("value", [np.longdouble(1), np.complex128(1), np.ones(2, dtype=np.longdouble)])
+def test_numbers_of_other_types_are_refused(value: Any) -> None:
+    with pytest.raises(pf.DataError, match=r"holds numbers of the type .*, which no file holds\. Convert them"):
+        Writer(KINDS).write({"x": value})
+
+
+@pytest.mark.parametrize("name", ["size", "widths", "direct"])
+def test_fields_of_another_type_are_refused(name: str) -> None:
+    kind = next(each for each in KINDS.classes.values() if each.name == "Network")
+    state = {"widths": (1, 2), "hidden": (3,), "size": 2, "direct": True}
+    assert kind.make(dict(state)).size == 2
+    with pytest.raises(TypeError, match=rf"Network\.{name} is of the type str: 'x'"):
+        kind.make({**state, name: "x"})
+
+
+def test_the_width_of_a_module_is_that_of_its_encoder(tmp_path: Path) -> None:
+    labels = (TABLE["M"] > 0).astype(int)
+    model = pf.PenalizedClassifier("network", source=pf.IPW(UNFAIR), epochs=1, progress=False, random_state=0)
+    pf.save(model.fit(TABLE, labels), tmp_path / "model")
+
+    def change(structure: Any, _: Any) -> None:
+        structure["object"]["state"]["module"] = {"dict": [["width", 3_000_000], ["state", {"dict": []}],
+                                                           ["training", False]]}  # fmt: skip
+
+    forged = rewritten((tmp_path / "model").read_bytes(), change, tmp_path)
+    refused(tmp_path / "forged", forged, "its module is of another width than its encoder")
+
+
+def test_contrasts_are_saved(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    race = rng.choice(["w", "b", "a"], 300)
+    table = pd.DataFrame({"race": race, "M": rng.normal(race == "b")})
+    labels = (table["M"] > 0).astype(int)
+    graph = pf.CausalGraph("race -> M -> Y; race -> Y", sensitive="race", outcome="Y", baseline="w", contrast="b")
+    source = pf.Contrasts(pf.IPW(graph.unfair("race -> Y")), over={"a": 1.0, "b": 2.0})
+    model = pf.PenalizedClassifier("logistic", source=source, epochs=2, progress=False, random_state=0)
+    pf.save(model.fit(table, labels), tmp_path / "model")
+    loaded = pf.load(tmp_path / "model")
+    assert loaded.source.over == source.over
+    np.testing.assert_array_equal(loaded.predict_proba(table), model.predict_proba(table))
+    pf.save(model.source_, tmp_path / "source")
+    for level, pair in pf.load(tmp_path / "source").pairs(df=table).items():
+        for one, other in zip(pair, model.source_.pairs(df=table)[level], strict=True):
+            np.testing.assert_array_equal(one.weight, other.weight)
+
+
 CODE = """
 import sys, warnings
 warnings.simplefilter("error")
