@@ -88,8 +88,8 @@ def flips(
     >>> given = pd.DataFrame({"A": [0, 1], "M": [-3.0, 0.5]}, index=["one", "other"])
     >>> found = flips({"model": model}, SEM(program, graph.unfair("A -> Y", "A -> M -> Y")), given)
     >>> found[["row", "path", "flips"]].to_dict("tight")["data"]  # doctest: +NORMALIZE_WHITESPACE
-    [['one', 'all unfair paths', 0.0], ['other', 'all unfair paths', 1.0], ['one', 'A -> M -> Y', 0.0],
-     ['other', 'A -> M -> Y', 1.0], ['one', 'A -> Y', 0.0], ['other', 'A -> Y', 1.0]]
+    [['one', 'all unfair paths', 1.0], ['other', 'all unfair paths', 1.0], ['one', 'A -> M -> Y', 0.0],
+     ['other', 'A -> M -> Y', 0.0], ['one', 'A -> Y', 0.0], ['other', 'A -> Y', 1.0]]
     """
     if not isinstance(models, Mapping) or not models or not all(isinstance(name, str) for name in models):
         raise DataError(f"models={shown(models)} must give models by name: flips({{'plain': model}}, sem, rows).")

@@ -164,7 +164,7 @@ def _check_column(name: str, column: str, graph: CausalGraph, allowed: Sequence[
         raise DataError(
             f"{which}which is no column of the graph.{did_you_mean(column, allowed)} The weights and regressions do "
             "not condition on it, so that their errors need not cancel within its levels. Add it to the graph, with "
-            f"its arrows (f'{column} -> {graph.outcome}'), if the sensitive attribute does not cause it. {choose}"
+            f"its arrows ('{column} -> {graph.outcome}'), if the sensitive attribute does not cause it. {choose}"
         )
     if node in graph.descendants(graph.sensitive):
         raise DataError(
@@ -174,7 +174,7 @@ def _check_column(name: str, column: str, graph: CausalGraph, allowed: Sequence[
         )
     raise DataError(
         f"{which}which is no cause of what a classifier reads, so that nothing conditions on it. Add its arrow to the "
-        f"graph (f'{column} -> {graph.outcome}'). {choose}"
+        f"graph ('{column} -> {graph.outcome}'). {choose}"
     )
 
 

@@ -76,7 +76,20 @@ class Adapter(ABC):
 
         ``labels`` are those of the outcome, if known, which serve a model of decisions that names none.
         """
-        return self.read(name, self.ask(name, rows, graph, order), len(rows), graph, labels)
+        returned = self.ask(name, rows, graph, order)
+        _require_order(name, returned, rows)
+        return self.read(name, returned, len(rows), graph, labels)
+
+
+def _require_order(name: str, returned: object, rows: pd.DataFrame) -> None:
+    """Refuse what was returned for m rows with an index in another order, as sorting and joins make it."""
+    if not isinstance(returned, pd.Series | pd.DataFrame) or returned.index.equals(rows.index):
+        return
+    if len(returned) == len(rows) and not returned.index.equals(pd.RangeIndex(len(rows))):
+        raise DataError(
+            f"{name!r} returned a {type(returned).__name__} whose index is not that of the rows it was given, which a "
+            "sort or a join may have moved. Return a row for each row, in their order: with their index, or an array."
+        )
 
 
 def positive_scores(
@@ -106,7 +119,9 @@ def positive_scores(
             f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
             "that the data hold, or make the graph with positive=... of these."
         )
-    proba = read_probabilities(repr(name), _proba(name, model, _in_double(rows), graph, order), len(rows))
+    returned = _proba(name, model, _in_double(rows), graph, order)
+    _require_order(name, returned, rows)
+    proba = read_probabilities(repr(name), returned, len(rows))
     return proba[:, classes.index(positive)]
 
 

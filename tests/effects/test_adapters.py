@@ -17,6 +17,7 @@ from torch import nn
 
 import pyrofair as pf
 from pyrofair.effects.scoring import positive_scores
+from pyrofair.exceptions import DataError
 
 RNG = np.random.default_rng(0)
 A, Q = RNG.integers(0, 2, 400), RNG.integers(0, 3, 400)
@@ -308,3 +309,14 @@ def test_what_gives_no_scores() -> None:
             positive_scores("m", pf.ScoresOf(lambda rows, given=returned: given), X, GRAPH)
     with pytest.raises(pf.DataError, match="'m' could not score 400 rows: the adapted model raised KeyError"):
         pf.audit({"m": pf.ScoresOf(lambda rows: rows["Z"])}, one_step(), TABLE)
+
+
+@pytest.mark.parametrize("adapt", [pf.ScoresOf, pf.DecisionsOf])
+def test_what_is_returned_in_another_order_is_refused(adapt: Any) -> None:
+    def number(rows: pd.DataFrame) -> pd.Series[Any]:
+        return rows["A"] * 0.3 if adapt is pf.ScoresOf else rows["A"].map({0: "no", 1: "yes"})
+
+    positive_scores("f", adapt(number), X, GRAPH)
+    positive_scores("f", adapt(lambda rows: number(rows).reset_index(drop=True)), X.set_index(X.index + 7), GRAPH)
+    with pytest.raises(DataError, match="'f' returned a Series whose index is not that of the rows"):
+        positive_scores("f", adapt(lambda rows: number(rows).sort_values()), X, GRAPH)
