@@ -593,7 +593,8 @@ def _read_text(points: NDArray[Any], dtype: Any) -> NDArray[Any]:
         raise ValueError("it has texts of another length")
     if (points > sys.maxunicode).any():
         raise ValueError("it has a text of no characters")
-    return np.ascontiguousarray(points).reshape(-1).view(dtype).reshape(points.shape[:-1])
+    texts: NDArray[Any] = np.ascontiguousarray(points).reshape(-1).view(dtype).reshape(points.shape[:-1])
+    return texts
 
 
 def _arrow(name: str) -> Any:

@@ -31,8 +31,8 @@ def require_types(of: type, state: Mapping[str, Any]) -> None:
 @lru_cache
 def _hints(of: type) -> dict[str, Any]:
     """Return the types of the fields; a type that takes no parameters when the program runs is itself."""
-    found = {}
-    for each in fields(of):  # type: ignore[arg-type]
+    found: dict[str, Any] = {}
+    for each in fields(of):
         text = str(each.type).replace("pd.Index[Any]", "pd.Index")
         module = next(base.__module__ for base in of.__mro__ if each.name in vars(base).get("__annotations__", ()))
         bearer = type(of.__name__, (), {"__annotations__": {each.name: text}, "__module__": module})
