@@ -208,10 +208,10 @@ def compare(
             models |= training.finish(label, model)
         models |= training.finish("PSCF", PSCF(data.unfair, progress=False, random_state=seed, **setting.pscf), modes)
         step(f"auditing on {len(test):,} test rows, one-step estimates")
-        audited = keep_audit(cells, "one-step", data.graph, lambda: audit(models, source, test, random_state=seed))
+        audited = keep_audit(cells, "one-step", data.unfair, lambda: audit(models, source, test, random_state=seed))
         step(f"auditing again by the paper's weights, {n_boot} bootstrap replicates")
         paper = keep_audit(
-            cells, "ipw", data.graph, lambda: audit(models, weights, test, n_boot=n_boot, random_state=seed)
+            cells, "ipw", data.unfair, lambda: audit(models, weights, test, n_boot=n_boot, random_state=seed)
         )
         tables = []
         for label, model in penalised.items():

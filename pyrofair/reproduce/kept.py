@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pyrofair._cells import Cell, CellFolder
 from pyrofair.audits import Audit
-from pyrofair.graph import CausalGraph
+from pyrofair.graph import UnfairPaths
 from pyrofair.tables.row_identity import hash_rows
 
 __all__ = ["KeptModel", "Recorder", "Training", "keep_audit", "keep_table"]
@@ -165,7 +165,7 @@ def _digest(X: pd.DataFrame) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def keep_audit(cells: CellFolder | None, name: str, graph: CausalGraph, make: Callable[[], Audit]) -> Audit:
+def keep_audit(cells: CellFolder | None, name: str, unfair: UnfairPaths, make: Callable[[], Audit]) -> Audit:
     """Return an audit from the folder, or else make it and keep it."""
     parts = {part: {"part": "audit", "source": name, "frame": part} for part in (*FRAMES, "overlap", "weight")}
     found = {} if cells is None else {part: cells.read(key) for part, key in parts.items()}
@@ -174,14 +174,15 @@ def keep_audit(cells: CellFolder | None, name: str, graph: CausalGraph, make: Ca
         context = dict(kept["table"].about)
         context |= {each: tuple(context[each]) for each in TUPLES if each in context}
         weight = {"weight": kept["weight"].table["weight"].to_numpy()} if len(kept["weight"].table) else {}
-        context |= {"graph": graph, "overlap": kept["overlap"].table, **weight}
+        context |= {"graph": unfair.graph, "paths": unfair, "overlap": kept["overlap"].table, **weight}
         frames = {part: kept[part].table for part in FRAMES}
         if "agree" in frames["groups"]:  # True, False or open: a file has it as a boolean where none is open
             frames["groups"] = frames["groups"].astype({"agree": object})
         return Audit(context=context, **frames)
     report = make()
     if cells is not None:
-        context = {each: value for each, value in report.context.items() if each not in ("graph", "overlap", "weight")}
+        apart = ("graph", "paths", "overlap", "weight")
+        context = {each: value for each, value in report.context.items() if each not in apart}
         frames = {part: getattr(report, part) for part in FRAMES}
         frames |= {
             "overlap": report.context["overlap"],
