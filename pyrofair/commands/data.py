@@ -20,6 +20,7 @@ __all__ = [
     "DATA_OPTIONS",
     "Reading",
     "Table",
+    "distinct_values",
     "list_values",
     "match_value",
     "read_data",
@@ -496,8 +497,18 @@ def _without_missing(
     return ~lost, (text,)
 
 
+def _plain(value: Any) -> Any:
+    """Return a value as Python has it, not NumPy."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def distinct_values(series: pd.Series[Any]) -> list[Any]:
+    """Return the values of a column, each once, in the order of their first rows, as Python has them."""
+    return [_plain(each) for each in series.unique()]
+
+
 def _text_of(value: Any) -> str:
-    return str(value.item() if hasattr(value, "item") else value)
+    return str(_plain(value))
 
 
 def list_values(series: pd.Series[Any]) -> str:
@@ -516,7 +527,7 @@ def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
 
     Text is compared exactly; numbers as numbers, so that ``1`` is ``1.0``; ``true`` and ``false`` in any case.
     """
-    values = [each.item() if hasattr(each, "item") else each for each in series.unique()]
+    values = distinct_values(series)
     found = [value for value in values if _means(text, value)]
     if len(found) == 1:
         return found[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import Reading, Table, list_values, match_value, read_data, read_number
+from pyrofair.commands.data import Reading, Table, distinct_values, list_values, match_value, read_data, read_number
 from pyrofair.commands.options import Option, Settings, UsageError, near
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
 
 def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> dict[str, Any]:
     """Return the roles of the values of the sensitive attribute that are not named: 0 and 1, or the other of two."""
-    values = [each.item() if hasattr(each, "item") else each for each in column.unique()]
+    values = distinct_values(column)
     roles: dict[str, Any] = {}
     if not found and {*values} == {0, 1}:
         roles = {"baseline": 0, "contrast": 1}
@@ -259,7 +259,7 @@ def _drop_others(number: int) -> str:
 
 
 def _positive(text: str | None, column: pd.Series[Any], path: str) -> Any:
-    values = [each.item() if hasattr(each, "item") else each for each in column.unique()]
+    values = distinct_values(column)
     if text is not None:
         value = match_value("--positive", text, column, path)
     elif {*values} <= {0, 1}:
