@@ -280,12 +280,12 @@ pd.DataFrame(found).round(3)
 #
 # `pf.audit` takes a source of both worlds: here the program at its fitted parameters. `SEM.truth` evaluates the same on
 # the true program: PSCF is fair by its own model, and what is left is the error of that model. A plain logistic
-# regression of the same columns stands beside it. Scores of PSCF are means over 100 draws of a student's noise;
-# `predict` decides by one draw of each unit, and so does `one_draw()`, whose scores an audit thresholds.
+# regression of the same columns stands beside it. `predict` of PSCF decides by one draw of each unit's noise, and so
+# does `one_draw()`, whose scores an audit thresholds; `predict_proba` of PSCF itself is the mean over 100 draws.
 
 # %%
 plain = LogisticRegression().fit(train[features], train["Y"])
-models = {"plain": plain, "PSCF": model, "PSCF (one draw)": model.one_draw()}
+models = {"plain": plain, "PSCF": model.one_draw()}
 at_fit = {name: np.asarray(value)[None] for name, value in model.parameters_.items()}
 at_truth = {name: value.numpy()[None] for name, value in truth.items()}
 fitted_sem, true_sem = (pf.SEM(law, unfair, posterior=at) for at in (at_fit, at_truth))
