@@ -224,13 +224,12 @@ def _scores_are(settings: Settings, problem: Problem) -> Any:
 
 
 def _with_notes(report: Audit, problem: Problem) -> Audit:
-    """Return a report whose warnings begin with the rows that were left out of the table."""
+    """Return a report whose warnings begin with those of the table."""
     from dataclasses import replace
 
-    if not problem.left_out:
+    if not problem.warnings:
         return report
-    texts = [f"{text} The numbers are those of the other rows." for text in problem.left_out]
-    return replace(report, context=report.context | {"warnings": [*texts, *report.context["warnings"]]})
+    return replace(report, context=report.context | {"warnings": [*problem.warnings, *report.context["warnings"]]})
 
 
 def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str) -> None:

@@ -63,6 +63,8 @@ NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 CODE = re.compile(r"[+-]?0\d")
 INTEGER = re.compile(r"[+-]?\d+")
 LARGEST = 2**63 - 1
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+")
+SENTINEL = re.compile(r"-9|-?99+")
 MOST_SHOWN = 12
 
 
@@ -106,13 +108,15 @@ class Reading:
 class Table:
     """A table as it was read: its file, the columns asked for, and what is to be told about the reading.
 
-    ``unused`` are the other columns of the file; ``left_out`` says in words which rows were left out.
+    ``unused`` are the other columns of the file; ``left_out`` says in words which rows were left out, and ``doubts``
+    which values were taken as they stand although they may mean something else.
     """
 
     path: str
     frame: pd.DataFrame
     unused: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -241,7 +245,7 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     keep, left_out = _without_missing(path, {each.name: each.codes < 0 for each in columns}, how)
     frame = pd.DataFrame({each.name: each.to_series(keep) for each in columns})
     unused = tuple(name for name in header if name not in there)
-    return Table(path, frame, unused, left_out)
+    return Table(path, frame, unused, left_out, _doubts(path, frame))
 
 
 def _read_header(path: str, separator: str, how: Reading) -> list[str]:
@@ -250,6 +254,9 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
 
     import pyarrow as pa
 
+    with Path(path).open("rb") as file:
+        if file.read(4) == b"PK\x03\x04":
+            raise UsageError(f"{path} is a zip archive or an Excel workbook, not CSV: save its table as CSV.")
     try:
         with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
             return next(csv.reader(text, delimiter=separator), None) or _empty(path)
@@ -331,6 +338,11 @@ def _parse(codes: NDArray[np.int64], found: list[str], name: str, path: str, how
         (how.strip or not as_text) and each.strip() in how.missing_values)]  # fmt: skip
     rest = [each for each in found if each not in {*empty}]
     own = f"the column {name!r} of {path}"
+    if broken := [each for each in found if "\0" in each]:
+        raise UsageError(
+            f"{own} holds a NUL character in {column.rows_with(broken):,} row(s), such as {_quoted(broken[:1])}: the "
+            "file is damaged, or in another encoding, for example --encoding utf-16."
+        )
     if as_text:
         values: dict[str, Any] = {each: each.strip() if how.strip else each for each in rest}
         column.categories = True
@@ -391,6 +403,11 @@ def _comma(texts: Sequence[str], how: Reading) -> str:
     """Return a hint where numbers seem to have the other decimal mark."""
     other = "," if how.decimal == "." else "."
     if texts and all(read_number(each, other) is not None for each in texts):
+        if all(THOUSANDS.fullmatch(each.strip()) for each in texts):
+            return (
+                f" If {other!r} separates thousands here, take it out of the file; if it is the decimal mark, use "
+                f"--decimal '{other}'."
+            )
         return f" If these are numbers with a decimal {'comma' if other == ',' else 'point'}, use --decimal '{other}'."
     return ""
 
@@ -466,7 +483,7 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
             frame[name] = frame[name].astype(str).astype("category")
         elif name in how.number:
             frame[name] = pd.to_numeric(frame[name])
-    return Table(path, frame, tuple(name for name in known if name not in there), left_out)
+    return Table(path, frame, tuple(name for name in known if name not in there), left_out, _doubts(path, frame))
 
 
 # --- missing values, and values by their text ------------------------------------------------------------------------
@@ -488,13 +505,47 @@ def _without_missing(
         first = int(np.argmax(lost))
         raise UsageError(
             f"{int(lost.sum()):,} of the {rows:,} rows of {path} have a missing value, in the columns {by_column}; the "
-            f"first is row {first + 1:,} (without the header). Nothing is dropped unasked: impute them before, or "
+            f"first is row {first + 1:,} after the header. Nothing is dropped unasked: impute them before, or "
             "leave these rows out with --drop-missing, which makes the results those of the other rows."
         )
     if lost.all():
         raise UsageError(f"every row of {path} has a missing value, in the columns {by_column}.")
     text = f"{int(lost.sum()):,} of {rows:,} rows of {path} have a missing value, in {by_column}, and are left out"
     return ~lost, (text,)
+
+
+def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return in words which values may not be what they are taken for: numbers such as -999, and text in two cases."""
+    import numpy as np
+    import pandas as pd
+
+    found = []
+    for name, column in frame.items():
+        own = f"The column {str(name)!r} of {path}"
+        values = pd.Series(column.unique())
+        if pd.api.types.is_bool_dtype(values):
+            continue
+        if pd.api.types.is_numeric_dtype(values):
+            ordered = np.sort(values.to_numpy(np.float64))
+            for each, nearest, rest in ((ordered[0], 1, ordered[1:]), (ordered[-1], -2, ordered[:-1])):
+                if len(rest) < 2 or not SENTINEL.fullmatch(f"{each:.15g}"):
+                    continue
+                if abs(each - ordered[nearest]) >= rest[-1] - rest[0]:
+                    found.append(
+                        f"{own} holds {each:.15g} in {int((column == each).sum()):,} row(s), far from its other values "
+                        f"({rest[0]:.6g} to {rest[-1]:.6g}). It is taken for that number; if it stands for a missing "
+                        f"value, use --missing-values {each:.15g}."
+                    )
+            continue
+        twins: dict[str, list[str]] = {}
+        for text in values.dropna().astype(str):
+            twins.setdefault(" ".join(text.split()).casefold(), []).append(text)
+        found += [
+            f"{own} holds {' and '.join(map(repr, each))}, which are taken for different categories."
+            for each in twins.values()
+            if len(each) > 1
+        ]
+    return tuple(found)
 
 
 def _plain(value: Any) -> Any:

@@ -102,7 +102,7 @@ def run(settings: Settings, lines: Any) -> int:
             str(path).split("\nUnfinished")[0],
             *choice,
             "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
-            *(f"Warning: {text}" for text in (*problem.left_out, *warned)),
+            *(f"Warning: {text}" for text in (*problem.warnings, *warned)),
         ]
     )
     folder.add_text("report.txt", text)

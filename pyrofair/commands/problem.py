@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,8 @@ class Problem:
 
     ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
     ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights or None. ``notes`` is what
-    a report must tell of the reading, and ``left_out`` the part of it that changes which rows the results are about.
+    a report must tell of the reading, ``left_out`` the part of it that changes which rows the results are about, and
+    ``doubts`` values that were taken as they stand although they may mean something else.
     """
 
     graph: CausalGraph
@@ -59,6 +60,12 @@ class Problem:
     other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a report warns of: rows left out, and doubtful values."""
+        return (*(f"{text} The numbers are those of the other rows." for text in self.left_out), *self.doubts)
 
 
 def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
@@ -190,6 +197,7 @@ def read_problem(
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
         tuple(notes),
         tuple(f"{text[0].upper()}{text[1:]}." for text in left_out),
+        tuple(text for each in (table, *(other for other, _ in more.values())) for text in each.doubts),
     )
 
 
@@ -210,7 +218,7 @@ def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[
     for name in frame.columns:
         if str(frame[name].dtype) == "category":
             frame[name] = frame[name].cat.remove_unused_categories()
-    return Table(table.path, frame, table.unused, table.left_out), [text]
+    return replace(table, frame=frame), [text]
 
 
 def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:

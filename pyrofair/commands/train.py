@@ -96,7 +96,7 @@ def _describe(
         f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: audit the model on "
         f"rows held out, pyrofair audit OTHER --model {folder / MODEL}.",
         "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
-        *(f"Warning: {text}" for text in (*problem.left_out, *warned)),
+        *(f"Warning: {text}" for text in (*problem.warnings, *warned)),
     ]
 
 

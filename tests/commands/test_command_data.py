@@ -102,11 +102,42 @@ def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
         ("x,y\n1,1\n", {"text": ("yy",)}, "no column 'yy', named by --text.*Did you mean 'y'"),
         ("x,y\n1,1\nb,1\n", {"number": ("x",)}, "--number x: .* holds 'b', no number"),
         ("x,y\n99999999999999999999,1\n1,1\n", {}, r"larger than 2\*\*63\. --text x"),
+        ('x,y\n"1,000",1\n"2,500",1\n', {}, r"',' separates thousands here, take it out .*--decimal ','"),
+        ("x,y\n1,1\na\0b,1\n", {}, r"a NUL character in 1 row\(s\), such as 'a\\x00b'.*damaged"),
+        (b"PK\x03\x04x,y\n1,1\n", {}, "is a zip archive or an Excel workbook, not CSV"),
     ],
 )  # fmt: skip
 def test_what_is_refused(tmp_path: Path, text: str | bytes, how: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read(tmp_path, text, "x", **how)
+
+
+@pytest.mark.parametrize(
+    ("values", "doubt"),
+    [
+        (
+            [18, 40, 90, -999],
+            "holds -999 in 1 row(s), far from its other values (18 to 90). It is taken for that number",
+        ),
+        ([18.5, 40, 90, 9999, 9999], "holds 9999 in 2 row(s), far from its other values (18.5 to 90)"),
+        (["m", "f", "M", "m"], "holds 'm' and 'M', which are taken for different categories."),
+        ([18, 40, 90, 99], ""),
+        ([0, 1, 99], "holds 99 in 1 row(s), far from its other values (0 to 1)"),
+        ([0, 99, 99], ""),
+        ([18, 40, 90, -1000], ""),
+    ],
+)
+def test_what_is_taken_as_it_stands_but_may_mean_something_else_is_told(
+    tmp_path: Path, values: list[Any], doubt: str
+) -> None:
+    frame = pd.DataFrame({"x": values})
+    frame.to_parquet(tmp_path / "t.parquet")
+    doubts = read_data(str(tmp_path / "t.parquet"), {"x": ""}, Reading()).doubts
+    frame.assign(y=1).to_csv(tmp_path / "t.csv", index=False)
+    as_text = read_data(str(tmp_path / "t.csv"), {"x": ""}, Reading()).doubts
+    assert [each.replace("t.csv", "t.parquet") for each in as_text] == [*doubts]
+    assert len(doubts) == bool(doubt)
+    assert all(doubt in each for each in doubts)
 
 
 def test_all_columns_are_told_of_at_once(tmp_path: Path) -> None:
