@@ -161,8 +161,10 @@ def _check_column(name: str, column: str, graph: CausalGraph, allowed: Sequence[
         )
     node = graph.node_of.get(column)
     if node is None:
+        if hint := did_you_mean(column, allowed):
+            raise DataError(f"{which}which is no column of the graph.{hint} {choose}")
         raise DataError(
-            f"{which}which is no column of the graph.{did_you_mean(column, allowed)} The weights and regressions do "
+            f"{which}which is no column of the graph. The weights and regressions do "
             "not condition on it, so that their errors need not cancel within its levels. Add it to the graph, with "
             f"its arrows ('{column} -> {graph.outcome}'), if the sensitive attribute does not cause it. {choose}"
         )

@@ -191,7 +191,8 @@ TABLE = draw(400, 5)
     [
         (["M"], "'M' is made of 'M', which 'A' causes: .* Choose among 'Q', 'W'"),
         (["A"], "made of 'A', the sensitive attribute: .* Choose among 'Q', 'W'"),
-        (["hobby"], "made of 'hobby', which is no column of the graph"),
+        (["hobby"], "made of 'hobby', which is no column of the graph. .* Add it to the graph"),
+        (["w"], "made of 'w', which is no column of the graph. Did you mean 'W'[?] Choose among 'Q', 'W'[.]$"),
         (["V"], "which is no cause of what a classifier reads"),
         ({"x": 3}, "The subgroup 'x' is 3; give a column"),
         ({"x": TABLE["M"]}, "The labels 'x' differ between rows that agree in 'Q', 'W'"),
