@@ -2,7 +2,8 @@
 
 ``python .ci/notebooks.py`` writes ``examples/NAME.ipynb``, without outputs, for each script ``examples/NAME.py``; run
 it after a change of a script. ``python .ci/notebooks.py --run FOLDER [NAME ...]`` executes notebooks, warnings being
-errors: each is written to FOLDER with its outputs, its pictures and tables to ``FOLDER/build/examples``.
+errors: each is written to FOLDER with its outputs, its pictures and tables to ``FOLDER/build/examples``. A name may be
+the path of a notebook elsewhere, ``.../NAME.ipynb``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def main() -> None:
     """Make all notebooks, or execute some."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", metavar="FOLDER", type=Path, help="execute notebooks, and write them there")
-    parser.add_argument("names", metavar="NAME", nargs="*", help="with --run: some notebooks instead of all")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="with --run: some notebooks, or paths")
     given = parser.parse_args()
     scripts = sorted(EXAMPLES.glob("*.py"))
     if given.run is None:
@@ -80,7 +81,7 @@ def main() -> None:
             script.with_suffix(".ipynb").write_text(make(script), encoding="utf-8", newline="\n")
     else:
         for name in given.names or [script.stem for script in scripts]:
-            run(EXAMPLES / f"{name}.ipynb", given.run.resolve())
+            run(Path(name) if name.endswith(".ipynb") else EXAMPLES / f"{name}.ipynb", given.run.resolve())
 
 
 if __name__ == "__main__":

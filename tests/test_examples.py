@@ -19,6 +19,50 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = ROOT / ".ci" / "notebooks.py"
 LONGEST = 80
 """The most lines of text that a cell may print."""
+SMALLER: dict[str, dict[str, str]] = {
+    "2_adult_audit": {
+        "sample(12_000": "sample(3_000",
+        "sample(4_000": "sample(1_500",
+        "epochs=12": "epochs=2",
+        "[0.0, 0.25, 0.5, 1.0, 2.0]": "[0.0, 1.0]",
+        "assert not own_groups": "own_groups",
+    },
+    "4_learned_mechanisms": {
+        "draw(1_000": "draw(400",
+        "epochs=40": "epochs=5",
+        "steps=700": "steps=100",
+        "draws=120, warmup=100": "draws=20, warmup=20",
+        "steps=800": "steps=200",
+        "n=80_000": "n=2_000",
+        "hidden=(16,), components=2, progress=False": "hidden=(16,), components=2, steps=100, progress=False",
+        "epochs=60": "epochs=4",
+        "n=5_000": "n=1_000",
+        "assert ": "",
+    },
+    "6_law_school": {
+        "draw(2_000": "draw(500",
+        "head(1_000)": "head(200)",
+        "steps=1_000": "steps=100",
+        '"epochs": 150': '"epochs": 5',
+        "n=5_000": "n=1_000",
+        "assert ": "",
+    },
+    "choosing_a_penalty": {
+        "draw(2_400": "draw(1_200",
+        "test_size=800": "test_size=400",
+        "epochs=30": "epochs=5",
+        "[0.0, 0.5, 1.0, 2.0]": "[0.0, 2.0]",
+        "at_most=0.2": "at_most=0.9",
+        "[0.0, 0.5, 2.0]": "[0.0, 2.0]",
+        "n_trials=5": "n_trials=2",
+    },
+}
+"""What the long notebooks are run with for each commit: they run through, and what they claim is not looked at."""
+ANY_SIZE = """
+import warnings
+import pyrofair as pf
+warnings.simplefilter("ignore", pf.PyrofairWarning)  # of so few rows and steps
+"""
 
 
 def limit_processor_time() -> None:
@@ -76,10 +120,45 @@ def test_example_is_a_plain_script_that_ends_with_what_its_numbers_rest_on(path:
     assert written(code)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def smaller(path: Path, folder: Path) -> Path:
+    """Write the notebook of a script with smaller sizes."""
+    notebook = json.loads(path.with_suffix(".ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    text = "".join("".join(cell["source"]) for cell in cells)
+    assert [old for old in SMALLER[path.stem] if old not in text] == []
+    for cell in cells:
+        source = "".join(cell["source"])
+        for old, new in SMALLER[path.stem].items():
+            source = source.replace(old, new)
+        cell["source"] = source
+    notebook["cells"].insert(0, {**cells[0], "id": "any-size", "source": ANY_SIZE})
+    folder.mkdir()
+    made = folder / f"{path.stem}.ipynb"
+    made.write_text(json.dumps(notebook), encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.stem in SMALLER)) for path in EXAMPLES],
+    ids=lambda path: path.stem,
+)
 def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     done = run(NOTEBOOKS, "--run", tmp_path, path.stem, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
+    check_outputs(path, tmp_path)
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_notebook_runs_with_smaller_sizes(name: str, tmp_path: Path) -> None:
+    path, folder = ROOT / "examples" / f"{name}.py", tmp_path / "out"
+    done = run(NOTEBOOKS, "--run", folder, smaller(path, tmp_path / "small"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    check_outputs(path, folder)
+
+
+def check_outputs(path: Path, tmp_path: Path) -> None:
+    """Check what an executed notebook shows and writes."""
     code = path.read_text(encoding="utf-8")
     assert sorted(each.name for each in (tmp_path / "build" / "examples").iterdir()) == written(code)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([f"{path.stem}.ipynb", "build"])

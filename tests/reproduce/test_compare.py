@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import json
 import subprocess
@@ -24,17 +25,18 @@ from pyrofair._cells import CellFolder
 from pyrofair.classifiers import PSCF
 from pyrofair.datasets.uci import load_german
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, modes, settings_of
+from pyrofair.reproduce import MODES, SETTINGS, Comparison, compare, comparison, modes, settings_of
 from pyrofair.reproduce.kept import KeptModel
-from pyrofair.sources import propensity
+from pyrofair.sources import OneStep, propensity
 
+PLAIN = {"propensity": "logistic", "regression": "logistic", "folds": 2}
 TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "Proposed given S", "PSCF"]
 METHODS = [*TRAINED, "PSCF (one draw)", "PSCF (latents from the posterior)", "PSCF (latents from the prior)"]
 
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[list[str]]:
-    """German with two epochs and stumps, and the lines of progress."""
+    """German with two epochs, stumps and logistic nuisances, and the lines of progress."""
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         short = dataclasses.replace(SETTINGS["german"], epochs=2, pscf={"epochs": 2, "samples": 5})
@@ -44,6 +46,7 @@ def quick() -> Iterator[list[str]]:
             "HistGradientBoostingClassifier",
             lambda **settings: HistGradientBoostingClassifier(**settings | {"max_iter": 2}),
         )
+        patched.setattr(comparison, "OneStep", functools.partial(OneStep, **PLAIN))
         yield lines
 
 
@@ -338,15 +341,17 @@ def test_help_names_the_data(capsys: pytest.CaptureFixture[str]) -> None:
 # --- interruption ----------------------------------------------------------------------------------------------------
 
 SHORT_RUN = """
-import dataclasses, sys
+import dataclasses, functools, sys
 from pathlib import Path
 from sklearn.ensemble import HistGradientBoostingClassifier
 from pyrofair.reproduce import SETTINGS, compare
-from pyrofair.sources import propensity
+from pyrofair.reproduce import comparison
+from pyrofair.sources import OneStep, propensity
 
 SETTINGS["german"] = dataclasses.replace(SETTINGS["german"], epochs=2, pscf={"epochs": 2, "samples": 5})
 boosted = lambda **settings: HistGradientBoostingClassifier(**settings | {"max_iter": 2})
 propensity.HistGradientBoostingClassifier = boosted
+comparison.OneStep = functools.partial(OneStep, propensity="logistic", regression="logistic", folds=2)
 compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, folder=Path(sys.argv[1]))
 """
 """The run of the fixtures, in a process of its own."""

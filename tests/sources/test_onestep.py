@@ -170,19 +170,19 @@ def test_balance_shows_wrong_weights_and_corrections_wrong_regressions() -> None
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [3000])
-def test_estimates_are_near_the_truth_and_their_errors_are_those_of_the_sample(n: int) -> None:
+@pytest.mark.parametrize("samples", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_estimates_are_near_the_truth_and_their_errors_are_those_of_the_sample(samples: int) -> None:
     truth = exact()
-    found = [estimate(OneStep(UNFAIR, random_state=s).fit(units(n, s)).influence(score)) for s in range(5)]
+    found = [estimate(OneStep(UNFAIR, random_state=s).fit(units(3000, s)).influence(score)) for s in range(samples)]
     z = [(mean - (truth["ypi"] - truth["y0"])) / error for mean, error in found]
     assert np.abs(z).max() < 3.5
     assert np.abs(np.mean(z, axis=0)).max() < 2.0
 
 
 def test_fitted_rows_are_judged_out_of_fold_and_others_by_all_folds() -> None:
-    df = units(1200)
-    train, test = df.iloc[:900], df.iloc[900:]
-    source = OneStep(UNFAIR, random_state=0).fit(train)
+    df = units(700)
+    train, test = df.iloc[:500], df.iloc[500:]
+    source = OneStep(UNFAIR, folds=2, random_state=0).fit(train)
     own, other, both = source.influence(score), source.influence(score, test), source.influence(score, df)
     for name in ("y0", "ypi", "disagreement"):
         joined = np.vstack([getattr(own, name), getattr(other, name)])
@@ -241,14 +241,19 @@ def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> Non
         assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-9)
 
 
-def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_is_missing() -> None:
+@pytest.mark.parametrize(
+    "settings", [{"propensity": "logistic", "folds": 2}, pytest.param({}, marks=pytest.mark.slow)], ids=str
+)
+def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_is_missing(
+    settings: dict[str, Any],
+) -> None:
     edges = "{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q L M} -> Y"
     df = units(3000)
     right = pf.CausalGraph(edges, sensitive="A", outcome="Y").unfair(direct=True, through=["M"])
-    found = OneStep(right, random_state=0).fit(df).compare_forms(score)
+    found = OneStep(right, **settings, random_state=0).fit(df).compare_forms(score)
     assert found["z"].abs().max() < 3.5
     wrong = pf.CausalGraph(edges.replace("{A Q W M} -> L", "{A W} -> L"), sensitive="A", outcome="Y")
-    found = OneStep(wrong.unfair("A -> Y", "A -> M -> Y"), random_state=0).fit(df).compare_forms(score)
+    found = OneStep(wrong.unfair("A -> Y", "A -> M -> Y"), **settings, random_state=0).fit(df).compare_forms(score)
     assert found["z"].abs().max() > 4.0
 
 
