@@ -484,8 +484,8 @@ def latent_posterior(row: Any, error: float = 0.0) -> tuple[float, float]:
     [
         ("auto", {"draws": 4000}, 0.0),
         ("importance", {"tolerance": 0.5, "draws": 4000}, math.sqrt(0.05)),  # the kernel's standard deviation
-        ("nuts", {"tolerance": 0.6, "draws": 200}, 0.6),
-        ("svi", {"tolerance": 0.4, "draws": 500, "guide": "multivariate"}, 0.4),
+        pytest.param("nuts", {"tolerance": 0.6, "draws": 200}, 0.6, marks=pytest.mark.slow),
+        pytest.param("svi", {"tolerance": 0.4, "draws": 500, "guide": "multivariate"}, 0.4, marks=pytest.mark.slow),
     ],
 )
 def test_shared_noise_is_inferred_from_all_nodes_that_read_it(method: Any, settings: Any, error: float) -> None:

@@ -125,7 +125,7 @@ def test_b1_effects_with_fitted_coefficients(nuts: Posterior) -> None:
     assert found["all"] == pytest.approx(found["direct"] + found["through M"], abs=1e-4)
 
 
-@pytest.mark.parametrize("guide", ["normal", "multivariate"])
+@pytest.mark.parametrize("guide", [pytest.param("normal", marks=pytest.mark.slow), "multivariate"])
 def test_svi_finds_the_conjugate_posterior(guide: Any) -> None:
     df = table()
     means, sds, correlation = conjugate(df)

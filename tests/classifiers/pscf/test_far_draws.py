@@ -62,6 +62,7 @@ def test_a_row_that_hardly_any_noise_explains_is_named(model: pf.PSCF) -> None:
         moved(model, loc=30.0).predict_proba(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The loss may not have settled")
 def test_far_draws_of_two_nodes_do_not_depend_on_other_rows() -> None:
     """A row whose second node is far out gives way to the median, also beside a row whose first node is."""
