@@ -21,8 +21,8 @@ LONGEST = 80
 """The most lines of text that a cell may print."""
 SMALLER: dict[str, dict[str, str]] = {
     "2_adult_audit": {
-        "sample(12_000": "sample(3_000",
-        "sample(4_000": "sample(1_500",
+        "sample(12_000": "sample(6_000",
+        "sample(4_000": "sample(2_500",
         "epochs=12": "epochs=2",
         "[0.0, 0.25, 0.5, 1.0, 2.0]": "[0.0, 1.0]",
         "assert not own_groups": "own_groups",
@@ -34,7 +34,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "draws=120, warmup=100": "draws=20, warmup=20",
         "steps=800": "steps=200",
         "n=80_000": "n=2_000",
-        "hidden=(16,), components=2, progress=False": "hidden=(16,), components=2, steps=100, progress=False",
+        "n=100_000": "n=10_000",
         "epochs=60": "epochs=4",
         "n=5_000": "n=1_000",
         "assert ": "",
