@@ -25,12 +25,13 @@ def strengths_of_columns(
 ) -> pd.DataFrame:
     """Return quantiles of the odds ratios of A without and with each column: see ``Confounding.benchmark``."""
     graph, roots = nuisances.graph, estimand.baseline.order[: estimand.baseline.roots]
-    named: dict[tuple[str, ...], None] = {}
+    named: dict[tuple[str, ...], dict[str, None]] = {}
     for cause in causes:
         for blocks in cause.blocks:
             for block in blocks:
                 if block.kind:
-                    named[roots if block.kind == "group" else block.stage.given] = None
+                    given = roots if block.kind == "group" else block.stage.given
+                    named.setdefault(given, {})[cause.name] = None
     known = list(dict.fromkeys(column for given in named for column in graph.columns_of(given)))
     asked = known if columns is None else list(require_names("columns", columns, "columns", one=True))
     if unknown := [name for name in asked if name not in known]:
@@ -39,16 +40,18 @@ def strengths_of_columns(
             f"{', '.join(known) or 'nothing, since the sensitive attribute causes all features'}."
         )
     lines = []
-    for given in named:
+    for given, names in named.items():
         own = graph.columns_of(given)
         for name in [*(each for each in asked if each in own), *([NONE] if own else [])]:
             ratio = _ratios(nuisances, given, [each for each in own if each != name], other_folds=name == NONE)
             weight = nuisances.rows.weight[nuisances.rows.kept]
-            lines.append((", ".join(own), name, *_quantiles(ratio, weight)))
-    return pd.DataFrame(lines, columns=["of", "column", *QUANTILES])
+            lines.append((", ".join(names), ", ".join(own), name, *_quantiles(ratio, weight)))
+    return pd.DataFrame(lines, columns=["hidden_causes", "of", "column", *QUANTILES])
 
 
-def _ratios(nuisances: Nuisances, given: tuple[str, ...], columns: list[str], *, other_folds: bool) -> NDArray[np.float64]:
+def _ratios(
+    nuisances: Nuisances, given: tuple[str, ...], columns: list[str], *, other_folds: bool
+) -> NDArray[np.float64]:
     """Return by what factor the odds of each fitted row change with a propensity of other columns."""
     rows = nuisances.rows
     kept = rows.kept

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,25 +11,18 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._random import seed_from
-from pyrofair._validation import listed, require_choice, require_instance, require_real, require_seed, shown
-from pyrofair.audits.audit import default_source, fit_source
+from pyrofair._validation import listed, require_choice, require_instance, require_real, shown
 from pyrofair.audits.display.page import table_fragment
-from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
-from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
-from pyrofair.effects.scoring import DECISIONS, Decisions
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.audits.models import ScoresAre
+from pyrofair.effects.scoring import Decisions
+from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.sensitivity.benchmarks import strengths_of_columns
-from pyrofair.sensitivity.crossing import last_crossing
-from pyrofair.sensitivity.descent import Moves, move_means
+from pyrofair.sensitivity.descent import move_means
 from pyrofair.sensitivity.hidden_causes import HiddenCause, choose_causes, hidden_causes
 from pyrofair.sensitivity.plots import plot_confounding
+from pyrofair.sensitivity.problem import QUANTITIES, Ends, read_problem
 from pyrofair.sources.onestep import OneStep
-from pyrofair.sources.prefix_form import PrefixForm, make_scores
-from pyrofair.sources.propensity import Rows
-from pyrofair.tables.labels import read_outcome
-from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,8 +32,6 @@ __all__ = ["Confounding", "confounding"]
 Array = NDArray[np.float64]
 GAMMAS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 MOST_GAMMA = 1e4
-QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect", "piu")
-FAIR, UNFAIR = "piu_at_most", "piu_above"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,70 +222,40 @@ def confounding(
     >>> effect[["hidden_cause", "gamma", "low", "high"]].round(3).to_string(index=False, header=False).split()[:4]
     ['A', '<->', 'M', '1.0']
     """
-    require_seed(random_state)
     limits = _read_gammas(gammas)
-    require_choice("decisions", decisions, DECISIONS)
-    require_real("threshold", threshold, least=0.0, below=1.0)
-    require_real("above", above, least=0.0, below=1.0)
-    if at_most is not None:
-        require_real("at_most", at_most, above=0.0, most=1.0)
-    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    require_choice("scores", scores, ("auto", "prediction", "outcome"))
-    chosen = _read_source(source, None if random_state is None else seed_from(random_state))
-    graph = chosen.unfair.graph
-    df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
-    weight = read_weight(sample_weight, table)
-    warn_unused(df, graph)
-    audited, observed, is_outcome = _read_model(model, df, table, graph, scores)
-    if decisions not in audited.rules_of(DECISIONS):
-        raise DataError("The model gives decisions alone, and decisions='score' asks for scores; use 'threshold'.")
-    fitted, index = fit_source(chosen, table, weight)
-    if is_outcome:
-        fitted = fitted.for_outcome()
-    form = fitted._form
-    if not isinstance(form, PrefixForm):
-        raise DataError(
-            "The source is in the graph form, whose weights are not propensities given all features before; hidden "
-            "causes are limited for the prefix form alone. Coarsen the features until OneStep(form='prefix') has "
-            "overlap."
-        )
-    causes = choose_causes(_causes_of(form), hidden_causes, fitted.estimand_)
-    fresh = len(index) == fitted.n_fitted_ and bool((index == np.arange(len(table))).all())
-    scorer = Scores((audited,), {audited.name: observed}, threshold, fresh=fresh, rules=(decisions,))
-    rows = fitted.nuisances_.rows_of(table, weight)
-    estimates = estimate_by_influence([(fitted, scorer)], table, None, weight, fresh=False)
-    doubt = _judge(estimates, largest_z(fitted, table, fresh=fresh))
-    made = [make_scores(scorer, world.part, rows, fitted.nuisances_.rows, fitted.estimand_) for world in form.worlds]
-    influence = estimates.normal.influence[audited.name, decisions]
-    y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
-    sweep = _Sweep(form, rows, made, y0, ypi, estimates.normal.inflation, level)
-    tables, flips = [], []
+    problem = read_problem(
+        model,
+        source,
+        df,
+        decisions=decisions,
+        threshold=threshold,
+        above=above,
+        at_most=at_most,
+        level=level,
+        scores=scores,
+        sample_weight=sample_weight,
+        random_state=random_state,
+    )
+    causes = choose_causes(_causes_of(problem.form), hidden_causes, problem.source.estimand_)
+    lines, flips = [], []
     for cause in causes:
-        ends = sweep.ends(cause, limits)
-        tables.append(sweep.table(cause, limits, ends))
-        flips += [
-            {"hidden_cause": cause.name, "conclusion": text, **sweep.flip(ends, limits, kind, limit)}
-            for kind, limit, text in _conclusions(above, at_most)
-        ]
-    context = {
-        "model": audited.name,
-        "decisions": decisions,
-        "threshold": threshold,
-        "rows": len(table),
-        "level": level,
-        "unfair": [" -> ".join(path) for path in fitted.unfair.paths],
-        "gammas": limits,
-        "above": above,
-        "at_most": at_most,
-        "doubt": doubt,
-    }
+        moves = move_means(problem.form, problem.rows, problem.scores, cause, limits)
+        names = ("y0", "ypi", "effect", "total")
+        ends = Ends(**{each: problem.ends(each, *_up_and_down(getattr(moves, each))) for each in names})
+        sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
+        for i, gamma in enumerate(limits):
+            for quantity, values in ends.quantities(i).items():
+                lines.append((cause.name, gamma, quantity, *values, sharp[quantity] or gamma == 1.0))
+        for each in ends.flips(np.log(limits), problem.context):
+            at = {name: float(np.exp(each[name])) for name in ("point", "interval")}
+            flips.append({"hidden_cause": cause.name, **each, **at})
+    columns = ["hidden_cause", "gamma", "quantity", "low", "high", "lower", "upper", "sharp"]
     return Confounding(
-        pd.concat(tables, ignore_index=True),
+        pd.DataFrame(lines, columns=columns),
         pd.DataFrame(flips),
         {cause.name: cause.assumption for cause in causes},
-        context,
-        fitted,
+        problem.context | {"gammas": limits},
+        problem.source,
         causes,
     )
 
@@ -304,24 +263,8 @@ def confounding(
 _causes_of = hidden_causes
 
 
-def _judge(estimates: WaldEstimates, limit: float) -> str:
-    """Refuse what an audit has no numbers of, and return, with a warning, why its numbers are in doubt."""
-    if estimates.failure:
-        raise DataError(estimates.failure)
-    for text in filter(None, (each for texts in estimates.small().values() for each in texts)):
-        raise DataError(f"There is no interval to move: {text}. Coarsen the features, or audit more rows.")
-    doubts = describe_doubts(estimates.stages, estimates.weights, limit)
-    for text in doubts.values():
-        warnings.warn(f"The numbers are in doubt without any hidden cause: {text}.", PyrofairWarning, stacklevel=3)
-    return "; ".join(doubts.values())
-
-
-def _conclusions(above: float, at_most: float | None) -> list[tuple[str, float, str]]:
-    text = "the mean unfair effect is not 0" if above == 0.0 else f"PIU is above {above:g}"
-    found = [(UNFAIR, above, text)]
-    if at_most is not None:
-        found.append((FAIR, at_most, f"PIU is at most {at_most:g}"))
-    return found
+def _up_and_down(moves: Array) -> tuple[Array, Array]:
+    return moves[:, ::2], moves[:, 1::2]
 
 
 def _read_gammas(gammas: object) -> tuple[float, ...]:
@@ -329,113 +272,5 @@ def _read_gammas(gammas: object) -> tuple[float, ...]:
     if not given:
         raise DataError(f"gammas={shown(gammas)} must be a list of limits of odds ratios, such as [1, 1.5, 2, 3].")
     hint = "It limits an odds ratio and its inverse: 2 lets a hidden cause double the odds, or halve them."
-    found = [
-        require_real(f"gammas[{i}]", each, least=1.0, most=MOST_GAMMA, hint=hint) for i, each in enumerate(given)
-    ]
+    found = [require_real(f"gammas[{i}]", each, least=1.0, most=MOST_GAMMA, hint=hint) for i, each in enumerate(given)]
     return tuple(sorted({1.0, *found}))
-
-
-def _read_source(source: object, random_state: int | None) -> OneStep:
-    if isinstance(source, UnfairPaths):
-        return default_source(source, random_state)  # type: ignore[no-any-return]
-    if not isinstance(source, OneStep):
-        raise DataError(
-            f"source={shown(source)} must be the unfair paths, or a OneStep: hidden causes move its regressions and "
-            "its weights. IPW(unfair) rests on the same propensities; pass the unfair paths instead."
-        )
-    if source.joint:
-        raise DataError("OneStep(joint='consistent') narrows the ends of PIU by independent errors; use joint=None.")
-    return source
-
-
-def _read_model(
-    model: object, df: pd.DataFrame, table: pd.DataFrame, graph: Any, scores: ScoresAre
-) -> tuple[AuditedModel, Array, bool]:
-    order = tuple(column for column in df.columns if column in graph.input_columns)
-    labels = None
-    if graph.outcome_column in df.columns:
-        column = read_table(df, [graph.outcome_column], what="df")[graph.outcome_column]
-        if len(column.unique()) > 1:
-            read_outcome(column, graph.positive, what=f"The outcome {graph.outcome_column!r}")
-            labels = tuple(pd.unique(column))
-    audited = AuditedModel("model", model, graph, order, labels)
-    if scores == "outcome" and not audited.is_scores:
-        raise DataError("scores='outcome' describes given scores, and the model has predict_proba; leave scores out.")
-    observed = audited.observed(table)
-    found = judge_scores(audited, table, observed, scores)
-    if found.is_outcome:
-        audited = AuditedModel("model", observed, graph, order, labels, len(audited.decisions) == 1)
-    return audited, observed, found.is_outcome
-
-
-class _Sweep:
-    """The moves of one model's means by hidden causes over values of gamma, and the tables made of them."""
-
-    def __init__(
-        self,
-        form: PrefixForm,
-        rows: Rows,
-        scores: Sequence[tuple[Array, Array]],
-        y0: Array,
-        ypi: Array,
-        inflation: float,
-        level: float,
-    ) -> None:
-        self.form, self.rows, self.scores = form, rows, scores
-        self.base = {"y0": y0, "ypi": ypi, "effect": ypi - y0, "total": ypi + y0}
-        self.share = rows.weight / rows.weight.sum()
-        self.inflation = inflation
-        self.reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
-
-    def ends(self, cause: HiddenCause, gammas: Sequence[float]) -> dict[str, Array]:
-        """Return the lower and upper ends of the means, their difference and sum, and limits of both: (G, 4) each."""
-        moves = move_means(self.form, self.rows, self.scores, cause, gammas)
-        return {name: self._ends(name, moves) for name in ("y0", "ypi", "effect", "total")}
-
-    def table(self, cause: HiddenCause, gammas: Sequence[float], ends: dict[str, Array]) -> pd.DataFrame:
-        """Return the ends of all quantities at each gamma."""
-        lines = []
-        for i, gamma in enumerate(gammas):
-            at = {name: tuple(map(float, each[i])) for name, each in ends.items()}
-            sharp = cause.sharp
-            found = {
-                "p_y0": (at["y0"], sharp[0]),
-                "p_ypi": (at["ypi"], sharp[1]),
-                "mean_unfair_effect": (at["effect"], sharp[2]),
-                "piu": (_piu(at["effect"], at["total"]), sharp[2]),
-            }
-            for quantity, ((low, high, lower, upper), is_sharp) in found.items():
-                lines.append((cause.name, gamma, quantity, low, high, lower, upper, is_sharp or gamma == 1.0))
-        names = ["hidden_cause", "gamma", "quantity", "low", "high", "lower", "upper", "sharp"]
-        return pd.DataFrame(lines, columns=names)
-
-    def _ends(self, name: str, moves: Moves) -> Array:
-        """Return for each gamma the lower and upper end, and the limits of their intervals, (G, 4)."""
-        values = self.base[name] + getattr(moves, name)
-        mean = self.share @ values
-        error = np.sqrt(self.inflation * (self.share**2 @ (values - mean) ** 2))
-        high, low = mean[::2], mean[1::2]
-        return np.column_stack([low, high, low - self.reach * error[1::2], high + self.reach * error[::2]])
-
-    def flip(self, ends: dict[str, Array], gammas: Sequence[float], kind: str, limit: float) -> dict[str, float]:
-        """Return the least gamma at which a conclusion fails, of the estimate and of its interval."""
-        found = {}
-        for name, at in (("point", 0), ("interval", 2)):
-            if kind == UNFAIR:
-                low, high = ends["effect"][:, at], -ends["effect"][:, at + 1]
-                margins = low - limit, high - limit
-            else:
-                low, high = ends["total"][:, at], ends["total"][:, at + 1]
-                margins = limit - high, low - 2.0 + limit
-            found[name] = float(np.exp(last_crossing(np.log(gammas), margins)))
-        return found
-
-
-def _piu(effect: tuple[float, ...], total: tuple[float, ...]) -> tuple[float, float, float, float]:
-    """Return the ends of PIU, and the limits of both, from those of P(Ypi) - P(Y0) and of P(Ypi) + P(Y0)."""
-    found = []
-    for at in (0, 2):
-        least = max(0.0, effect[at], -effect[at + 1])
-        most = 1.0 - max(0.0, 1.0 - total[at + 1], total[at] - 1.0)
-        found.append((least, most))
-    return found[0][0], found[0][1], found[1][0], found[1][1]

@@ -87,7 +87,7 @@ def move_means(
         fold = _Fold(walk, weights, train, judged)
         one, other = (fold.world(which, cause.blocks[which], targets) for which in (0, 1))
         swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()
-        effect, total = (fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other))
+        effect, total = fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
         for name, values in (("y0", one), ("ypi", other), ("effect", effect), ("total", total)):
             found[name][judged] += share * values
     return Moves(**found)
@@ -115,7 +115,7 @@ class _Weights:
             return np.nan_to_num(other / one, nan=1.0, posinf=1e6)
 
     def group(self, rows: Rows, arm: int | None) -> tuple[Array, Array]:
-        """Return the chance of an arm given what the sensitive attribute does not cause, and whether each row has it."""
+        """Return the chance of an arm given what A does not cause, and whether each row has it, (m, 1) each."""
         part = self.form.worlds[0].part
         one = self.form.nuisances.probability(rows, part.order[: part.roots])
         return (one if arm else 1.0 - one)[:, None], (rows.a == arm).astype(np.float64)[:, None]
@@ -277,8 +277,8 @@ class _Fold:
 class _Parts:
     """Columns (m, c) as ``mean`` (c,) plus ``values`` (m, k), of size at most 1, times ``loadings`` (k, c).
 
-    The columns of several gammas are nearly multiples of a few: these are learned in their place, which leaves out of the
-    regressions a share of the variance that the corrections make up for.
+    The columns of several gammas are nearly multiples of a few: these are learned in their place, which leaves out of
+    the regressions a share of the variance that the corrections make up for.
     """
 
     mean: Array

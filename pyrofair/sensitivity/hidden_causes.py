@@ -13,7 +13,7 @@ from pyrofair.graph.identification import Estimand
 from pyrofair.sources.prefix_form import PrefixForm, World
 from pyrofair.sources.stages import Stage
 
-__all__ = ["Block", "HiddenCause", "choose_causes", "hidden_causes"]
+__all__ = ["Block", "HiddenCause", "choose_causes", "hidden_causes", "whole_runs"]
 
 Kind = Literal["", "group", "world"]
 """What a hidden cause does to a stage: nothing; it differs between the groups; or between the world and the group."""
@@ -32,8 +32,8 @@ class Block:
 class HiddenCause:
     """A hidden common cause, written as a two-headed edge, with the blocks of both worlds that it moves.
 
-    ``joint`` is whether one block has the same arm in both worlds, so that one ratio of densities enters both; ``sharp``
-    is whether the ends of each world, and of contrasts of both, are attained by a model with such a cause.
+    ``joint`` is whether one block has the same arm in both worlds, so that one ratio of densities enters both;
+    ``sharp`` is whether the ends of each world, and of contrasts of both, are attained by a model with such a cause.
     """
 
     name: str
@@ -145,7 +145,7 @@ def _of_mediators(form: PrefixForm, node: str) -> HiddenCause | None:
 
 def _of_all(form: PrefixForm) -> HiddenCause:
     sensitive = form.estimand.unfair.graph.sensitive
-    one, other = (_runs(world, form.estimand) for world in form.worlds)
+    one, other = (whole_runs(world, form.estimand) for world in form.worlds)
     single = (len(one) == 1, len(other) == 1)
     joint = all(single) and one[0].stage.arm == other[0].stage.arm
     text = (
@@ -201,7 +201,7 @@ def _split(world: World, node: str, kind: Kind) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def _runs(world: World, estimand: Estimand) -> tuple[Block, ...]:
+def whole_runs(world: World, estimand: Estimand) -> tuple[Block, ...]:
     """Return the runs of nodes that read one arm, those without an arm joined to the run before them."""
     nodes = _nodes(world, estimand)
     arms: list[int | None] = []

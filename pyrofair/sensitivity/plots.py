@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_confounding"]
+__all__ = ["plot_confounding", "plot_cross_world"]
 
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"
 ACROSS = 3
@@ -49,10 +49,10 @@ def plot_confounding(
             axes.axhline(0.0, color="black", linewidth=0.8)
         if quantity in ("mean_unfair_effect", "piu"):
             _mark_flip(axes, flips[flips["hidden_cause"] == cause])
+        if benchmark is not None:
+            _mark_columns(axes, benchmark, cause, float(table["gamma"].max()))
     for axes in panels.ravel()[len(causes) :]:
         axes.set_visible(False)
-    if benchmark is not None and len(benchmark):
-        _mark_columns(panels.ravel()[: len(causes)], benchmark, float(table["gamma"].max()))
     for axes in panels[:, 0]:
         axes.set_ylabel(TITLES[quantity])
     for axes in panels.ravel()[max(0, len(causes) - across) : len(causes)]:
@@ -93,12 +93,41 @@ def _mark_flip(axes: Axes, flips: pd.DataFrame) -> None:
                       textcoords="offset points", color=RED, va="top")  # fmt: skip
 
 
-def _mark_columns(panels: Any, benchmark: pd.DataFrame, most: float) -> None:
-    """Mark the strongest columns of the first propensity, that given what the sensitive attribute does not cause."""
-    own = benchmark[(benchmark["of"] == benchmark["of"].iloc[0]) & (benchmark["column"] != "(none)")]
-    strongest = own[own["q90"] <= most].nlargest(MOST_MARKED, "q90")
-    for axes in panels:
-        for column, at in zip(strongest["column"], strongest["q90"], strict=True):
-            axes.axvline(at, color=GREY, linestyle=":", linewidth=1)
-            axes.annotate(column, (at, 0.03), xycoords=("data", "axes fraction"), xytext=(2, 0), fontsize=7,
-                          textcoords="offset points", color=GREY, rotation=90)  # fmt: skip
+def _mark_columns(axes: Axes, benchmark: pd.DataFrame, cause: str, most: float) -> None:
+    """Mark the strongest columns of the first propensity that a hidden cause moves."""
+    own = benchmark[[cause in names.split(", ") for names in benchmark["hidden_causes"]]]
+    if own.empty:
+        return
+    own = own[(own["of"] == own["of"].iloc[0]) & (own["column"] != "(none)") & (own["q90"] <= most)]
+    strongest = own.nlargest(MOST_MARKED, "q90")
+    for column, at in zip(strongest["column"], strongest["q90"], strict=True):
+        axes.axvline(at, color=GREY, linestyle=":", linewidth=1)
+        axes.annotate(column, (at, 0.03), xycoords=("data", "axes fraction"), xytext=(2, 0), fontsize=7,
+                      textcoords="offset points", color=GREY, rotation=90)  # fmt: skip
+
+
+def plot_cross_world(table: pd.DataFrame, flips: pd.DataFrame, quantity: str, context: dict[str, Any]) -> Figure:
+    """Draw the ends of a quantity against the share of units with any coupling across worlds."""
+    own = table[table["quantity"] == quantity]
+    figure = ShownFigure(figsize=(5.4, 3.8), layout="constrained")
+    axes = figure.subplots()
+    axes.fill_between(own["delta"], own["lower"], own["upper"], color=BLUE, alpha=0.12, linewidth=0)
+    axes.fill_between(own["delta"], own["low"], own["high"], color=BLUE, alpha=0.35, linewidth=0)
+    sharp = bool(own["sharp"].all())
+    for end in ("low", "high"):
+        axes.plot(own["delta"], own[end], color=BLUE, linewidth=1.2, linestyle="-" if sharp else (0, (4, 2)))
+    if quantity == "mean_unfair_effect":
+        axes.axhline(0.0, color="black", linewidth=0.8)
+    if quantity in ("mean_unfair_effect", "piu"):
+        _mark_flip(axes, flips)
+    axes.set_xlabel("delta (share of units with any coupling across worlds)")
+    axes.set_ylabel(TITLES[quantity] + ("" if sharp else " (valid, not sharp)"))
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    handles = [
+        Patch(color=BLUE, alpha=0.35, label="possible with this share"),
+        Patch(color=BLUE, alpha=0.12, label=f"{context['level']:.0%} interval of both ends"),
+        Line2D([], [], color=RED, linestyle="--", label="conclusion lost, its interval considered"),
+    ]
+    figure.legend(handles=handles, ncols=2, loc="outside lower center", frameon=False, fontsize=8)
+    return figure

@@ -1,7 +1,7 @@
 """The worst ratios of densities within [1/gamma, gamma] and of mean 1: tails beyond a conditional quantile.
 
-Of all ratios with these limits, the mean of D times the ratio is greatest where the ratio is gamma above the quantile of
-D of level gamma / (1 + gamma), and 1 / gamma below it; least where it is so for -D. For any other cut the value
+Of all ratios with these limits, the mean of D times the ratio is greatest where the ratio is gamma above the quantile
+of D of level gamma / (1 + gamma), and 1 / gamma below it; least where it is so for -D. For any other cut the value
 
     E[D] + E[(ratio - 1) (D - cut)]
 
@@ -53,7 +53,11 @@ def make_grid(values: Array, weight: Array) -> Array:
 
 
 def find_cuts(
-    values: Array, of: tuple[int, ...], weight: Array, targets: tuple[Target, ...], learn: Callable[[Array], list[Array]]
+    values: Array,
+    of: tuple[int, ...],
+    weight: Array,
+    targets: tuple[Target, ...],
+    learn: Callable[[Array], list[Array]],
 ) -> list[tuple[Array, Array]]:
     """Return the best cuts of a grid, and the means of (ratio - 1) (value - cut) there, for each set of rows: (k, T).
 

@@ -1,4 +1,4 @@
-"""Hidden common causes of limited strength: against enumerated models with such a cause, linear programs, and samples."""
+"""Hidden common causes of limited strength: against enumerated models with such causes, and on samples."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class Model:
         """The distribution of (q, u, a, d, m)."""
         found = np.zeros(tuple(LEVELS.values()))
         for q, u, a, d, m in CELLS:
-            found[q, u, a, d, m] = self.q[q] * self.u[q, u] * self.a[q, u, a] * self.d[q, u, a, d] * self.m[q, u, a, d, m]
+            found[q, u, a, d, m] = (
+                self.q[q] * self.u[q, u] * self.a[q, u, a] * self.d[q, u, a, d] * self.m[q, u, a, d, m]
+            )
         return found
 
     def mean(self, scores: np.ndarray, arms: dict[str, int]) -> float:
@@ -201,9 +203,7 @@ def worst_model(base: Model, unfair: pf.UnfairPaths, scores: np.ndarray, node: s
     same = one[node] == other[node]
     for arm in {one[node], other[node]}:
         if node == "D":
-            value = sum(
-                (1 if arms is other else -1) * mean for arms, mean in after["D"] if same or arms[node] == arm
-            )
+            value = sum((1 if arms is other else -1) * mean for arms, mean in after["D"] if same or arms[node] == arm)
             for q in range(2):
                 found.d[q, :, arm] = split(law_d[q, arm], sign * np.asarray(value)[q], arm)
         else:
@@ -281,7 +281,9 @@ def test_without_a_hidden_cause_the_numbers_are_those_of_the_audit(decisions: st
     df = sample(1500, 0)
     found = run(df, decisions=decisions, gammas=[1.5])
     report = pf.audit({"m": Table(SCORES)}, pf.OneStep(UNFAIR["through D"], **SATURATED), df, random_state=0)
-    weighted = pf.audit({"m": Table(SCORES)}, pf.IPW(UNFAIR["through D"], arm="paper", propensity="saturated"), df, n_boot=0)
+    weighted = pf.audit(
+        {"m": Table(SCORES)}, pf.IPW(UNFAIR["through D"], arm="paper", propensity="saturated"), df, n_boot=0
+    )
     for audited, same in ((report, True), (weighted, False)):
         table = audited.table[audited.table["decisions"] == decisions].set_index("quantity")
         for _, own in found.table[found.table["gamma"] == 1.0].groupby("hidden_cause"):
@@ -405,7 +407,7 @@ def test_the_benchmark_is_the_odds_ratio_of_a_dropped_column() -> None:
     assert table.loc[("Q", "Q"), "max"] == pytest.approx(ratios.max())
     assert table.loc[("Q", "(none)"), "max"] == pytest.approx(1.0)
     assert set(table.index.get_level_values("of")) == {"Q", "Q, D"}
-    with pytest.raises(DataError, match="columns=.'Z'. enter none"):
+    with pytest.raises(DataError, match=r"columns=.'Z'. enter none"):
         found.benchmark(["Z"])
 
 
@@ -418,7 +420,7 @@ def test_results_are_shown() -> None:
     assert repr(found).startswith("<Confounding of model by A <-> D")
     for quantity in ("mean_unfair_effect", "piu"):
         figure = found.plot(quantity, benchmark=found.benchmark())
-        assert [axes.get_title() for axes in figure.axes if axes.get_visible()][0] == "A <-> D"
+        assert next(axes.get_title() for axes in figure.axes if axes.get_visible()) == "A <-> D"
     with pytest.raises(DataError, match="quantity='accuracy' is not known"):
         found.plot("accuracy")
 
