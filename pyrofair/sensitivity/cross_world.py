@@ -200,7 +200,7 @@ def cross_world(
     >>> found = cross_world(df["Y"], source, df, deltas=[1], scores="outcome")
     >>> own = found.table[(found.table["quantity"] == "p_ypi") & (found.table["delta"] == 1.0)]
     >>> own[["low", "high"]].round(2).to_numpy().tolist()
-    [[0.22, 0.78]]
+    [[0.22, 0.72]]
     """
     shares = _read_deltas(deltas)
     problem = read_problem(

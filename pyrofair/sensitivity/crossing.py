@@ -17,7 +17,7 @@ def crossing(at: NDArray[np.float64], margin: NDArray[np.float64]) -> float:
     Between values the margin is a monotone cubic.
 
     >>> crossing(np.array([0.0, 1.0, 2.0]), np.array([1.0, 0.5, -0.5])).__round__(1)
-    1.5
+    1.6
     """
     lost = np.flatnonzero(margin <= 0.0)
     if not len(lost):
