@@ -61,7 +61,7 @@ def read_runs(form: PrefixForm) -> Runs:
     world, estimand, graph = form.worlds[1], form.estimand, form.nuisances.graph
     stages = [block.stage for block in whole_runs(world, estimand)]
     sensitive = graph.sensitive
-    if len(stages) == 1:
+    if len(stages) < BOTH:
         raise DataError(
             f"All that {sensitive} causes reads one value of it in the switched world, so that the numbers rest on no "
             "assumption across worlds: a classifier is a known function. Nothing is to be examined."
@@ -101,7 +101,8 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
     first_weight = form.weights(rows, world, runs.first)
     second_weight = form.weights(rows, world, runs.second)
     own, known = (_which(table, runs) for table in (rows.table, walk.fitted.table))
-    for train, judged, share in walk.folds():
+    # A cut chosen by the rows that it is judged on would err inward.
+    for train, judged, share in walk.folds(crossed=True):
         weight = share[:, 0]
         at, regression, design, learned = walk.learn(runs.first, train)
         indicators = (known[train[at], None] == np.arange(size)).astype(np.float64)

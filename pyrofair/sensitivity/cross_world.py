@@ -196,7 +196,7 @@ def cross_world(
     >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
     >>> df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
     >>> df["Y"] = [0, 1] * 50
-    >>> source = OneStep(graph.unfair("A -> Y"), propensity="saturated", regression="saturated")
+    >>> source = OneStep(graph.unfair("A -> Y"), propensity="saturated", regression="saturated", folds=1)
     >>> found = cross_world(df["Y"], source, df, deltas=[1], scores="outcome")
     >>> own = found.table[(found.table["quantity"] == "p_ypi") & (found.table["delta"] == 1.0)]
     >>> own[["low", "high"]].round(2).to_numpy().tolist()

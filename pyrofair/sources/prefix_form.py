@@ -255,17 +255,18 @@ class Walk:
             out["y0"], out["ypi"], out["lower"], out["rest"], out["disagreement"], self.rows.weight, table
         )
 
-    def folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
+    def folds(self, *, crossed: bool = False) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
 
-        A fitted row is judged by the fold that did not learn from it, any other one by the mean of all folds.
+        A fitted row is judged by the fold that did not learn from it, any other one by the mean of all folds. There is
+        one fold of all rows where no regression asks for more, unless all are to be ``crossed``.
         """
         n, fitted = len(self.rows.a), self.fitted
         position = np.arange(n) if self.rows.position is None else self.rows.position
         kept = np.flatnonzero(fitted.weight > 0.0)
         folds: Folds = [(kept, kept)]
         stages = [stage for world in self.form.worlds for stage in world.stages]
-        if any(self._regression(stage)[0].crossed for stage in stages):
+        if crossed or any(self._regression(stage)[0].crossed for stage in stages):
             folds = split_folds(fitted.a, fitted.weight, self.form.nuisances.folds, self.form.nuisances.seed)
         fold = np.full(len(fitted.a), -1)
         for i, (_, test) in enumerate(folds):

@@ -54,7 +54,7 @@ def by_program(p: np.ndarray, scores: np.ndarray, sign: int) -> float:
 
 
 def examine(df: pd.DataFrame, weight: np.ndarray, scores: np.ndarray, **settings: object) -> CrossWorld:
-    source = pf.OneStep(UNFAIR, **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR, **SATURATED, folds=1)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PositivityWarning)
         return cross_world(Table(scores), source, df, sample_weight=weight, **settings)  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def test_no_cross_world_independence_of_a_mediator_and_an_outcome() -> None:
         cells.append((a, m, outcome))
         weight.append(5000 * 0.5 * (of_m if m else 1 - of_m) * (of_y if outcome else 1 - of_y))
     df = pd.DataFrame(cells * 100, columns=["A", "M", "Y"])
-    source = pf.OneStep(graph.unfair("A -> Y"), **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(graph.unfair("A -> Y"), **SATURATED, folds=1)  # type: ignore[arg-type]
     found = cross_world(df["Y"], source, df, scores="outcome", deltas=[1.0], sample_weight=np.tile(weight, 100))
     own = found.table[(found.table["quantity"] == "p_ypi") & (found.table["delta"] == 1.0)].iloc[0]
     assert (own["low"], own["high"]) == pytest.approx((0.318879, 0.993926), abs=1e-6)
