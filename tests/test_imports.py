@@ -25,6 +25,7 @@ FLOORS = [
     {"sources"},
     {"classifiers"},
     {"audits"},
+    {"sensitivity"},
     {"persistence"},
     {"simulate"},
     {"reproduce"},

@@ -29,7 +29,7 @@ from pyrofair.sources.regression import Design, Regression, RegressionName, make
 from pyrofair.sources.stages import Stage, StageValues, add_problems, describe_lacking, describe_stages, stage_table
 from pyrofair.tables.labels import repeat_label
 
-__all__ = ["PrefixForm", "check_scores", "make_scores"]
+__all__ = ["PrefixForm", "Walk", "World", "check_scores", "make_scores"]
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-12
@@ -123,7 +123,7 @@ class PrefixForm:
         """Return the influence values of rows for the columns of scores."""
         fitted = self.nuisances.rows
         scores = [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
-        walk = _Walk(self, rows, scores)
+        walk = Walk(self, rows, scores)
         if self.switch:
             walk.couple(self.switch, partial(self._score_table, score))
         return walk.values()
@@ -217,7 +217,7 @@ def check_scores(scored: Array, m: int) -> None:
         )
 
 
-class _Walk:
+class Walk:
     """One pass through the stages of both worlds, fold by fold, for some rows and their scores."""
 
     def __init__(self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]]) -> None:
@@ -241,13 +241,13 @@ class _Walk:
             self.fitted,
             self.scores,
             weigh=lambda which, stage: form.weights(rows, form.worlds[which], stage),
-            learn=self._learn,
+            learn=self.learn,
             score=score,
         )
 
     def values(self) -> InfluenceValues:
         """Return the influence values and the diagnostics of the stages."""
-        for train, judged, share in self._folds():
+        for train, judged, share in self.folds():
             self._fold(train, judged, share)
         table = describe_stages([each for world in self.found for each in world], self.rows)
         out = self.out
@@ -255,17 +255,18 @@ class _Walk:
             out["y0"], out["ypi"], out["lower"], out["rest"], out["disagreement"], self.rows.weight, table
         )
 
-    def _folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
+    def folds(self, *, crossed: bool = False) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
 
-        A fitted row is judged by the fold that did not learn from it, any other one by the mean of all folds.
+        A fitted row is judged by the fold that did not learn from it, any other one by the mean of all folds. There is
+        one fold of all rows where no regression asks for more, unless all are to be ``crossed``.
         """
         n, fitted = len(self.rows.a), self.fitted
         position = np.arange(n) if self.rows.position is None else self.rows.position
         kept = np.flatnonzero(fitted.weight > 0.0)
         folds: Folds = [(kept, kept)]
         stages = [stage for world in self.form.worlds for stage in world.stages]
-        if any(self._regression(stage)[0].crossed for stage in stages):
+        if crossed or any(self._regression(stage)[0].crossed for stage in stages):
             folds = split_folds(fitted.a, fitted.weight, self.form.nuisances.folds, self.form.nuisances.seed)
         fold = np.full(len(fitted.a), -1)
         for i, (_, test) in enumerate(folds):
@@ -338,7 +339,7 @@ class _Walk:
         for i in range(len(stages) - 1, -1, -1):
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
-            at, regression, design, learned = self._learn(stage, train)
+            at, regression, design, learned = self.learn(stage, train)
             fitted = take(learned, train[at]), known[at], self.fitted.weight[train[at]]
             predict = regression.fit(*fitted)
             start = predict(take(design, judged))
@@ -379,7 +380,7 @@ class _Walk:
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)
 
-    def _learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Regression, Design, Design]:
+    def learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Regression, Design, Design]:
         """Return which rows of ``train`` a stage is learned from, and its regression with the designs."""
         at = np.flatnonzero(self.fitted.member(stage.arm)[train])
         if not len(at):

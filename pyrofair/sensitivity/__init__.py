@@ -1,0 +1,10 @@
+"""Sensitivity analyses: what is concluded if an assumption that no data confirm is given up by a stated amount.
+
+In come a fitted model, unfair paths (or a ``OneStep``) and a table; out goes a sweep over the amount, with intervals,
+the amount at which a conclusion flips, and a benchmark by observed columns.
+"""
+
+from pyrofair.sensitivity.confounding import Confounding, confounding
+from pyrofair.sensitivity.cross_world import CrossWorld, cross_world
+
+__all__ = ["Confounding", "CrossWorld", "confounding", "cross_world"]

@@ -1,0 +1,74 @@
+"""What observed columns add to the odds of the sensitive attribute, to compare hidden causes with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair._validation import require_names
+from pyrofair.exceptions import DataError
+from pyrofair.graph.identification import Estimand
+from pyrofair.sensitivity.hidden_causes import HiddenCause
+from pyrofair.sources.propensity import Nuisances, make_propensity
+
+__all__ = ["strengths_of_columns"]
+
+QUANTILES = {"q50": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
+NONE = "(none)"
+
+
+def strengths_of_columns(
+    nuisances: Nuisances, causes: Sequence[HiddenCause], estimand: Estimand, columns: object = None
+) -> pd.DataFrame:
+    """Return quantiles of the odds ratios of A without and with each column: see ``Confounding.benchmark``."""
+    graph, roots = nuisances.graph, estimand.baseline.order[: estimand.baseline.roots]
+    named: dict[tuple[str, ...], dict[str, None]] = {}
+    for cause in causes:
+        for blocks in cause.blocks:
+            for block in blocks:
+                if block.kind:
+                    given = roots if block.kind == "group" else block.stage.given
+                    named.setdefault(given, {})[cause.name] = None
+    known = list(dict.fromkeys(column for given in named for column in graph.columns_of(given)))
+    asked = known if columns is None else list(require_names("columns", columns, "columns", one=True))
+    if unknown := [name for name in asked if name not in known]:
+        raise DataError(
+            f"columns={unknown!r} enter none of the propensities that hidden causes move; these are given "
+            f"{', '.join(known) or 'nothing, since the sensitive attribute causes all features'}."
+        )
+    lines = []
+    for given, names in named.items():
+        own = graph.columns_of(given)
+        for name in [*(each for each in asked if each in own), *([NONE] if own else [])]:
+            ratio = _ratios(nuisances, given, [each for each in own if each != name], other_folds=name == NONE)
+            weight = nuisances.rows.weight[nuisances.rows.kept]
+            lines.append((", ".join(names), ", ".join(own), name, *_quantiles(ratio, weight)))
+    return pd.DataFrame(lines, columns=["hidden_causes", "of", "column", *QUANTILES])
+
+
+def _ratios(
+    nuisances: Nuisances, given: tuple[str, ...], columns: list[str], *, other_folds: bool
+) -> NDArray[np.float64]:
+    """Return by what factor the odds of each fitted row change with a propensity of other columns."""
+    rows = nuisances.rows
+    kept = rows.kept
+    model = make_propensity(
+        nuisances.propensity,
+        empty=not columns,
+        n=int(kept.sum()),
+        seed=nuisances.seed + int(other_folds),
+        folds=nuisances.folds,
+    ).fit(rows.table.loc[kept, columns], rows.a[kept], rows.weight[kept])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        with_all, without = (np.log(p) - np.log1p(-p) for p in (nuisances.probability(rows, given)[kept], model.fitted))
+        return np.asarray(np.exp(np.abs(np.where(with_all == without, 0.0, with_all - without))))
+
+
+def _quantiles(values: NDArray[np.float64], weight: NDArray[np.float64]) -> list[float]:
+    order = np.argsort(values)
+    share = np.cumsum(weight[order]) / weight.sum()
+    at = np.searchsorted(share, np.array(list(QUANTILES.values())) - 1e-12).clip(max=len(order) - 1)
+    return [float(each) for each in values[order][at]]

@@ -1,0 +1,90 @@
+"""The worst ratios of densities within [1/gamma, gamma] and of mean 1: tails beyond a conditional quantile.
+
+Of all ratios with these limits, the mean of D times the ratio is greatest where the ratio is gamma above the quantile
+of D of level gamma / (1 + gamma), and 1 / gamma below it; least where it is so for -D. For any other cut the value
+
+    E[D] + E[(ratio - 1) (D - cut)]
+
+is beyond that end, and never inside (Dorn, Guo and Kallus, 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Target", "excess_ratios", "find_cuts", "make_grid"]
+
+Array = NDArray[np.float64]
+MOST_VALUES = 16
+"""A variable with no more values has all of them tried as cuts."""
+LEVELS = np.array([0.005, 0.05, 0.1, 0.17, 0.25, 0.33, 0.42, 0.5, 0.58, 0.67, 0.75, 0.83, 0.9, 0.95, 0.995])
+"""Otherwise quantiles of these levels are."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """An end that is looked for: the greatest (``sign`` 1) or the least (-1) for ratios within [1/gamma, gamma]."""
+
+    gamma: float
+    sign: int
+
+
+def excess_ratios(values: Array, cuts: Array, targets: tuple[Target, ...]) -> Array:
+    """Return the worst ratio less 1, (m, T), for values (m, T) and cuts (m, T) of T targets; 0 where there is none."""
+    gamma, sign = (np.array([getattr(each, name) for each in targets]) for name in ("gamma", "sign"))
+    with np.errstate(invalid="ignore"):
+        found = np.where(sign * (values - cuts) > 0.0, gamma - 1.0, 1.0 / gamma - 1.0)
+    return np.where(np.isnan(values), 0.0, found)
+
+
+def make_grid(values: Array, weight: Array) -> Array:
+    """Return the cuts to try for values (m,) of weights (m,): all values, or quantiles of many."""
+    known = np.unique(values)
+    if len(known) <= MOST_VALUES:
+        return known
+    order = np.argsort(values)
+    share = np.cumsum(weight[order]) / weight.sum()
+    at = np.searchsorted(share, LEVELS).clip(max=len(order) - 1)
+    return np.unique(values[order][at])
+
+
+def find_cuts(
+    values: Array,
+    of: tuple[int, ...],
+    weight: Array,
+    targets: tuple[Target, ...],
+    learn: Callable[[Array], list[Array]],
+) -> list[tuple[Array, Array]]:
+    """Return the best cuts of a grid, and the means of (ratio - 1) (value - cut) there, for each set of rows: (k, T).
+
+    Parameters
+    ----------
+    values, weight
+        The variables (m, V) whose tails are looked for, among the rows learned from, and the weights (m,) of these.
+    of
+        The column of ``values`` that each target is about, T of them.
+    learn
+        Returns the conditional means (k, c) of columns (m, c), of each set of rows.
+    """
+    grids = [make_grid(column, weight) for column in values.T]
+    parts = [np.maximum(column[:, None] - grid, 0.0) for column, grid in zip(values.T, grids, strict=True)]
+    found = learn(np.column_stack([values, *parts]))
+    starts = np.cumsum([values.shape[1], *map(len, grids)])
+    cuts = []
+    for means in found:
+        own, moved = (np.empty((len(means), len(targets))) for _ in range(2))
+        for i, (target, column) in enumerate(zip(targets, of, strict=True)):
+            grid, over = grids[column], means[:, starts[column] : starts[column + 1]]
+            mean = means[:, column : column + 1]
+            beyond = over if target.sign > 0 else over - mean + grid
+            best = np.argmin(target.sign * grid + (1.0 + target.gamma) * beyond, axis=1)
+            own[:, i] = grid[best]
+            low = 1.0 / target.gamma
+            tail = np.take_along_axis(beyond, best[:, None], axis=1)[:, 0]
+            moved[:, i] = (low - 1.0) * (mean[:, 0] - own[:, i]) + target.sign * (target.gamma - low) * tail
+        cuts.append((own, moved))
+    return cuts
