@@ -24,6 +24,7 @@ from pyrofair.exceptions import (
 if TYPE_CHECKING:
     from pyrofair import (
         audits,
+        checks,
         classifiers,
         datasets,
         effects,
@@ -37,7 +38,16 @@ if TYPE_CHECKING:
         sources,
         tables,
     )
-    from pyrofair.audits import Audit, ContrastAudit, PenaltyPath, audit, audit_contrasts, penalty_path
+    from pyrofair.audits import (
+        Audit,
+        ContrastAudit,
+        GraphsAudit,
+        PenaltyPath,
+        audit,
+        audit_contrasts,
+        audit_graphs,
+        penalty_path,
+    )
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
     from pyrofair.effects import (
         DecisionsOf,
@@ -55,10 +65,11 @@ if TYPE_CHECKING:
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
     from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
-    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
+    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, Several, effect_posterior
 
 _NAMES = {
-    "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
+    "audits": "Audit ContrastAudit GraphsAudit PenaltyPath audit audit_contrasts audit_graphs penalty_path",
+    "checks": "",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
     "effects": "DecisionsOf ScoresOf disagreement effect_gap feasible_interval interval_disagreement piu_bounds "
@@ -70,7 +81,7 @@ _NAMES = {
     "programs": "CouplingError InterventionError do",
     "sensitivity": "",
     "simulate": "",
-    "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
+    "sources": "Contrasts GComputation IPW OneStep SEM Several effect_posterior",
     "tables": "",
 }
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
@@ -90,6 +101,7 @@ __all__ = [
     "FormulaNotApplicableError",
     "GComputation",
     "GraphError",
+    "GraphsAudit",
     "InterventionError",
     "LearnedMechanisms",
     "NotIdentifiedError",
@@ -103,11 +115,14 @@ __all__ = [
     "PyrofairWarning",
     "Regime",
     "ScoresOf",
+    "Several",
     "UnfairPaths",
     "__version__",
     "audit",
     "audit_contrasts",
+    "audit_graphs",
     "audits",
+    "checks",
     "classifiers",
     "datasets",
     "disagreement",

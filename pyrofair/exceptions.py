@@ -5,6 +5,8 @@ Each message states the fact, the value that broke the rule, what was available,
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "DataError",
     "FormulaNotApplicableError",
@@ -30,7 +32,24 @@ class DataError(PyrofairError):
 
 
 class NotIdentifiedError(PyrofairError):
-    """The data do not determine the effect, whatever the sample size: the message names the cause."""
+    """The data do not determine the effect, whatever the sample size: the message names the cause.
+
+    Parameters
+    ----------
+    cause
+        Why, as text.
+    way_out
+        What can be done, a :class:`pyrofair.graph.WaysOut`, where :func:`pyrofair.identify` raised the error; the
+        message ends with it. None elsewhere.
+    """
+
+    def __init__(self, cause: str, way_out: Any = None) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        return self.cause if self.way_out is None else f"{self.cause}\n{self.way_out}"
 
 
 class FormulaNotApplicableError(NotIdentifiedError):

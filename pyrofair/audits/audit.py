@@ -806,7 +806,8 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
         try:
             identify(source.unfair, "outcome")
         except NotIdentifiedError as error:
-            raise type(error)(f"{known} The effect on an outcome must be identified by itself. {error}") from error
+            text = f"{known} The effect on an outcome must be identified by itself. {error.cause}"
+            raise type(error)(text, error.way_out) from error
         if not isinstance(source, Stratified) and not (is_influence_based(source) and hasattr(source, "for_outcome")):
             does = "asks for the scores of changed rows" if is_influence_based(source) else "draws rows or changes them"
             raise DataError(

@@ -23,7 +23,7 @@ example:
   pyrofair identify --graph '{sex skill} -> job; {sex skill job} -> hired' --sensitive sex --outcome hired \\
       --unfair 'sex -> hired; sex -> job -> hired'
 
-Where the effect is not identified it names the cause, and ends with exit code 4.
+Where the effect is not identified it names the cause and what can be done, and ends with exit code 4.
 """
 
 

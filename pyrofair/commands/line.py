@@ -123,7 +123,10 @@ def _run(command: Command, given: dict[str, object], lines: Lines) -> int:
     if given.get("traceback"):
         traceback.print_exception(found)
     what = "cannot be judged" if code == CANNOT_BE_JUDGED else "error"
-    _complain(f"pyrofair {command.name}: {what}: {found}{_flags_of(str(found), command)}")
+    text, more = str(found), ""
+    if isinstance(found, NotIdentifiedError) and found.way_out is not None:
+        text, more = found.cause, f"\n{found.way_out.describe(options=True)}"
+    _complain(f"pyrofair {command.name}: {what}: {text}{_flags_of(text, command)}{more}")
     return code
 
 

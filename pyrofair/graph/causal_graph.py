@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
@@ -20,11 +21,15 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.parse import EdgeList, GraphSource, read_edges
+from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected
 from pyrofair.graph.paths import PathSet, UnfairPaths, select_paths, smallest_automaton
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
     from matplotlib.axes import Axes
+
+    from pyrofair.checks.independences import GraphCheck
 
 __all__ = ["CausalGraph", "unused_name"]
 
@@ -70,6 +75,8 @@ def unused_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
+MOST_UNDIRECTED = 10
+"""How many undirected edges are expanded to all their orientations."""
 MOST_DRAWN = 40
 """How many nodes a graph may have for a notebook to draw it."""
 
@@ -210,6 +217,65 @@ class CausalGraph:
             positive=positive,
             columns=read.columns,
         )
+
+    @classmethod
+    def expand(
+        cls, edges: str, *, forbidden: Iterable[tuple[str, str]] = (), **settings: Any
+    ) -> dict[str, CausalGraph]:
+        """Return each graph that an edge string with undirected edges ``A - B`` stands for, by its orientations.
+
+        Undirected edges are oriented in all ways that make a causal graph: no cycle, no observed child of the outcome,
+        a path from the sensitive attribute to the outcome.
+
+        Parameters
+        ----------
+        edges
+            An edge string, undirected edges in statements of their own; at most 10 of them.
+        forbidden
+            Orientations that make no sense, (cause, effect): ``[("job", "sex")]``.
+        **settings
+            As for the class: ``sensitive``, ``outcome``, ``columns``, ...
+
+        Returns
+        -------
+        dict
+            The graphs, the key of each its orientations: ``"M -> L"``.
+
+        Raises
+        ------
+        GraphError
+            If an undirected edge cannot be read, or there are more than 10; if no orientation makes a causal graph.
+
+        Examples
+        --------
+        >>> found = CausalGraph.expand("A -> {M L}; M - L; {M L} -> Y", sensitive="A", outcome="Y")
+        >>> list(found)
+        ['M -> L', 'L -> M']
+        """
+        listed, undirected = read_undirected(edges)
+        if len(undirected) > MOST_UNDIRECTED:
+            raise GraphError(
+                f"There are {len(undirected)} undirected edges, {2 ** len(undirected):,} orientations; at most "
+                f"{MOST_UNDIRECTED} are expanded. Orient some of them."
+            )
+        barred = {tuple(edge) for edge in forbidden}
+        found: dict[str, CausalGraph] = {}
+        errors: list[GraphError] = []
+        for turned in product((False, True), repeat=len(undirected)):
+            chosen = [pair[::-1] if turn else pair for pair, turn in zip(undirected, turned, strict=True)]
+            if barred & {*chosen}:
+                continue
+            try:
+                graph = cls(EdgeList(listed.nodes, (*listed.edges, *chosen), listed.latent), **settings)
+            except GraphError as error:
+                errors.append(error)
+                continue
+            found["; ".join(f"{cause} -> {effect}" for cause, effect in chosen)] = graph
+        if not found:
+            if errors:
+                raise errors[0]
+            raise GraphError("forbidden leaves no orientation of the undirected edges.")
+        return found
 
     @property
     def columns(self) -> dict[str, list[str]]:
@@ -410,6 +476,23 @@ class CausalGraph:
             columns=dict(self.column_map),
             latent=self.latent,
         )
+
+    def check(
+        self,
+        df: pd.DataFrame,
+        *,
+        level: float = 0.05,
+        regression: Any = "flexible",
+        folds: int = 5,
+        random_state: int | np.random.Generator | None = None,
+    ) -> GraphCheck:
+        """Test the conditional independences that the graph implies on a table.
+
+        Parameters and result are those of :func:`pyrofair.checks.check_graph`.
+        """
+        from pyrofair.checks.independences import check_graph  # it fits regressions, which no other graph needs
+
+        return check_graph(self, df, level=level, regression=regression, folds=folds, random_state=random_state)
 
     def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
         """Draw the graph on axes, by default of a new figure: unfair paths in red, latent nodes in grey."""

@@ -25,7 +25,7 @@ from pyrofair.graph.paths import (
     witness_message,
 )
 
-__all__ = ["Estimand", "Factor", "RegimeEstimand", "Target", "Weight", "identify"]
+__all__ = ["Estimand", "Factor", "Projection", "RegimeEstimand", "Target", "Weight", "derive", "identify"]
 
 LONGEST_SHOWN = 3000
 """The longest formula, in characters, that a notebook sets."""
@@ -346,7 +346,8 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     Raises
     ------
     NotIdentifiedError
-        With the cause: a recanting witness and two paths, or a district and its latent nodes.
+        With the cause: a recanting witness and two paths, or a district and its latent nodes. ``error.way_out`` is what
+        can be done (:class:`pyrofair.graph.WaysOut`): other sets of unfair paths, nodes to measure, bounds.
     FormulaNotApplicableError
         If this formula does not apply although another one (the front-door formula) identifies the effect.
 
@@ -365,7 +366,18 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     if not isinstance(unfair, UnfairPaths):
         raise GraphError(f"identify needs unfair paths, such as graph.unfair('A -> Y'); got {type(unfair).__name__}.")
     require_choice("target", target, ("prediction", "outcome"), error=GraphError)
-    projection = _Projection(unfair, target)
+    try:
+        return derive(unfair, target)
+    except NotIdentifiedError as error:
+        from pyrofair.graph.ways_out import find_ways_out  # it calls what is above
+
+        error.way_out = find_ways_out(unfair, target, error)
+        raise
+
+
+def derive(unfair: UnfairPaths, target: Target) -> Estimand:
+    """Derive the formulas, or raise the error that names why there are none, without what can be done then."""
+    projection = Projection(unfair, target)
     worlds = [(regime, projection.arms(regime)) for regime in unfair.regimes]
     for check in (projection.check_identified, projection.check_formula):
         for regime, arms in worlds:
@@ -374,7 +386,7 @@ def identify(unfair: UnfairPaths, target: Target = "prediction") -> Estimand:
     return Estimand(unfair, target, baseline, switched)
 
 
-class _Projection:
+class Projection:
     """The graph as the target sees it: observed ancestors, latent ones projected into two-headed edges."""
 
     def __init__(self, unfair: UnfairPaths, target: Target) -> None:
@@ -404,6 +416,41 @@ class _Projection:
             self.confounded.add_edges_from((*pair, {"latent": node}) for pair in combinations(sorted(reach[node]), 2))
         self.joined = {node for edge in self.confounded.edges for node in edge}
 
+    @property
+    def hidden_last_edges(self) -> list[tuple[str, str]]:
+        """The edges from latent nodes to the outcome, along which no effect on a prediction runs."""
+        return [(node, self.outcome) for node in self.graph.latent] if self.target == "prediction" else []
+
+    @property
+    def districts(self) -> list[set[str]]:
+        """The districts of the nodes that lead to the target other than through the sensitive attribute."""
+        inside = self.directed.copy()
+        inside.remove_node(self.sensitive)
+        ends = {self.outcome} if self.target == "outcome" else set(self.graph.inputs) - {self.sensitive}
+        needed = ends.union(*nx.bfs_layers(inside.reverse(copy=False), ends))
+        return list(nx.connected_components(self.confounded.subgraph(needed)))
+
+    @property
+    def all_districts(self) -> list[set[str]]:
+        """The districts of all nodes that cause the target, as the edge formula conditions on them."""
+        return list(nx.connected_components(self.confounded))
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the effect on every needed district is identified, whatever paths are unfair."""
+        return all(map(self._reachable, self.districts))
+
+    @property
+    def separate(self) -> bool:
+        """Whether the sensitive attribute shares a district with nothing that it causes."""
+        return not nx.node_connected_component(self.confounded, self.sensitive) & self.caused
+
+    @property
+    def tian(self) -> bool:
+        """Whether the sensitive attribute shares a district with none of its children."""
+        own = nx.node_connected_component(self.confounded, self.sensitive)
+        return not own & {*self.directed.successors(self.sensitive)}
+
     def estimand(self, arms: dict[str, int], regime: Regime) -> RegimeEstimand:
         """Return the estimand of a regime that has passed the checks."""
         order = [node for node in self.nodes if node not in (self.sensitive, self.outcome)]
@@ -428,8 +475,7 @@ class _Projection:
 
     def arms(self, regime: Regime) -> dict[str, int]:
         """Return the value that each projected child of the sensitive attribute reads; refuse one that reads both."""
-        latent = self.graph.latent
-        unread = [(node, self.outcome) for node in latent] if self.target == "prediction" else []
+        latent, unread = self.graph.latent, self.hidden_last_edges
         carried: dict[str, dict[int, Path]] = {}
         for value, paths in [(regime.on_unfair, self.unfair.paths), (regime.on_fair, self.unfair.fair_paths)]:
             for child, path in paths.without_edges(unread).first_past(latent).items():
@@ -450,11 +496,7 @@ class _Projection:
 
     def check_identified(self, arms: dict[str, int], regime: Regime) -> None:
         """Refuse a regime that no formula identifies: a district that reads both values, or is not reachable."""
-        inside = self.directed.copy()
-        inside.remove_node(self.sensitive)
-        ends = {self.outcome} if self.target == "outcome" else set(self.graph.inputs) - {self.sensitive}
-        needed = ends.union(*nx.bfs_layers(inside.reverse(copy=False), ends))
-        districts = list(nx.connected_components(self.confounded.subgraph(needed)))
+        districts = self.districts
         for district in districts:
             if len({arms[child] for child in district if child in arms}) > 1:
                 readings = ", ".join(
@@ -478,7 +520,7 @@ class _Projection:
 
     def check_formula(self, arms: dict[str, int], regime: Regime) -> None:
         """Refuse a regime that the edge formula gets wrong, though another one may be right."""
-        for district in nx.connected_components(self.confounded):
+        for district in self.all_districts:
             if len({arms[child] for child in district if child in arms}) > 1:
                 raise FormulaNotApplicableError(
                     f"The edge formula does not apply: the children of {self.sensitive!r} in the district "

@@ -18,7 +18,7 @@ import networkx as nx
 from pyrofair._validation import listed, shown
 from pyrofair.exceptions import GraphError
 
-__all__ = ["EdgeList", "GraphSource", "read_edges", "read_path"]
+__all__ = ["EdgeList", "GraphSource", "read_edges", "read_path", "read_undirected"]
 
 GraphSource: TypeAlias = "str | os.PathLike[str] | nx.DiGraph[str] | Iterable[tuple[str, str]]"
 """What `read_edges` reads."""
@@ -108,6 +108,44 @@ def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
     if twice := [name for position, name in enumerate(names) if name in names[:position]]:
         raise GraphError(f"the path {path!r} meets {twice[0]!r} twice; a directed path meets each node once.")
     return names
+
+
+def read_undirected(text: str) -> tuple[EdgeList, tuple[tuple[str, str], ...]]:
+    """Read an edge string in which some statements are undirected, ``A - B``: the edges, and the undirected ones.
+
+    >>> read_undirected("A -> M; M - L; {M L} -> Y")[1]
+    (('M', 'L'),)
+    """
+    if not isinstance(text, str):
+        raise GraphError(f"undirected edges are read from an edge string such as 'A -> M; M - L', not {shown(text)}.")
+    draft, undirected = _Draft(), dict[tuple[str, str], None]()
+    for statement in filter(str.strip, re.findall(r'(?:"[^"\n]*"|\{[^{}]*\}|[^;\n"{])+', text)):
+        plain = re.sub(r'"[^"\n]*"', lambda found: "x" * len(found[0]), statement)
+        places = [found.start() for found in re.finditer(r"-(?!>)", plain)]
+        if places and ("->" in plain or "→" in plain or "<" in plain):
+            raise GraphError(
+                f"{statement.strip()!r} has directed and undirected edges. Write each in a statement of its own, "
+                "'A -> M; M - L'."
+            )
+        for place in reversed(places):
+            statement = f"{statement[:place]}->{statement[place + 1 :]}"
+        for sides in _statements(statement):
+            if not places:
+                draft.add(*sides)
+                continue
+            for left, right in pairwise(sides):
+                for pair in product(left, right):
+                    draft.add([pair[0]])
+                    draft.add([pair[1]])
+                    if pair[0] == pair[1]:
+                        raise GraphError(f"{pair[0]!r} has an edge to itself, and no cause is its own effect.")
+                    if pair not in undirected and pair[::-1] not in undirected:
+                        undirected[pair] = None
+    listed = draft.finish(f"the edge string {text!r}")
+    known = [pair for pair in undirected if pair in listed.edges or pair[::-1] in listed.edges]
+    if known:
+        raise GraphError(f"{known[0][0]} - {known[0][1]} is undirected and directed as well. Keep one of the two.")
+    return listed, tuple(undirected)
 
 
 class _Draft:

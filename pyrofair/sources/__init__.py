@@ -10,6 +10,17 @@ from pyrofair.sources.gcomputation import GComputation
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.sem import SEM, effect_posterior
+from pyrofair.sources.several import Several
 from pyrofair.sources.truth import EffectPosterior, Truth
 
-__all__ = ["IPW", "SEM", "Contrasts", "EffectPosterior", "GComputation", "OneStep", "Truth", "effect_posterior"]
+__all__ = [
+    "IPW",
+    "SEM",
+    "Contrasts",
+    "EffectPosterior",
+    "GComputation",
+    "OneStep",
+    "Several",
+    "Truth",
+    "effect_posterior",
+]

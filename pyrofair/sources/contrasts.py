@@ -17,17 +17,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import require_choice, require_real, shown
+from pyrofair._validation import shown
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
+from pyrofair.sources.several import combine_penalties, require_over
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 
 __all__ = ["Contrasts"]
-
-SMOOTH = 0.02
-"""The temperature of the smooth maximum: a contrast that is so far below the largest counts 1/e as much."""
 
 
 class Contrasts(BaseEstimator):  # type: ignore[misc]
@@ -114,13 +112,7 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
                 f"source={shown(source)} is fitted or needs no fit, so that it belongs to one contrast. Pass an "
                 "unfitted one, such as IPW(unfair), which is cloned for each contrast."
             )
-        if isinstance(self.over, Mapping):
-            for level, weight in self.over.items():
-                require_real(f"over[{level!r}]", weight, least=0.0)
-            if not any(self.over.values()):
-                raise DataError(f"over={shown(self.over)} gives no contrast a weight above 0.")
-        else:
-            require_choice("over", self.over, ("worst", "smooth"))
+        require_over(self.over, "contrast")
 
     def levels(self, df: pd.DataFrame) -> list[Any]:
         """Return the levels that are compared with the baseline, in order, if the table allows that."""
@@ -232,9 +224,4 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
 
     def combine(self, values: torch.Tensor) -> torch.Tensor:
         """Return the worst of a penalty's values (k,), or what else ``over`` makes of them; ties share the slope."""
-        if isinstance(self.over, Mapping):
-            weight = values.new_tensor([float(self.over.get(level, 0.0)) for level in self.sources_])
-            return (weight * values).sum()
-        if self.over == "smooth":
-            return SMOOTH * (torch.logsumexp(values / SMOOTH, 0) - float(np.log(len(values))))
-        return values.amax()
+        return combine_penalties(self.over, self.sources_, values)

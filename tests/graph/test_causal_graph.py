@@ -306,3 +306,48 @@ def test_drawing_names_the_columns() -> None:
     graph = hiring(columns={"M": ["height", "weight"]})
     ax = graph.draw(ax=Figure().add_subplot())
     assert {text.get_text() for text in ax.texts} == {"Q", "A", "D", "M", "height, weight", "Y"}
+
+
+# --- undirected edges ------------------------------------------------------------------------------------------------
+
+
+def expanded(edges: str, **settings: Any) -> list[str]:
+    return list(CausalGraph.expand(edges, sensitive="A", outcome="Y", **settings))
+
+
+def test_undirected_edges_are_expanded_to_all_graphs() -> None:
+    found = CausalGraph.expand("A -> {M L}; M - L; {M L} -> Y", sensitive="A", outcome="Y", columns={"M": ["m1", "m2"]})
+    assert {name: ("M", "L") in graph.edges for name, graph in found.items()} == {"M -> L": True, "L -> M": False}
+    assert found["M -> L"].columns["M"] == ["m1", "m2"]
+    assert expanded("A -> Y") == [""]
+    # A cycle, an outcome with children, and no path to the outcome are left out.
+    assert expanded("A -> M -> L -> Y; A - L") == ["A -> L"]
+    assert expanded("A -> M; M - Y") == ["M -> Y"]
+    assert expanded("A - Y") == ["A -> Y"]
+    assert len(expanded("A -> {B C D} -> Y; B - C - D")) == 4
+    assert len(expanded("A -> {B C D} -> Y; B - C - D; B - D")) == 6
+    assert expanded(
+        'A -> "work-hours" -> Y; A - "work-hours"; A -> Y'.replace('A -> "work-hours" -> Y', '"work-hours" -> Y')
+    ) == [
+        "A -> work-hours",
+        "work-hours -> A",
+    ]
+    assert expanded("A -> Y; Q -> Y; A - Q", forbidden=[("A", "Q")]) == ["Q -> A"]
+    assert len(expanded("A -> Y; {B C} -> Y; A - {B C}")) == 4
+
+
+@pytest.mark.parametrize(
+    ("edges", "settings", "message"),
+    [
+        ("A -> M - L -> Y", {}, "has directed and undirected edges"),
+        ("A -> M; A - M; M -> Y", {}, "A - M is undirected and directed as well"),
+        ("A - A; A -> Y", {}, "has an edge to itself"),
+        ("A -> Y; Q - A", {"forbidden": [("A", "Q"), ("Q", "A")]}, "forbidden leaves no orientation"),
+        ("A -> M; M - L", {}, "'Y', named as the outcome, is not in the graph"),
+        ("; ".join(["A -> Y", *(f"V{i} - Y" for i in range(11))]), {}, "There are 11 undirected edges"),
+        ([("A", "Y")], {}, "undirected edges are read from an edge string"),
+    ],
+)
+def test_undirected_edges_that_are_refused(edges: Any, settings: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        expanded(edges, **settings)

@@ -23,7 +23,7 @@ from pyrofair import SEM, identify
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.exceptions import GraphError, NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import _Projection
+from pyrofair.graph.identification import Projection
 from pyrofair.graph.paths import Path, PathSet, Regime, UnfairPaths, parting_node, show_count, show_paths
 from pyrofair.programs.structural_equations import Equations, State
 
@@ -387,7 +387,7 @@ def test_random_arms_with_latent_nodes_equal_those_of_the_list(target: Any) -> N
     for _ in range(250):
         graph = random_graph(draw)
         unfair, _ = random_set(graph, listed(list(graph.edges), "A", "Y", graph.nodes), draw)
-        projection = _Projection(unfair, target)
+        projection = Projection(unfair, target)
         for regime in unfair.regimes:
             expected = arms_by_listing(unfair, regime, target)
             if isinstance(expected, dict):

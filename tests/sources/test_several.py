@@ -1,0 +1,114 @@
+"""Several candidate graphs as one source: the worst case and weighted sums of their penalties, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+
+import pyrofair as pf
+
+EDGES = "A -> {M L}; M - L; {A M L} -> Y"
+
+
+def graphs(edges: str = EDGES, **settings: Any) -> dict[str, pf.CausalGraph]:
+    return pf.CausalGraph.expand(edges, sensitive="A", outcome="Y", **settings)
+
+
+def table(n: int = 500) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    A = rng.integers(2, size=n)
+    M = (rng.random(n) < 0.3 + 0.4 * A).astype(int)
+    L = (rng.random(n) < 0.2 + 0.3 * A + 0.3 * M).astype(int)
+    Y = (rng.random(n) < 0.1 + 0.2 * A + 0.3 * M + 0.3 * L).astype(int)
+    return pd.DataFrame({"A": A, "M": M, "L": L, "Y": Y})
+
+
+def source(**settings: Any) -> pf.Several:
+    """Where M -> L all paths are unfair, and where L -> M the direct one: both are identified."""
+    paths = {"M -> L": {"direct": True, "through": ["M", "L"]}, "L -> M": {"direct": True}}
+    made = {name: pf.IPW(graph.unfair(**paths[name])) for name, graph in graphs().items()}
+    return pf.Several(made, **settings)
+
+
+def classifier(given: Any, **settings: Any) -> pf.PenalizedClassifier:
+    chosen = {"epochs": 12, "batch_size": 500, "progress": False, "random_state": 0, "strength": 3.0} | settings
+    return pf.PenalizedClassifier("logistic", source=given, penalty=pf.effect_gap, **chosen)
+
+
+def gaps(model: Any, df: pd.DataFrame) -> dict[str, float]:
+    found = {}
+    for name, (one, other) in source().fit(df).pairs(df=df).items():
+        means = [np.average(model.predict_proba(world.rows)[:, 1], weights=world.weight) for world in (one, other)]
+        found[name] = abs(means[1] - means[0])
+    return found
+
+
+def test_one_source_is_trained_on_as_by_itself_and_pairs_are_those_of_each() -> None:
+    df = table()
+    X, y = df.drop(columns="Y"), df["Y"]
+    several = source()
+    fitted = clone(several).fit(df)
+    for name, pair in fitted.pairs(df=df).items():
+        alone = clone(several.sources[name]).fit(df).worlds(df=df)
+        for one, other in zip(pair, alone, strict=True):
+            assert one.weight == pytest.approx(other.weight)
+    name = "M -> L"
+    one = classifier(several.sources[name], epochs=4).fit(X, y).predict_proba(X)
+    for made in (pf.Several({name: several.sources[name]}), source(over={name: 1.0, "L -> M": 0.0})):
+        np.testing.assert_allclose(classifier(made, epochs=4).fit(X, y).predict_proba(X), one, atol=1e-5)
+
+
+def test_the_worst_graph_is_lowered() -> None:
+    df = table()
+    X, y = df.drop(columns="Y"), df["Y"]
+    before = gaps(classifier(None, columns=["A", "M", "L"]).fit(X, y), df)
+    after = gaps(classifier(source(), epochs=30).fit(X, y), df)
+    assert max(after.values()) < max(before.values()) / 2
+
+
+def test_values_are_combined() -> None:
+    fitted = source().fit(table())
+    values = torch.tensor([0.1, 0.3])
+    assert fitted.combine(values).item() == pytest.approx(0.3)
+    assert fitted.set_params(over={"M -> L": 2.0}).combine(values).item() == pytest.approx(0.2)
+    assert 0.28 < fitted.set_params(over="smooth").combine(values).item() < 0.3
+    assert list(fitted.by_contrast()) == ["M -> L", "L -> M"]
+    assert fitted.strata(table()).tolist() == table()["A"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: pf.Several({}), "must be a dictionary of sources by name"),
+        (lambda: pf.Several({"g": 1}), r"sources\['g'\]=1 must be a source"),
+        (lambda: pf.Several({"g": pf.OneStep(graphs()["M -> L"].unfair("A -> Y"))}), "that can be fitted"),
+        (lambda: source(over="mean"), "over='mean' is not known"),
+        (lambda: source(over={"M -> L": 0.0}), "gives no source a weight above 0"),
+        (lambda: source(over={"other": 1.0}), "over names 'other', which is no source"),
+    ],
+)
+def test_settings_that_are_refused(made: Any, message: str) -> None:
+    with pytest.raises(pf.DataError, match=message):
+        made().fit(table())
+
+
+def test_graphs_that_do_not_agree_are_refused() -> None:
+    first = pf.IPW(graphs()["M -> L"].unfair("A -> Y"))
+    for other, message in (
+        (pf.CausalGraph("A -> {M L}; {A M} -> Y; L -> M", sensitive="A", outcome="Y"), "inputs of the classifier"),
+        (pf.CausalGraph("A -> {M L Z}; {A M L} -> Y", sensitive="A", outcome="Y"), "The columns of 'b'"),
+        (graphs(baseline=1, contrast=0)["M -> L"], "The labels of 'b' and of 'a' differ"),
+    ):
+        with pytest.raises(pf.DataError, match=message):
+            pf.Several({"a": first, "b": pf.IPW(other.unfair("A -> Y"))}).fit(table())
+    with pytest.raises(pf.DataError, match="is fitted or needs no fit"):
+        pf.Several({"a": pf.IPW(graphs()["M -> L"].unfair("A -> Y")).fit(table())}).fit(table())
+    refused = pf.Several({"a": first, "b": pf.IPW(graphs()["M -> L"].unfair("A -> M -> Y"))})
+    with pytest.raises(pf.NotIdentifiedError, match="In 'b': Not identified: 'M' is a recanting witness") as caught:
+        refused.fit(table())
+    assert caught.value.way_out.relabellings
