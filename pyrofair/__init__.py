@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         graph,
         inference,
         mechanisms,
+        partial_identification,
         persistence,
         programs,
         simulate,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
+    from pyrofair.partial_identification import SharpBounds, sharp_bounds
     from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
     from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
@@ -65,6 +67,7 @@ _NAMES = {
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
+    "partial_identification": "SharpBounds sharp_bounds",
     "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
@@ -101,6 +104,7 @@ __all__ = [
     "PyrofairWarning",
     "Regime",
     "ScoresOf",
+    "SharpBounds",
     "UnfairPaths",
     "__version__",
     "audit",
@@ -122,6 +126,7 @@ __all__ = [
     "learn_mechanisms",
     "load",
     "mechanisms",
+    "partial_identification",
     "penalty_path",
     "persistence",
     "piu_bounds",
@@ -129,6 +134,7 @@ __all__ = [
     "programs",
     "remove",
     "save",
+    "sharp_bounds",
     "simulate",
     "sources",
     "tables",
