@@ -77,7 +77,8 @@ class _Particles:
             return part
         if part is not None and part in self.found:
             return self.found[part]
-        return self.contexts[self.context, self.column[name]]
+        held: Codes = self.contexts[self.context, self.column[name]]
+        return held
 
     def outcome_cell(self, world: int) -> Codes:
         """Return the flat index of what the outcome reads in a world, shape (p,)."""

@@ -114,8 +114,9 @@ class SharpBounds:
         require_choice("quantity", quantity, [*LABELS])
         if not self.n_boot:
             raise DataError("There are no replicates, so there is no interval: sharp_bounds(..., n_boot=200).")
-        row = self.table.loc[quantity]
-        return max(float(row["low_from"]), -1.0 if quantity == "effect" else 0.0), min(float(row["high_to"]), 1.0)
+        low: Any = self.table.loc[quantity, "low_from"]
+        high: Any = self.table.loc[quantity, "high_to"]
+        return max(float(low), -1.0 if quantity == "effect" else 0.0), min(float(high), 1.0)
 
     def __str__(self) -> str:
         kind = "Sharp bounds" if self.sharp else "Valid bounds, not shown to be sharp,"
@@ -123,7 +124,7 @@ class SharpBounds:
         if self.n_boot:
             lines[0] += f"; {100 * self.level:g} % interval by {self.n_boot} replicates"
         for name, label in LABELS.items():
-            low, high = self.table.loc[name, ["low", "high"]]
+            low, high = getattr(self, name)
             shown = f"{low:.4f} (identified)" if high - low <= TOLD else f"[{low:.4f}, {high:.4f}]"
             if self.n_boot:
                 start, end = self.interval(name)
@@ -243,7 +244,7 @@ def sharp_bounds(
         heads = Head(unfair.graph.inputs, probability, drawn=decisions == "score", couples=False)
     codes, first, index = np.unique(coded.codes, axis=0, return_index=True, return_inverse=True)
     program = _Program(observed, Cells(observed, coded.sizes, codes), heads, max_types, independent)
-    weight = np.bincount(index.ravel(), coded.weight, len(first))
+    weight = np.asarray(np.bincount(index.ravel(), coded.weight, len(first)), dtype=np.float64)
     found = program.evaluate(weight, certify=True)
     table = pd.DataFrame(found.ends, index=["low", "high"]).T.rename_axis("quantity")
     notes = program.notes(found)
@@ -269,7 +270,10 @@ def sharp_bounds(
     return SharpBounds(
         unfair,
         "prediction" if observed.known else "observed outcome",
-        **{name: (float(table.loc[name, "low"]), float(table.loc[name, "high"])) for name in QUANTITIES},
+        y0=found.ends["y0"],
+        ypi=found.ends["ypi"],
+        effect=found.ends["effect"],
+        piu=found.ends["piu"],
         sharp=not found.reasons,
         why_not_sharp=tuple(found.reasons),
         assumptions=_assumptions(observed, decisions, threshold, independent),
@@ -492,7 +496,8 @@ def _replicates(
         if plain:
             yield random.standard_gamma(weight)
         else:
-            yield np.bincount(index, coded.weight * random.standard_exponential(len(index)), len(weight))
+            drawn = np.bincount(index, coded.weight * random.standard_exponential(len(index)), len(weight))
+            yield np.asarray(drawn, dtype=np.float64)
 
 
 def _assumptions(observed: ObservedGraph, decisions: Decisions, threshold: float, independent: bool) -> tuple[str, ...]:
