@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         graph,
         inference,
         mechanisms,
+        partial_identification,
         persistence,
         programs,
         sensitivity,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
+    from pyrofair.partial_identification import SharpBounds, sharp_bounds
     from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
     from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, Several, effect_posterior
@@ -77,6 +79,7 @@ _NAMES = {
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
+    "partial_identification": "SharpBounds sharp_bounds",
     "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "sensitivity": "",
@@ -116,6 +119,7 @@ __all__ = [
     "Regime",
     "ScoresOf",
     "Several",
+    "SharpBounds",
     "UnfairPaths",
     "__version__",
     "audit",
@@ -139,6 +143,7 @@ __all__ = [
     "learn_mechanisms",
     "load",
     "mechanisms",
+    "partial_identification",
     "penalty_path",
     "persistence",
     "piu_bounds",
@@ -147,6 +152,7 @@ __all__ = [
     "remove",
     "save",
     "sensitivity",
+    "sharp_bounds",
     "simulate",
     "sources",
     "tables",

@@ -22,7 +22,7 @@ FLOORS = [
     {"effects", "programs", "datasets"},
     {"inference"},
     {"mechanisms"},
-    {"sources"},
+    {"sources", "partial_identification"},
     {"classifiers"},
     {"audits"},
     {"sensitivity", "checks"},

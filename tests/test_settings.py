@@ -173,6 +173,19 @@ settings(
 settings(pf.CausalGraph.label, GRAPH.label, value="choice")
 settings(pf.CausalGraph.draw, GRAPH.draw, besides="ax", unfair="paths or none")
 settings(pf.identify, lambda **given: pf.identify(**({"unfair": UNFAIR} | given)), unfair="paths", target="choice")
+settings(
+    pf.sharp_bounds,
+    lambda **given: pf.sharp_bounds(**({"unfair": UNFAIR, "df": TABLE, "score": Untouchable()} | given)),
+    besides="df score sample_weight",
+    unfair="paths",
+    decisions="choice",
+    threshold="threshold",
+    independent_errors="flag",
+    max_types="count",
+    n_boot="whole",
+    level="inner share",
+    random_state="seed",
+)
 settings(pf.remove, lambda **given: pf.remove(UNFAIR, **given), besides="graph", nodes="choice")
 settings(
     pf.IPW,

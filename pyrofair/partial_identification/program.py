@@ -1,0 +1,240 @@
+"""Optimisation over the distributions of response types: linear with one group of them, multilinear with several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
+
+__all__ = ["InfeasibleError", "Optimum", "Polytope", "optimise"]
+
+Vector = NDArray[np.float64]
+
+ROUNDING, EQUAL = 1e-9, 1e-15
+CERTIFIED = 1e-7
+"""An outer and an inner bound that differ by less are one number."""
+STARTS = 8
+ROUNDS = 50
+MOST_BASES = 5_000
+"""The most bases that are tried to list the vertices of one group."""
+MOST_LISTED = 40
+"""The most types of a group whose vertices are listed."""
+MOST_VERTICES = 2_000
+"""The most combinations of vertices for each of which a linear program is solved."""
+
+
+class InfeasibleError(ArithmeticError):
+    """No distribution of types satisfies the constraints."""
+
+
+def _solve(cost: Vector, matrix: csr_array, right: Vector) -> tuple[float, Vector]:
+    """Return the least of a linear function over non-negative vectors that satisfy equations, and where it is."""
+    scale = float(np.abs(cost).max(initial=0.0)) or 1.0  # tolerances of the solver are absolute
+    found: Any = linprog(cost / scale, A_eq=matrix, b_eq=right, method="highs")  # type: ignore[call-overload]
+    if found.status == 2:
+        raise InfeasibleError("No distribution of response types satisfies the equations that the data give.")
+    if found.x is None:
+        raise ArithmeticError(f"A linear program over response types failed: {found.message}")
+    return float(found.fun) * scale, np.maximum(np.asarray(found.x, dtype=np.float64), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope:
+    """The distributions (t,) of response types that satisfy equations; ``slack`` is how far these were moved.
+
+    The equations hold the total mass, and in sum ``slack`` separates the given right sides from these.
+    """
+
+    matrix: csr_array
+    right: Vector
+    slack: float
+
+    @classmethod
+    def of(cls, matrix: csr_array, right: Vector) -> Polytope:
+        """Return the polytope of equations and a total mass of 1, which may be empty."""
+        total = csr_array(np.ones((1, matrix.shape[1])))
+        return cls(csr_array(vstack([matrix, total])), np.append(right, 1.0), 0.0)
+
+    def nearest(self) -> Polytope:
+        """Return the polytope itself or, where it is empty, the nearest one that is not.
+
+        Nearest are right sides with the least sum of absolute changes.
+        """
+        rows, size = self.matrix.shape
+        free = eye_array(rows - 1)
+        moves = vstack([hstack([free, -free]), csr_array((1, 2 * rows - 2))])
+        cost = np.concatenate([np.zeros(size), np.ones(2 * rows - 2)])
+        slack, point = _solve(cost, csr_array(hstack([self.matrix, moves])), self.right)
+        law = point[:size] / point[:size].sum()
+        return Polytope(self.matrix, self.matrix @ law, slack) if slack > ROUNDING else self
+
+    def least(self, cost: Vector) -> tuple[float, Vector]:
+        """Return the least mean cost, and a distribution that has it."""
+        if np.ptp(cost) <= EQUAL:
+            return float(cost.mean()), self.any
+        return _solve(cost, self.matrix, self.right)
+
+    @property
+    def any(self) -> Vector:
+        """Some distribution."""
+        return _solve(np.zeros(self.matrix.shape[1]), self.matrix, self.right)[1]
+
+    def vertices(self) -> list[Vector] | None:
+        """Return all vertices; None where they are too many to list."""
+        if self.matrix.shape[1] > MOST_LISTED:
+            return None
+        dense = self.matrix.toarray()
+        basis = _independent_rows(dense)
+        dense, right = dense[basis], self.right[basis]
+        rows, size = dense.shape
+        if comb(size, rows) > MOST_BASES:
+            return None
+        found: list[Vector] = []
+        for columns in combinations(range(size), rows):
+            square = dense[:, columns]
+            if abs(np.linalg.det(square)) < ROUNDING:
+                continue
+            values = np.linalg.solve(square, right)
+            if values.min() < -ROUNDING:
+                continue
+            vertex = np.zeros(size)
+            vertex[list(columns)] = np.maximum(values, 0.0)
+            if not any(np.abs(vertex - each).max() < ROUNDING for each in found):
+                found.append(vertex)
+        return found
+
+
+def _independent_rows(matrix: Vector) -> list[int]:
+    """Return the indices of rows that span the others."""
+    chosen: list[int] = []
+    rank = 0
+    for i in range(len(matrix)):
+        new = int(np.linalg.matrix_rank(matrix[[*chosen, i]]))
+        if new > rank:
+            chosen, rank = [*chosen, i], new
+    return chosen
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The least mean cost, or a bound below it; ``gap`` is how far a distribution that was found lies above."""
+
+    value: float
+    gap: float
+
+
+def optimise(cost: Vector, polytopes: Sequence[Polytope], *, certify: bool) -> Optimum:
+    """Return the least mean cost over independent distributions, one of each polytope.
+
+    An InfeasibleError if a polytope is empty, unless the cost is a constant.
+
+    Parameters
+    ----------
+    cost
+        The cost of each combination of types, shape (t1 * t2 * ...,), those of the last polytope fastest.
+    certify
+        Whether to look for distributions that attain the bound of several polytopes; otherwise their gap is NaN.
+
+    Notes
+    -----
+    One polytope is a linear program. With several, the joint distribution of all types is relaxed: given all types of
+    the others, those of one group satisfy its equations. The bound is exact if independent distributions attain it;
+    if none is found and one can list the vertices of all polytopes but one, the optimum is at one of these.
+    """
+    if not polytopes:
+        return Optimum(float(cost.sum()), 0.0)
+    if np.ptp(cost) <= EQUAL:
+        return Optimum(float(cost.mean()), 0.0)
+    if len(polytopes) == 1:
+        return Optimum(polytopes[0].least(cost)[0], 0.0)
+    shape = tuple(each.matrix.shape[1] for each in polytopes)
+    table = cost.reshape(shape)
+    outer, point = _solve(cost, *_relaxed(polytopes))
+    if not certify:
+        return Optimum(outer, float("nan"))
+    inner = _inner(table, polytopes, point.reshape(shape), outer)
+    if inner - outer <= CERTIFIED:
+        return Optimum(outer, 0.0)
+    exact = _by_vertices(table, polytopes)
+    return Optimum(outer, inner - outer) if exact is None else Optimum(exact, 0.0)
+
+
+def _relaxed(polytopes: Sequence[Polytope]) -> tuple[csr_array, Vector]:
+    """Return the equations of joint distributions of all types under which each group's hold given all others."""
+    shape = [each.matrix.shape[1] for each in polytopes]
+    parts = [csr_array(np.ones((1, prod(shape))))]
+    for i, own in enumerate(polytopes):
+        equations = own.matrix[:-1] - csr_array(own.right[:-1, None]) @ csr_array(np.ones((1, shape[i])))
+        before, after = csr_array(eye_array(prod(shape[:i]))), csr_array(eye_array(prod(shape[i + 1 :])))
+        inner = csr_array(kron(before, csr_array(equations), format="csr"))
+        parts.append(csr_array(kron(inner, after, format="csr")))
+    matrix = csr_array(vstack(parts))
+    matrix.data[np.abs(matrix.data) < 1e-15] = 0.0
+    matrix.eliminate_zeros()
+    right = np.zeros(matrix.shape[0])
+    right[0] = 1.0
+    return matrix, right
+
+
+def _inner(table: Vector, polytopes: Sequence[Polytope], joint: Vector, outer: float) -> float:
+    """Return the least mean cost found from some starts by optimising one distribution after another.
+
+    The first start is the relaxed optimum, whose cost is ``outer``, and none follows one that attains it.
+    """
+    random = np.random.default_rng(0)
+    best = np.inf
+    for start in range(STARTS):
+        if start == 0:
+            axes = range(table.ndim)
+            laws = [joint.sum(axis=tuple(j for j in axes if j != i)) for i in axes]
+        else:
+            laws = [each.least(random.standard_normal(each.matrix.shape[1]))[1] for each in polytopes]
+        value = np.inf
+        for _ in range(ROUNDS):
+            before = value
+            for i, own in enumerate(polytopes):
+                value, laws[i] = own.least(_contract(table, laws, i))
+            if value > before - ROUNDING:
+                break
+        best = min(best, value)
+        if best - outer <= CERTIFIED:
+            break
+    return float(best)
+
+
+def _contract(table: Vector, laws: Sequence[Vector], kept: int) -> Vector:
+    """Return the mean cost for each type of one group, the others having these distributions."""
+    for i in reversed(range(table.ndim)):
+        if i != kept:
+            table = np.tensordot(table, laws[i], axes=(i, 0))
+    return table
+
+
+def _by_vertices(table: Vector, polytopes: Sequence[Polytope]) -> float | None:
+    """Return the least mean cost over the vertices of all polytopes but the largest; None if they are too many."""
+    largest = int(np.argmax(table.shape))
+    listed: list[list[Vector]] = []
+    for i, each in enumerate(polytopes):
+        if i != largest:
+            found = each.vertices()
+            if found is None:
+                return None
+            listed.append(found)
+    if prod(map(len, listed)) > MOST_VERTICES:
+        return None
+    return min(polytopes[largest].least(each)[0] for each in _contracted(table, listed, largest))
+
+
+def _contracted(table: Vector, listed: Sequence[Sequence[Vector]], kept: int) -> Iterator[Vector]:
+    """Yield the mean cost for each type of one group, for all combinations of vertices of the others."""
+    grids = np.meshgrid(*(np.arange(len(each)) for each in listed), indexing="ij")
+    for index in zip(*(each.ravel() for each in grids), strict=True):
+        laws = [vertices[i] for vertices, i in zip(listed, index, strict=True)]
+        yield _contract(table, [*laws[:kept], np.empty(0), *laws[kept:]], kept)
