@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
     from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
-    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
+    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, MilesBounds, OneStep, effect_posterior
 
 _NAMES = {
     "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
@@ -68,7 +68,7 @@ _NAMES = {
     "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
-    "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
+    "sources": "Contrasts GComputation IPW MilesBounds OneStep SEM effect_posterior",
     "tables": "",
 }
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
@@ -90,6 +90,7 @@ __all__ = [
     "GraphError",
     "InterventionError",
     "LearnedMechanisms",
+    "MilesBounds",
     "NotIdentifiedError",
     "OneStep",
     "PenalizedClassifier",
