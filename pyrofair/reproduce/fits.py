@@ -304,7 +304,7 @@ def _truth(model: Any, data: Split, seed: int, sizes: Sizes) -> dict[str, float]
         found = data.truth.truth(model, n=units, random_state=seed)
         effect = found.mean_unfair_effect.value
     wider = {}
-    if data.bounded is not None and data.model is not None and not isinstance(model, PSCF):
+    if data.bounded is not None and data.model is not None and not isinstance(model, PSCF) and not sizes.quick:
         bounded = SEM(data.model.program, data.bounded).truth(model, n=sizes.units, random_state=seed)
         wider = {"true_piu_bounded": bounded.piu.value}
     return wider | {
