@@ -96,7 +96,7 @@ def _number_verdicts(results: Results, claims: Iterable[Printed], model: str) ->
         ours = {each: own for each in names if len(own := _ours(results, claim.data, model, each))}
         name = min(ours, key=lambda each: abs(float(ours[each].mean()) - claim.value))
         rates = results.rates(claim.data)
-        context = "" if name == claim.method else f" ({name}, the nearest kind)"
+        context = "" if name == claim.method or name in BOUNDED else f" ({name}, the nearest kind)"
         if claim.value <= rates["majority"] + 0.2:
             context += f"; the majority class alone has {rates['majority']:.1f} %"
         if np.isfinite(rates["bayes"]) and claim.method == "Unconstrained":
