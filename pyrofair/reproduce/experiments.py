@@ -451,8 +451,9 @@ def _extended(results: Results) -> Outcome:
     for name in (PAPER_MODE, "Remove (touched)"):
         claim = f"Proposed_ex is more accurate than {name}"
         verdicts.append(printed_order(source, "latent", claim, accuracy[extended], accuracy[name], context=text))
-    for column, unit in (("true_piu", "%"), ("true_sd", "")):
-        own = {name: _ours(results, "latent", "network", name, column) for name in names}
+    for column, unit in (("true_piu", "%"), ("true_sd", "points")):
+        scale = 100.0 if column == "true_sd" else 1.0
+        own = {name: scale * _ours(results, "latent", "network", name, column) for name in names}
         what = "PIU" if column == "true_piu" else "spread of conditional effects"
         for name in ("Proposed", "FIO"):
             claim = f"The {what} of Proposed_ex is closer to zero than that of {name}"
